@@ -1,0 +1,119 @@
+# Muster's entry points. `make` lists them; .ci/run calls the same ones.
+# Recipes are silent and what set-up says goes to stderr, so that the output of `make demo ARGS="--once --output json"`
+# is JSON and nothing else.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off --no-input
+UV_VERSION := 0.13.8
+WORKERS ?= 2
+
+# Folders with Python code, and the other files that have a linter, whether or not they are committed yet.
+PYTHON_DIRS = $(wildcard extender tests localcluster bench)
+SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
+
+.PHONY: help setup demo test lint format bench cluster lock clean
+.PHONY: require-go
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  Options of the program go into ARGS, as in: make demo ARGS="--once --output json"'
+
+# ---------------------------------------------------------------------------------------------------------- environment
+# Each step leaves a stamp file in the virtual environment and costs nothing when it is up to date.
+
+setup: $(VENV)/.dev.stamp ## Make .venv from the lock files, with everything that tests need.
+	@:
+
+$(VENV)/.python.stamp:
+	@for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "setup: $(VENV) with $$("$$python" --version)" >&2; \
+	        "$$python" -m venv $(VENV) >&2; touch $@; exit 0; \
+	    fi; \
+	done; \
+	echo 'Muster needs Python 3.11 or newer. Install it with: sudo apt-get install -y python3 python3-venv' \
+	     '(macOS: brew install python@3.12)' >&2; \
+	exit 1
+
+$(VENV)/.runtime.stamp: requirements.lock requirements-build.lock pyproject.toml $(VENV)/.python.stamp
+	@echo 'setup: what Muster needs to run (requirements.lock)' >&2
+	@$(PIP_INSTALL) --no-deps --require-hashes -r requirements.lock -r requirements-build.lock >&2
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable . >&2
+	@touch $@
+
+$(VENV)/.dev.stamp: requirements-dev.lock $(VENV)/.runtime.stamp
+	@echo 'setup: what its tests need (requirements-dev.lock)' >&2
+	@$(PIP_INSTALL) --no-deps --require-hashes -r requirements-dev.lock >&2
+	@$(BIN)/python -m pip --disable-pip-version-check check >&2
+	@touch $@
+
+require-go:
+	@command -v go >/dev/null || { \
+	    echo 'The local control plane is built from source with Go. Install it with:' \
+	         'sudo apt-get install -y golang-go (macOS: brew install go)' >&2; \
+	    exit 1; \
+	}
+
+# --------------------------------------------------------------------------------------------------------------- running
+
+demo: $(VENV)/.runtime.stamp ## Play the demo: gangs on a simulated GPU cluster, no Kubernetes needed.
+	@$(BIN)/muster demo $(ARGS)
+
+cluster: require-go $(VENV)/.runtime.stamp ## Start a real control plane on this machine, with Muster as its extender.
+	@$(BIN)/python -m localcluster up $(ARGS)
+
+bench: $(VENV)/.dev.stamp ## Measure Muster and compare it with its budget.
+	@$(BIN)/python -m bench $(ARGS)
+
+# ------------------------------------------------------------------------------------------------------------------ gate
+
+lint: $(VENV)/.dev.stamp ## Check style, types, layers, spelling, shell, YAML and Dockerfiles.
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check --diff .
+	@$(BIN)/mypy --no-error-summary $(PYTHON_DIRS)
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/codespell
+	@$(SOURCES) '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
+	@$(SOURCES) '*.yaml' '*.yml' | xargs -r $(BIN)/yamllint --strict
+	@$(SOURCES) Dockerfile '*/Dockerfile' | xargs -r $(BIN)/hadolint
+
+format: $(VENV)/.dev.stamp ## Format the code and apply the fixes that are safe.
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# The control-plane tests share one control plane, so they run in one process; all others are spread over the cores.
+# Coverage counts both runs together, so only the report at the end has a threshold.
+PYTEST = $(BIN)/pytest --cov --cov-append --cov-report= --cov-fail-under=0
+
+test: require-go setup lint ## Run the whole gate: lint, every test, coverage.
+	@$(BIN)/python -m localcluster build
+	@rm -f .coverage .coverage.*
+	@$(PYTEST) -m 'not controlplane' --numprocesses $(WORKERS) --dist worksteal
+	@$(PYTEST) -m controlplane
+	@$(BIN)/coverage report
+
+# ----------------------------------------------------------------------------------------------------------- maintenance
+
+# No header and no index in the output: a lock holds versions and hashes, and says nothing about the machine it was made on.
+UV_COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+             --no-emit-index-url --no-emit-find-links $(ARGS)
+
+lock: $(VENV)/.python.stamp ## Write the lock files anew from pyproject.toml (ARGS=--upgrade for newer versions).
+	@$(BIN)/python -m venv $(VENV)/lock
+	@$(VENV)/lock/bin/python -m pip --disable-pip-version-check install --quiet uv==$(UV_VERSION) >&2
+	@$(UV_COMPILE) --output-file requirements.lock pyproject.toml >/dev/null
+	@$(UV_COMPILE) --output-file requirements-dev.lock --constraints requirements.lock --group dev pyproject.toml >/dev/null
+	@$(UV_COMPILE) --output-file requirements-build.lock --constraints requirements-dev.lock --group build >/dev/null
+
+clean: ## Remove the virtual environment, caches and reports.
+	@rm -rf $(VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
+	    build dist htmlcov
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
