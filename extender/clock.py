@@ -1,0 +1,59 @@
+"""Time, injected: the only module that reads the machine's clocks."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tell the time twice over: steadily for deadlines, by the calendar for what people read."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go backwards; only differences mean something."""
+        ...
+
+    def now(self) -> dt.datetime:
+        """Return the calendar time, timezone-aware, in UTC."""
+        ...
+
+
+class SystemClock:
+    """Read the machine's own clocks."""
+
+    def monotonic(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.monotonic()
+
+    def now(self) -> dt.datetime:
+        """Return the wall clock in UTC."""
+        return dt.datetime.now(dt.UTC)
+
+
+class ManualClock:
+    """Stand still until told to move: the clock of tests and of the simulation.
+
+    Args:
+        start: the calendar time at which `monotonic` is zero.
+    """
+
+    def __init__(self, start: dt.datetime | None = None) -> None:
+        """Start at monotonic zero."""
+        self._start = start or dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        self._elapsed = 0.0
+
+    def monotonic(self) -> float:
+        """Return the seconds advanced so far."""
+        return self._elapsed
+
+    def now(self) -> dt.datetime:
+        """Return the start time plus what was advanced."""
+        return self._start + dt.timedelta(seconds=self._elapsed)
+
+    def advance(self, seconds: float) -> None:
+        """Move forward by `seconds`; raise ValueError if that would go backwards."""
+        if seconds < 0:
+            msg = f"a clock does not go backwards: advance({seconds})"
+            raise ValueError(msg)
+        self._elapsed += seconds

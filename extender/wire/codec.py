@@ -1,0 +1,58 @@
+"""Bytes to structs and back; every way to fail is a `DecodeError` that names the place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+import orjson
+
+from extender.wire import extender, kubernetes
+
+T = TypeVar("T")
+
+
+class DecodeError(ValueError):
+    """Foreign bytes that do not have the expected form; the message names the path inside the document."""
+
+
+class Decoder(Generic[T]):
+    """Decode JSON of one type, reusing msgspec's compiled decoder."""
+
+    def __init__(self, kind: type[T]) -> None:
+        """Compile the decoder for `kind`."""
+        self.kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, body: bytes | bytearray | memoryview | msgspec.Raw) -> T:
+        """Decode `body`; raise DecodeError for malformed JSON, a wrong type, bad UTF-8 or excessive nesting."""
+        try:
+            return self._decode(body)
+        except (ValueError, RecursionError) as error:  # msgspec's errors and UnicodeDecodeError are ValueErrors
+            msg = f"cannot read {self.kind.__name__}: {error}"
+            raise DecodeError(msg) from error
+
+
+decode_pod = Decoder(kubernetes.Pod)
+decode_node = Decoder(kubernetes.Node)
+decode_priority_class = Decoder(kubernetes.PriorityClass)
+decode_coscheduling_pod_group = Decoder(kubernetes.CoschedulingPodGroup)
+decode_native_pod_group = Decoder(kubernetes.NativePodGroup)
+decode_object_list = Decoder(kubernetes.ObjectList)
+decode_watch_event = Decoder(kubernetes.WatchEvent)
+decode_metadata = Decoder(kubernetes.MetadataOnly)
+decode_status = Decoder(kubernetes.Status)
+decode_extender_args = Decoder(extender.ExtenderArgs)
+decode_binding_args = Decoder(extender.BindingArgs)
+decode_preemption_args = Decoder(extender.PreemptionArgs)
+
+
+def encode(value: object) -> bytes:
+    """Encode plain dicts, lists and scalars as JSON; orjson is the fastest on long lists of strings."""
+    return orjson.dumps(value)
+
+
+def encode_struct(value: msgspec.Struct | Sequence[msgspec.Struct]) -> bytes:
+    """Encode a wire struct, or a sequence of them, as JSON under its wire names."""
+    return msgspec.json.encode(value)
