@@ -1,0 +1,79 @@
+"""Why a gang waits: one enum for logs, metrics, events, conditions and explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a gang waits. The value is the metric label, the condition reason and the anchor in the docs."""
+
+    POD_GROUP_MISSING = "PodGroupMissing"
+    INVALID_POD_GROUP = "InvalidPodGroup"
+    INVALID_MEMBER = "InvalidMember"
+    MIXED_PRIORITIES = "MixedPriorities"
+    MIXED_SCHEDULERS = "MixedSchedulers"
+    MEMBERS_MISSING = "MembersMissing"
+    MEMBERS_GATED = "MembersGated"
+    MIN_RESOURCES_UNMET = "MinResourcesUnmet"
+    NO_NODE_MATCHES = "NoNodeMatches"
+    EXCEEDS_CLUSTER = "ExceedsCluster"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    BEHIND_HEAD = "BehindHead"
+    BACKING_OFF = "BackingOff"
+    REFUSED_BY_SCHEDULER = "RefusedByScheduler"
+    AWAITING_MEMBERS = "AwaitingMembers"
+    CACHE_NOT_SYNCED = "CacheNotSynced"
+
+
+#: How each reason reads. Short, and without numbers that change from call to call, because kube-scheduler aggregates
+#: identical strings over nodes and writes a new event for each different one.
+_MESSAGES = {
+    Reason.POD_GROUP_MISSING: "PodGroup {group} does not exist",
+    Reason.INVALID_POD_GROUP: "PodGroup {group} is invalid: {detail}",
+    Reason.INVALID_MEMBER: "member {pod} is invalid: {detail}",
+    Reason.MIXED_PRIORITIES: "members have different priorities: {detail}",
+    Reason.MIXED_SCHEDULERS: "members name different schedulers: {detail}",
+    Reason.MEMBERS_MISSING: "{exist} of {minMember} members exist",
+    Reason.MEMBERS_GATED: "{gated} of {exist} members have scheduling gates, {minMember} must be free of them",
+    Reason.MIN_RESOURCES_UNMET: "minResources asks for {wanted}, the cluster has less free",
+    Reason.NO_NODE_MATCHES: "none of {nodes} nodes matches the selectors and tolerations of {unplaceable}",
+    Reason.EXCEEDS_CLUSTER: "{fits} of {minMember} members would fit on the empty cluster",
+    Reason.INSUFFICIENT_CAPACITY: "{fits} of {minMember} members fit now",
+    Reason.BEHIND_HEAD: "the free capacity is held for {head}, which is ahead in the queue",
+    Reason.BACKING_OFF: "backing off after {attempts} reservations that did not start",
+    Reason.REFUSED_BY_SCHEDULER: "kube-scheduler refused: {detail}",
+    Reason.AWAITING_MEMBERS: "placed; waits for {minMember} members to reach bind",
+    Reason.CACHE_NOT_SYNCED: "cache not synced",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One gang's answer to "why not now?".
+
+    `numbers` are counts for programs; `names` are the words that the message needs beside them.
+    """
+
+    reason: Reason
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def message(self) -> str:
+        """Render the one sentence that every channel shows."""
+        return _MESSAGES[self.reason].format(**self.numbers, **self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong in an object that somebody wrote: where, and what to do."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        """Render as `field: message`."""
+        return f"{self.field}: {self.message}"
