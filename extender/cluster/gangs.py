@@ -1,0 +1,184 @@
+"""Gangs as they stand: which pods belong together, under which PodGroup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from extender.domain import keys
+from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.names import NaturalKey, natural_key
+from extender.domain.pod import Phase, Pod
+from extender.domain.podgroup import PodGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """How many members a gang has in each state; a member is counted in exactly one of them.
+
+    `placeable` could be given a node now, `gated` exist but may not be placed, `bound` hold a node, `succeeded` and
+    `failed` have ended, `leaving` are unbound and being deleted. `running` counts those of `bound` that run.
+    """
+
+    placeable: int = 0
+    gated: int = 0
+    bound: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    leaving: int = 0
+
+    @property
+    def exist(self) -> int:
+        """Count the members that can still contribute to minMember."""
+        return self.placeable + self.gated + self.bound + self.succeeded
+
+    @property
+    def secured(self) -> int:
+        """Count the members that minMember need not wait for any more."""
+        return self.bound + self.succeeded
+
+
+@dataclass(slots=True)
+class Gang:
+    """One gang: its pods, and the PodGroup that describes it.
+
+    `uid` changes when the PodGroup is re-created under its name, or when a gang without object comes back after its
+    last pod went: nothing is inherited across a change of `uid`. `first_seen` is in seconds of the monotonic clock.
+    """
+
+    ref: GroupRef
+    uid: str
+    first_seen: float
+    group: PodGroup | None = None
+    members: dict[str, Pod] = field(default_factory=dict)
+    oldest_member: str = ""
+
+    @property
+    def min_member(self) -> int:
+        """Return how many members must start together."""
+        if self.group is not None:
+            return self.group.min_member
+        return max((pod.options.min_member or 1 for pod in self.members.values()), default=1)
+
+    @property
+    def priority(self) -> int:
+        """Return the PodGroup's own priority, else the highest of the unbound members, else of all."""
+        if self.group is not None and self.group.priority is not None:
+            return self.group.priority
+        waiting = [pod.priority for pod in self.members.values() if not (pod.node_name or pod.done)]
+        return max(waiting or [pod.priority for pod in self.members.values()], default=0)
+
+    @property
+    def created(self) -> str:
+        """Return when the gang was created (RFC 3339): the PodGroup, or the oldest pod it ever had."""
+        return self.group.created if self.group is not None else self.oldest_member
+
+    @property
+    def packing(self) -> keys.Packing:
+        """Return how the gang spreads over nodes: the PodGroup's word, then the members', then binpack."""
+        if self.group is not None and self.group.options.packing is not None:
+            return self.group.options.packing
+        for pod in self.ordered():
+            if pod.options.packing is not None:
+                return pod.options.packing
+        return keys.Packing.BINPACK
+
+    def ordered(self) -> list[Pod]:
+        """Return the members by rank, then natural order of their names: neighbours in rank stay neighbours."""
+        return sorted(self.members.values(), key=member_order)
+
+    def census(self) -> Census:
+        """Count the members by state."""
+        counts = dict.fromkeys(("placeable", "gated", "bound", "running", "succeeded", "failed", "leaving"), 0)
+        for pod in self.members.values():
+            counts[_state(pod)] += 1
+            if pod.bound and pod.phase is Phase.RUNNING:
+                counts["running"] += 1
+        return Census(**counts)
+
+
+def _state(pod: Pod) -> str:
+    if pod.phase is Phase.SUCCEEDED:
+        return "succeeded"
+    if pod.phase is Phase.FAILED:
+        return "failed"
+    if pod.node_name:
+        return "bound"
+    if pod.deleting:
+        return "leaving"
+    return "gated" if pod.gated else "placeable"
+
+
+def member_order(pod: Pod) -> tuple[int, NaturalKey, str]:
+    """Return the sort key of members: rank where a controller gave one, else the name with its numbers as numbers."""
+    return (pod.index if pod.index is not None else -1, natural_key(pod.name), pod.uid)
+
+
+class GangRegistry:
+    """Keep gangs in step with pods and PodGroups, which arrive in any order."""
+
+    def __init__(self) -> None:
+        """Start without gangs."""
+        self._gangs: dict[GroupRef, Gang] = {}
+
+    def __iter__(self) -> Iterator[Gang]:
+        """Iterate over all gangs, PodGroups without pods included."""
+        return iter(self._gangs.values())
+
+    def __len__(self) -> int:
+        """Count the gangs."""
+        return len(self._gangs)
+
+    def get(self, ref: GroupRef) -> Gang | None:
+        """Return the gang called `ref`, or None."""
+        return self._gangs.get(ref)
+
+    def put_pod(self, pod: Pod, now: float) -> Gang | None:
+        """Take in a pod; return its gang, or None for a pod on its own."""
+        if pod.group is None:
+            return None
+        gang = self._gangs.get(pod.group)
+        if gang is None:
+            # Without an object the first pod's UID names this life of the gang.
+            gang = self._gangs[pod.group] = Gang(pod.group, uid=f"pod:{pod.uid}", first_seen=now)
+        gang.members[pod.uid] = pod
+        if not gang.oldest_member or pod.created < gang.oldest_member:
+            gang.oldest_member = pod.created
+        return gang
+
+    def drop_pod(self, pod: Pod) -> Gang | None:
+        """Forget a pod; return its gang, which is itself forgotten when nothing of it is left."""
+        gang = None if pod.group is None else self._gangs.get(pod.group)
+        if gang is None:
+            return None
+        gang.members.pop(pod.uid, None)
+        self._forget_empty(gang)
+        return gang
+
+    def put_group(self, group: PodGroup, now: float) -> tuple[Gang, str | None]:
+        """Take in a PodGroup; return its gang and, if that starts a new life, the UID of the one that ended."""
+        gang = self._gangs.get(group.ref)
+        if gang is None:
+            gang = self._gangs[group.ref] = Gang(group.ref, uid=group.uid, first_seen=now)
+        ended = None if gang.uid == group.uid else gang.uid
+        gang.uid, gang.group = group.uid, group
+        return gang, ended
+
+    def drop_group(self, ref: GroupRef, uid: str) -> Gang | None:
+        """Forget a PodGroup if it is still the one with `uid`; return its gang."""
+        gang = self._gangs.get(ref)
+        if gang is None or gang.group is None or gang.group.uid != uid:
+            return None
+        gang.group = None
+        self._forget_empty(gang)
+        return gang
+
+    def _forget_empty(self, gang: Gang) -> None:
+        if not gang.members and gang.group is None:
+            self._gangs.pop(gang.ref, None)
+
+
+def needs_object(ref: GroupRef) -> bool:
+    """Tell whether a gang of this API waits until its PodGroup exists."""
+    return ref.api is not GroupApi.LABEL

@@ -1,0 +1,262 @@
+"""Nodes as columns: one contiguous int64 column per resource, one row index per node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extender.domain.names import natural_key
+from extender.domain.node import Node
+
+#: Resources that nearly every cluster has; others get a column when a node first lists them.
+_BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
+_INITIAL_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A request in the table's own indices.
+
+    `columns` are resource indices, `amounts` the amounts (milli-CPU, bytes, counts) in the same order. `unknown` says
+    that some requested resource has never been listed by any node, so that the request fits nowhere.
+    """
+
+    columns: NDArray[np.intp]
+    amounts: NDArray[np.int64]
+    unknown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one pod takes, or is promised, on one node.
+
+    A lasting claim is one that Muster cannot expect to end: pods of other schedulers, DaemonSets among them.
+    """
+
+    node: str
+    requests: tuple[tuple[str, int], ...]
+    lasting: bool = False
+
+
+class NodeTable:
+    """Keep every node's capacity and what is taken of it.
+
+    Rows are recycled and never move, so a row index stays valid as long as its node exists. Claims name nodes, not
+    rows: a claim on a node that is not there (yet) counts from the moment it appears.
+
+    Attributes:
+        allocatable: (resources, rows) int64; zero for absent nodes and resources.
+        used: (resources, rows) int64; the sum of all claims.
+        lasting: (resources, rows) int64; the sum of the lasting claims.
+        present: (rows,) bool; which rows hold a node.
+        changes: rows whose labels, taints or presence changed, oldest first; caches read on from where they stopped.
+        generation: grows with every mutation.
+    """
+
+    def __init__(self) -> None:
+        """Start without nodes."""
+        self._column: dict[str, int] = {resource: index for index, resource in enumerate(_BASE_RESOURCES)}
+        self._row: dict[str, int] = {}
+        self._free_rows: list[int] = []
+        self._nodes: list[Node | None] = []
+        self._claims: dict[str, Claim] = {}
+        self._claimants: dict[str, set[str]] = {}
+        self.allocatable: NDArray[np.int64] = np.zeros((len(_BASE_RESOURCES), _INITIAL_ROWS), dtype=np.int64)
+        self.used: NDArray[np.int64] = np.zeros_like(self.allocatable)
+        self.lasting: NDArray[np.int64] = np.zeros_like(self.allocatable)
+        self.present: NDArray[np.bool_] = np.zeros(_INITIAL_ROWS, dtype=np.bool_)
+        self.changes: list[int] = []
+        self.generation = 0
+        self._order: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        """Count the nodes."""
+        return len(self._row)
+
+    @property
+    def rows(self) -> int:
+        """Return the number of row indices in use or recyclable: the length of every per-node array."""
+        return len(self._nodes)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Return the resource of each column."""
+        return tuple(self._column)
+
+    def row(self, name: str) -> int | None:
+        """Return the row of the node called `name`, or None."""
+        return self._row.get(name)
+
+    def rows_of(self, names: Iterable[str]) -> NDArray[np.intp]:
+        """Return the rows of `names`, -1 for nodes that are not there."""
+        get = self._row.get
+        return np.fromiter((get(name, -1) for name in names), dtype=np.intp)
+
+    def node(self, row: int) -> Node:
+        """Return the node of a row; raise KeyError for an empty one."""
+        node = self._nodes[row]
+        if node is None:
+            raise KeyError(row)
+        return node
+
+    def find(self, name: str) -> Node | None:
+        """Return the node called `name`, or None."""
+        row = self._row.get(name)
+        return None if row is None else self._nodes[row]
+
+    def nodes(self) -> list[Node]:
+        """Return all nodes in row order."""
+        return [node for node in self._nodes if node is not None]
+
+    def order(self) -> NDArray[np.int64]:
+        """Return (rows,) each node's place in the natural order of names: what decides between equal nodes."""
+        if self._order is None:
+            rows = sorted(self._row.values(), key=lambda row: natural_key(self.node(row).name))
+            self._order = np.full(self.rows, self.rows, dtype=np.int64)
+            self._order[rows] = np.arange(len(rows))
+        return self._order
+
+    def extended(self) -> NDArray[np.bool_]:
+        """Return (resources,) which columns are extended resources (`vendor/name`), accelerators above all."""
+        return np.fromiter(("/" in resource for resource in self._column), dtype=np.bool_)
+
+    def free(self) -> NDArray[np.int64]:
+        """Return (resources, rows) of what is left; negative where a node shrank or was overcommitted by others."""
+        return self.allocatable[:, : self.rows] - self.used[:, : self.rows]
+
+    def potential(self) -> NDArray[np.int64]:
+        """Return (resources, rows) of what is left once everything that can end has ended."""
+        return self.allocatable[:, : self.rows] - self.lasting[:, : self.rows]
+
+    def vector(self, requests: Sequence[tuple[str, int]]) -> Vector:
+        """Translate requests into column indices."""
+        known = [(self._column[resource], value) for resource, value in requests if resource in self._column]
+        return Vector(
+            columns=np.array([column for column, _ in known], dtype=np.intp),
+            amounts=np.array([value for _, value in known], dtype=np.int64),
+            unknown=len(known) < len(requests),
+        )
+
+    def upsert(self, node: Node) -> bool:
+        """Take in a node; return whether anything that matters to a decision changed."""
+        row = self._row.get(node.name)
+        if row is None:
+            row = self._new_row(node.name)
+            before = None
+        else:
+            before = self._nodes[row]
+            if before == node:
+                return False
+        self._nodes[row] = node
+        self.present[row] = True
+        if before is None or before.allocatable != node.allocatable:
+            self._set_allocatable(row, node.allocatable)
+        if before is None or (before.labels, before.taints) != (node.labels, node.taints):
+            self.changes.append(row)
+        self.generation += 1
+        return True
+
+    def remove(self, name: str) -> bool:
+        """Forget a node; claims on it stay and count again should it come back. Return whether it was there."""
+        row = self._row.pop(name, None)
+        if row is None:
+            return False
+        self._nodes[row] = None
+        self._order = None
+        self.present[row] = False
+        self.allocatable[:, row] = 0
+        self.used[:, row] = 0
+        self.lasting[:, row] = 0
+        self._free_rows.append(row)
+        self.changes.append(row)
+        self.generation += 1
+        return True
+
+    def claim(self, uid: str, node: str, requests: tuple[tuple[str, int], ...], *, lasting: bool = False) -> bool:
+        """Let pod `uid` take `requests` on `node`, in place of its former claim; return whether that changed."""
+        claim = Claim(node, requests, lasting)
+        if self._claims.get(uid) == claim:
+            return False
+        self.release(uid)
+        self._claims[uid] = claim
+        self._claimants.setdefault(node, set()).add(uid)
+        self._count(claim, 1)
+        self.generation += 1
+        return True
+
+    def release(self, uid: str) -> bool:
+        """Give back whatever pod `uid` claims; return whether it claimed anything."""
+        claim = self._claims.pop(uid, None)
+        if claim is None:
+            return False
+        claimants = self._claimants[claim.node]
+        claimants.discard(uid)
+        if not claimants:
+            del self._claimants[claim.node]
+        self._count(claim, -1)
+        self.generation += 1
+        return True
+
+    def claim_of(self, uid: str) -> Claim | None:
+        """Return what pod `uid` claims, or None."""
+        return self._claims.get(uid)
+
+    def claimants(self, node: str) -> frozenset[str]:
+        """Return the UIDs of the pods that claim something on `node`."""
+        return frozenset(self._claimants.get(node, ()))
+
+    def overcommitted(self) -> list[str]:
+        """Return the names of present nodes on which more is claimed than there is."""
+        over = (self.used[:, : self.rows] > self.allocatable[:, : self.rows]).any(axis=0) & self.present[: self.rows]
+        return [self.node(int(row)).name for row in np.flatnonzero(over)]
+
+    def _new_row(self, name: str) -> int:
+        if self._free_rows:
+            row = self._free_rows.pop()
+        else:
+            row = len(self._nodes)
+            self._nodes.append(None)
+            if row >= self.present.shape[0]:
+                self._grow(rows=2 * self.present.shape[0])
+        self._row[name] = row
+        self._order = None
+        for uid in self._claimants.get(name, ()):
+            self._count(self._claims[uid], 1)
+        return row
+
+    def _set_allocatable(self, row: int, allocatable: Mapping[str, int]) -> None:
+        self.allocatable[:, row] = 0
+        for resource, value in allocatable.items():
+            column = self._column_of(resource)  # may replace the array
+            self.allocatable[column, row] = value
+
+    def _count(self, claim: Claim, sign: int) -> None:
+        row = self._row.get(claim.node)
+        if row is None:
+            return
+        for resource, value in claim.requests:
+            column = self._column_of(resource)
+            self.used[column, row] += sign * value
+            if claim.lasting:
+                self.lasting[column, row] += sign * value
+
+    def _column_of(self, resource: str) -> int:
+        column = self._column.get(resource)
+        if column is None:
+            column = self._column[resource] = len(self._column)
+            self._grow(columns=column + 1)
+        return column
+
+    def _grow(self, rows: int | None = None, columns: int | None = None) -> None:
+        shape = (columns or self.allocatable.shape[0], rows or self.allocatable.shape[1])
+        for name in ("allocatable", "used", "lasting"):
+            old: NDArray[np.int64] = getattr(self, name)
+            new = np.zeros(shape, dtype=np.int64)
+            new[: old.shape[0], : old.shape[1]] = old
+            setattr(self, name, new)
+        present = np.zeros(shape[1], dtype=np.bool_)
+        present[: self.present.shape[0]] = self.present
+        self.present = present

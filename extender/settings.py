@@ -1,0 +1,127 @@
+"""Every knob of the service, with its unit, its default, why that default, and what breaks at the extremes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+
+class SettingsError(ValueError):
+    """A configuration that Muster refuses to start with; the message names file, key and value."""
+
+
+class Settings(BaseModel):
+    """The configuration of one Muster process; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    scheduler_names: tuple[str, ...] = ("muster",)
+    """`spec.schedulerName` of the pods that Muster manages. Pods of other schedulers pass through filter untouched and
+    are only counted. It must name the profiles of the kube-scheduler that calls this Muster."""
+
+    reservation_timeout_seconds: float = Field(default=60.0, gt=0)
+    """How long a reservation may wait for minMember members to reach bind, where the PodGroup names no
+    scheduleTimeoutSeconds. 60 s is coscheduling's default. Too short: slow kube-schedulers never start a large gang;
+    too long: a gang that cannot start keeps others out."""
+
+    bind_hold_seconds: float = Field(default=20.0, gt=0)
+    """How long one bind call may wait for the rest of its gang. Keep it under the extender's httpTimeout (30 s in the
+    sample config): beyond that kube-scheduler gives up while Muster still binds."""
+
+    http_timeout_seconds: float = Field(default=30.0, gt=0)
+    """The extender's `httpTimeout` in the KubeSchedulerConfiguration. Muster only checks other settings against it."""
+
+    debounce_seconds: float = Field(default=0.003, ge=0)
+    """How long the admission pass waits after a change for more of them. Zero judges after every change; more than some
+    tens of milliseconds is felt as latency."""
+
+    observe_wait_seconds: float = Field(default=0.05, ge=0)
+    """How long filter waits for the watch to deliver a gang member that kube-scheduler already knows. Both watch the
+    same API server, so it is a matter of milliseconds; kube-scheduler schedules nothing else meanwhile."""
+
+    backoff_initial_seconds: float = Field(default=1.0, gt=0)
+    """Pause before a gang whose reservation expired is placed again; it doubles with every expiry."""
+
+    backoff_max_seconds: float = Field(default=120.0, gt=0)
+    """Upper bound of that pause. Longer would leave free capacity unused after a long blockade."""
+
+    veto_seconds: float = Field(default=30.0, gt=0)
+    """How long a node that kube-scheduler refused is avoided for pods of that shape. Shorter retries sooner what may
+    still be refused; longer keeps away from a node whose obstacle has gone."""
+
+    nudge_seconds: float = Field(default=0.5, gt=0)
+    """How long a nominated member may take to come back to filter before it is nominated again; doubles per attempt up
+    to 32 times as long. kube-scheduler loses a nomination that lands while an attempt for the pod is in flight."""
+
+    write_concurrency: int = Field(default=64, ge=1)
+    """Writes to the API server under way at once, Bindings excepted (kube-scheduler bounds those itself)."""
+
+    write_rate_per_second: float = Field(default=1000.0, gt=0)
+    """Upper bound of writes started per second, Bindings excepted. The sample scheduler config uses the same qps."""
+
+    write_retry_seconds: float = Field(default=30.0, gt=0)
+    """How long one write is retried while the API server does not answer, refuses with 429, or fails with 5xx."""
+
+    stale_after_seconds: float = Field(default=60.0, gt=0)
+    """A watch silent for longer makes readiness false. The API server sends a bookmark about once a minute per watch,
+    and Muster's read timeout restarts a silent one before this."""
+
+    report_delay_seconds: float = Field(default=0.2, ge=0)
+    """How long changes of a gang are collected before its status and events are written. Zero writes one for every pod
+    that joins; more delays the answer to "why is it pending?"."""
+
+    body_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+    """Largest request body accepted; 15,000 node names are 0.7 MB, 5,000 whole nodes about 42 MB."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """Refuse settings that contradict each other."""
+        if not self.scheduler_names or not all(self.scheduler_names):
+            msg = "scheduler_names: at least one name is needed, and none may be empty"
+            raise ValueError(msg)
+        if self.bind_hold_seconds >= self.http_timeout_seconds:
+            msg = (
+                f"bind_hold_seconds ({self.bind_hold_seconds:g}) must be below http_timeout_seconds "
+                f"({self.http_timeout_seconds:g}), or kube-scheduler gives up on binds that Muster still holds"
+            )
+            raise ValueError(msg)
+        if self.backoff_initial_seconds > self.backoff_max_seconds:
+            msg = (
+                f"backoff_initial_seconds ({self.backoff_initial_seconds:g}) must not exceed backoff_max_seconds "
+                f"({self.backoff_max_seconds:g})"
+            )
+            raise ValueError(msg)
+        return self
+
+
+def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
+    """Read settings from a YAML file, then apply `overrides` (from the command line).
+
+    Raises SettingsError naming the file, the key and the value.
+    """
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            msg = f"{path}: {error}"
+            raise SettingsError(msg) from error
+        if document is not None and not isinstance(document, dict):
+            msg = f"{path}: expected a mapping of settings, found {type(document).__name__}"
+            raise SettingsError(msg)
+        values.update(document or {})
+    values.update(overrides)
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        source = "command line" if path is None else str(path)
+        lines = [
+            f"{source}: {'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']} (got {e['input']!r})"
+            if e["loc"]
+            else f"{source}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors()
+        ]
+        raise SettingsError("\n".join(lines)) from error
