@@ -1,0 +1,223 @@
+"""The admission as a whole: what happened goes in, decisions and effects come out."""
+
+from __future__ import annotations
+
+from extender.admission.admission_pass import AdmissionPass, Head
+from extender.admission.effects import Effects, Nomination, Note
+from extender.admission.ledger import SlotState
+from extender.admission.reservations import Reservations
+from extender.admission.vetoes import Vetoes
+from extender.clock import Clock
+from extender.cluster.gangs import Gang
+from extender.cluster.model import ClusterModel
+from extender.domain.membership import GroupRef
+from extender.domain.node import Node
+from extender.domain.pod import Pod
+from extender.domain.podgroup import PodGroup
+from extender.domain.reason import Problem
+from extender.placement.eligibility import Eligibility
+from extender.placement.plan import Eligible
+from extender.settings import Settings
+
+
+class Admission:
+    """Take in what happened to the cluster, and judge the waiting gangs when something changed.
+
+    Nothing is decided before `rebuild` has read the ledger back from the cluster.
+
+    Attributes:
+        model: the cluster as it was last heard of.
+        reservations: the ledger and what changes it.
+        vetoes: nodes that kube-scheduler refused.
+        head: the blocked head of the queue after the last pass, or None.
+        rebuilt: whether decisions are being made.
+        passes: how many passes have run.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        """Start with an empty cluster."""
+        self._clock = clock
+        self.settings = settings
+        self.model = ClusterModel(settings.scheduler_names)
+        self.reservations = Reservations(self.model, settings, clock)
+        self.vetoes = Vetoes(settings.veto_seconds, clock.monotonic)
+        self.head: Head | None = None
+        self.rebuilt = False
+        self.passes = 0
+        self._eligibility = Eligibility(self.model.table)
+        self._pass = AdmissionPass(self.model, self.reservations, clock)
+        self._pending = False
+        self._wake: float | None = None
+        self._told: dict[str, tuple[Problem, ...]] = {}
+
+    @property
+    def eligible(self) -> Eligible:
+        """Return which nodes admit a shape, vetoes taken into account."""
+        return self.vetoes.apply(self.model.table, self._eligibility.mask)
+
+    @property
+    def pending(self) -> bool:
+        """Tell whether something changed since the last pass that could change a decision."""
+        return self._pending and self.rebuilt
+
+    def reconsider(self) -> None:
+        """Ask for a pass."""
+        self._pending = True
+
+    def take_effects(self) -> Effects:
+        """Hand over what is to be written and answered, and start collecting anew."""
+        effects, self.reservations.effects = self.reservations.effects, Effects()
+        return effects
+
+    def rebuild(self) -> None:
+        """Read the ledger back from the cluster, once everything has been listed; then judge."""
+        self.reservations.rebuild(self._eligibility.mask)
+        self.rebuilt = True
+        self._pending = True
+
+    def decide(self) -> bool:
+        """Run the pass if anything asks for it; return whether it ran."""
+        if not self.pending:
+            return False
+        self._pending = False
+        self.passes += 1
+        self.head = self._pass.run(self.eligible)
+        return True
+
+    def tick(self) -> None:
+        """Do what time alone asks for: deadlines, lost nominations, pauses and vetoes that ended."""
+        if not self.rebuilt:
+            return
+        if self.reservations.expire():
+            self._pending = True
+        self.reservations.nudge()
+        if self._wake is not None and self._wake <= self._clock.monotonic():
+            self._pending = True
+
+    def next_tick(self) -> float | None:
+        """Return when `tick` has something to do next (seconds, monotonic), or None."""
+        now = self._clock.monotonic()
+        self._wake = min(
+            (end for end in (self.reservations.backoff.next_end(now), self.vetoes.next_end()) if end is not None),
+            default=None,
+        )
+        times = (self._wake, self.reservations.ledger.next_deadline(), self.reservations.next_nudge())
+        return min((time for time in times if time is not None), default=None)
+
+    def pod_seen(self, pod: Pod) -> None:
+        """Take in a pod that was added or changed."""
+        change = self.model.put_pod(pod, self._clock.monotonic())
+        before = change.before
+        if before is None or _decisive(before) != _decisive(pod):
+            self._pending = True
+        self._follow_slot(pod, before)
+        if change.gang is not None:
+            self._changed(change.gang)
+            if pod.node_name and self.rebuilt:
+                self.reservations.open_barrier(change.gang)
+        if before is None or before.options != pod.options:
+            self._tell(pod, pod.uid, pod.options.problems)
+
+    def pod_gone(self, uid: str) -> None:
+        """Forget a pod that was deleted."""
+        pod = self.model.pods.get(uid)
+        self.reservations.drop(uid, "the pod was deleted")
+        change = self.model.drop_pod(uid)
+        self.reservations.effects.nominations.pop(uid, None)
+        self._told.pop(uid, None)
+        if pod is not None:
+            self._pending = True
+        if change.gang is not None:
+            self._changed(change.gang)
+            if self.model.gangs.get(change.gang.ref) is None:
+                self.reservations.end_life(change.gang.uid, "the gang is gone")
+
+    def node_seen(self, node: Node) -> None:
+        """Take in a node that was added or changed."""
+        self._pending |= self.model.put_node(node)
+
+    def node_gone(self, name: str) -> None:
+        """Forget a node that was deleted."""
+        self._pending |= self.model.drop_node(name)
+
+    def group_seen(self, group: PodGroup) -> None:
+        """Take in a PodGroup that was added or changed; a new UID starts a new life that inherits nothing."""
+        known = self.model.gangs.get(group.ref)
+        unchanged = known is not None and known.group == group
+        gang, ended = self.model.put_group(group, self._clock.monotonic())
+        if unchanged:
+            return
+        if ended is not None:
+            self.reservations.end_life(ended, f"PodGroup {group.ref} was created anew")
+        self._pending = True
+        self._changed(gang)
+        problems = group.options.problems if group.problem is None else (group.problem, *group.options.problems)
+        self._tell(group.ref, group.uid, problems)
+
+    def group_gone(self, ref: GroupRef, uid: str) -> None:
+        """Forget a PodGroup that was deleted; what it had reserved is released, what runs runs on."""
+        gang = self.model.drop_group(ref, uid)
+        if gang is not None:
+            self.reservations.end_life(uid, f"PodGroup {ref} was deleted")
+            self._told.pop(uid, None)
+            self._pending = True
+
+    def _follow_slot(self, pod: Pod, before: Pod | None) -> None:
+        """Keep the ledger in step with one pod."""
+        ledger = self.reservations.ledger
+        entry = ledger.of_pod(pod.uid)
+        if pod.node_name:
+            ledger.fulfil(pod)
+            return
+        if entry is None:
+            if self.rebuilt and pod.nominated_node and self._ours(pod):
+                self.reservations.effects.nominations[pod.uid] = Nomination(pod, "")
+            return
+        reservation, slot = entry
+        if pod.done or pod.deleting or pod.gated:
+            if slot.state is not SlotState.BINDING:
+                self.reservations.drop(pod.uid, "the member cannot be placed any more")
+        elif pod.group != reservation.ref or pod.shape != slot.pod.shape:
+            self.reservations.drop(pod.uid, "the member changed")
+        elif slot.state is SlotState.RESERVED and _lost_nomination(before, pod, slot.node):
+            slot.nominated_at = self._clock.monotonic()
+            self.reservations.effects.nominations[pod.uid] = Nomination(pod, slot.node)
+
+    def _ours(self, pod: Pod) -> bool:
+        """Tell whether a nomination on the pod can only be Muster's: gang members never preempt for themselves."""
+        return pod.group is not None and pod.placeable and self.model.manages(pod)
+
+    def _changed(self, gang: Gang) -> None:
+        self.reservations.effects.changed[gang.ref] = None
+
+    def _tell(self, about: GroupRef | Pod, uid: str, problems: tuple[Problem, ...]) -> None:
+        """Note each new problem of an object once."""
+        known = self._told.get(uid, ())
+        if isinstance(about, Pod) and not self.model.manages(about):
+            return
+        for problem in problems:
+            if problem not in known:
+                note = Note(about, warning=True, reason="InvalidField", message=str(problem))
+                self.reservations.effects.notes.append(note)
+        if problems:
+            self._told[uid] = problems
+
+
+def _decisive(pod: Pod) -> tuple[object, ...]:
+    """Return what of a pod can change a decision; conditions, nominations and Running cannot."""
+    return (
+        pod.node_name,
+        pod.done,
+        pod.gated,
+        pod.deleting,
+        pod.group,
+        pod.shape,
+        pod.priority,
+        pod.scheduler_name,
+        pod.options,
+    )
+
+
+def _lost_nomination(before: Pod | None, after: Pod, node: str) -> bool:
+    """Tell whether the planned nomination stood on the pod and has been taken off."""
+    return before is not None and before.nominated_node == node != after.nominated_node

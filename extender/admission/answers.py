@@ -1,0 +1,54 @@
+"""What the scheduler's questions are answered with, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How a verb call ended; the value is the metric label."""
+
+    PASSED = "passed"  # a pod that Muster does not manage
+    PINNED = "pinned"  # a member, to its planned node
+    FITS = "fits"  # a pod without gang, to every node with room
+    REFUSED = "refused"
+    RANKED = "ranked"
+    BOUND = "bound"
+    VETOED = "vetoed"
+    ALLOWED = "allowed"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The answer to filter.
+
+    `accepted` are offered names. A refusal names one text for all other nodes (`text`), or one per node (`per_node`);
+    `resolvable` tells kube-scheduler whether evicting somebody could help.
+    """
+
+    outcome: Outcome
+    accepted: list[str]
+    text: str = ""
+    per_node: dict[str, str] = field(default_factory=dict)
+    resolvable: bool = False
+    decision: str = ""
+
+
+class BindVerdict(StrEnum):
+    """What is to become of a bind call."""
+
+    WRITE = "write"
+    HOLD = "hold"
+    ALREADY = "already"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The answer to bind: what to do now, why not, and the decision that this belongs to."""
+
+    verdict: BindVerdict
+    message: str = ""
+    decision: str = ""

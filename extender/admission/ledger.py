@@ -1,0 +1,149 @@
+"""Reservations: what was promised to whom, until when."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from extender.cluster.table import NodeTable
+from extender.domain.membership import GroupRef
+from extender.domain.pod import Pod
+
+
+class SlotState(StrEnum):
+    """How far one member has come: promised a node, arrived at the barrier, its Binding being written."""
+
+    RESERVED = "reserved"
+    HELD = "held"
+    BINDING = "binding"
+
+
+@dataclass(slots=True)
+class Slot:
+    """One pod's promise of one node.
+
+    `nominated_at` is when its nomination was last ordered (seconds, monotonic), `nudges` how often it was repeated.
+    """
+
+    pod: Pod
+    node: str
+    state: SlotState = SlotState.RESERVED
+    nominated_at: float = 0.0
+    nudges: int = 0
+
+
+@dataclass(slots=True)
+class Reservation:
+    """All slots of one gang, in one life of it.
+
+    `deadline` is in seconds of the monotonic clock; `decision` names the decision in logs from filter to bind.
+    """
+
+    ref: GroupRef
+    gang_uid: str
+    decision: str
+    deadline: float
+    slots: dict[str, Slot] = field(default_factory=dict)
+
+    def arrived(self) -> int:
+        """Count the members that have reached the barrier or passed it."""
+        return sum(slot.state is not SlotState.RESERVED for slot in self.slots.values())
+
+
+class Ledger:
+    """Keep every reservation, and let each slot claim its share of the node until it is bound or released.
+
+    A slot's claim stands in the node table under the pod's UID, so that the claim of the bound pod takes its place
+    without a gap. Deadlines are kept in a heap; an entry whose reservation has moved its deadline is skipped.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        """Claim in `table`."""
+        self._table = table
+        self._by_gang: dict[str, Reservation] = {}
+        self._by_pod: dict[str, Reservation] = {}
+        self._singles: dict[str, Slot] = {}
+        self._deadlines: list[tuple[float, str]] = []
+
+    def __iter__(self) -> Iterator[Reservation]:
+        """Iterate over the gangs' reservations in the order in which they were made."""
+        return iter(list(self._by_gang.values()))
+
+    def of_gang(self, gang_uid: str) -> Reservation | None:
+        """Return the reservation of a gang, or None."""
+        return self._by_gang.get(gang_uid)
+
+    def of_pod(self, uid: str) -> tuple[Reservation, Slot] | None:
+        """Return the reservation and the slot of a gang's member, or None."""
+        reservation = self._by_pod.get(uid)
+        return None if reservation is None else (reservation, reservation.slots[uid])
+
+    def open(self, ref: GroupRef, gang_uid: str, decision: str, deadline: float) -> Reservation:
+        """Return the gang's reservation, making an empty one if there is none; its deadline becomes `deadline`."""
+        reservation = self._by_gang.get(gang_uid)
+        if reservation is None:
+            reservation = self._by_gang[gang_uid] = Reservation(ref, gang_uid, decision, deadline)
+        reservation.deadline = deadline
+        heapq.heappush(self._deadlines, (deadline, gang_uid))
+        return reservation
+
+    def promise(self, reservation: Reservation, pod: Pod, node: str) -> Slot:
+        """Promise `node` to `pod`, in place of whatever it was promised before."""
+        slot = reservation.slots[pod.uid] = Slot(pod, node)
+        self._by_pod[pod.uid] = reservation
+        self._table.claim(pod.uid, node, pod.shape.requests)
+        return slot
+
+    def promise_single(self, pod: Pod, node: str) -> Slot:
+        """Promise `node` to a pod without gang whose Binding is about to be written."""
+        slot = self._singles[pod.uid] = Slot(pod, node, SlotState.BINDING)
+        self._table.claim(pod.uid, node, pod.shape.requests)
+        return slot
+
+    def single(self, uid: str) -> Slot | None:
+        """Return the slot of a pod without gang, or None."""
+        return self._singles.get(uid)
+
+    def fulfil(self, pod: Pod) -> Slot | None:
+        """Drop the slot of a pod that the API server shows as bound; its claim is the bound pod's now."""
+        return self._drop(pod.uid)
+
+    def release(self, uid: str) -> Slot | None:
+        """Drop the slot of one pod and give back what it claimed; return it, or None if there was none."""
+        slot = self._drop(uid)
+        if slot is not None:
+            self._table.release(uid)
+        return slot
+
+    def release_gang(self, gang_uid: str) -> list[Slot]:
+        """Drop a whole reservation except Bindings under way, whose outcome decides; return what was dropped."""
+        reservation = self._by_gang.get(gang_uid)
+        if reservation is None:
+            return []
+        loose = [uid for uid, slot in reservation.slots.items() if slot.state is not SlotState.BINDING]
+        return [slot for uid in loose if (slot := self.release(uid)) is not None]
+
+    def expire(self, now: float) -> list[Reservation]:
+        """Return the reservations whose deadline has passed; the caller releases them."""
+        due: dict[str, Reservation] = {}
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, gang_uid = heapq.heappop(self._deadlines)
+            reservation = self._by_gang.get(gang_uid)
+            if reservation is not None and reservation.deadline == deadline:
+                due[gang_uid] = reservation
+        return list(due.values())
+
+    def next_deadline(self) -> float | None:
+        """Return the earliest deadline (seconds, monotonic), or None."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _drop(self, uid: str) -> Slot | None:
+        reservation = self._by_pod.pop(uid, None)
+        if reservation is None:
+            return self._singles.pop(uid, None)
+        slot = reservation.slots.pop(uid)
+        if not reservation.slots:
+            self._by_gang.pop(reservation.gang_uid, None)
+        return slot

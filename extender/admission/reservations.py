@@ -1,0 +1,206 @@
+"""Making, repairing and giving up reservations: every change of the ledger and what follows from it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from extender.admission.backoff import Backoff
+from extender.admission.effects import Effects, Nomination, Note
+from extender.admission.ledger import Ledger, Reservation, Slot, SlotState
+from extender.admission.queue import position
+from extender.clock import Clock
+from extender.cluster.gangs import Gang
+from extender.cluster.model import ClusterModel
+from extender.cluster.whatif import WhatIf
+from extender.domain.pod import Pod
+from extender.domain.reason import Reason, Wait
+from extender.placement.plan import Eligible
+from extender.settings import Settings
+
+
+class Reservations:
+    """Keep the ledger in step with the cluster, and order the nominations and answers that each change calls for.
+
+    Attributes:
+        ledger: what is promised to whom.
+        waits: gang UID -> why it waits; gangs that are running, or that nobody has judged yet, have none.
+        effects: what is to be written or answered; the owner replaces it when it takes it.
+        expired: reservations given up at their deadline, ever.
+    """
+
+    def __init__(self, model: ClusterModel, settings: Settings, clock: Clock) -> None:
+        """Start with an empty ledger."""
+        self._model = model
+        self._settings = settings
+        self._clock = clock
+        self._decisions = itertools.count(1)
+        self.ledger = Ledger(model.table)
+        self.backoff = Backoff(settings.backoff_initial_seconds, settings.backoff_max_seconds)
+        self.waits: dict[str, Wait] = {}
+        self.effects = Effects()
+        self.expired = 0
+
+    def reserve(self, gang: Gang, pods: Mapping[str, Pod], nodes: Mapping[str, str]) -> Reservation:
+        """Promise each pod its node (both by pod UID), and nominate it there."""
+        now = self._clock.monotonic()
+        timeout = None if gang.group is None else gang.group.schedule_timeout
+        deadline = now + (timeout or self._settings.reservation_timeout_seconds)
+        decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
+        reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
+        for uid, node in nodes.items():
+            slot = self.ledger.promise(reservation, pods[uid], node)
+            slot.nominated_at = now
+            if pods[uid].nominated_node != node:
+                self.effects.nominations[uid] = Nomination(pods[uid], node)
+        self.effects.changed[gang.ref] = None
+        return reservation
+
+    def open_barrier(self, gang: Gang) -> bool:
+        """Let all held members go if minMember of them have arrived, are bound or have succeeded; return whether so."""
+        reservation = self.ledger.of_gang(gang.uid)
+        if reservation is None or gang.census().secured + reservation.arrived() < gang.min_member:
+            return False
+        for uid, slot in reservation.slots.items():
+            if slot.state is SlotState.HELD:
+                slot.state = SlotState.BINDING
+                self.effects.released.append(uid)
+        self.backoff.forget(gang.uid)
+        self.waits.pop(gang.uid, None)
+        self.effects.changed[gang.ref] = None
+        return True
+
+    def drop(self, uid: str, why: str) -> Slot | None:
+        """Take back one pod's slot; its held bind call fails with `why`, its nomination is cleared."""
+        slot = self.ledger.release(uid)
+        if slot is not None:
+            self._after_drop(slot, why)
+        return slot
+
+    def drop_gang(self, gang_uid: str, why: str) -> int:
+        """Take back all slots of a gang whose Binding is not under way; return how many."""
+        slots = self.ledger.release_gang(gang_uid)
+        for slot in slots:
+            self._after_drop(slot, why)
+        return len(slots)
+
+    def end_life(self, gang_uid: str, why: str) -> None:
+        """Forget everything about a gang's past life."""
+        self.drop_gang(gang_uid, why)
+        self.backoff.forget(gang_uid)
+        self.waits.pop(gang_uid, None)
+
+    def expire(self) -> bool:
+        """Give up reservations whose deadline has passed, each whole; return whether there were any."""
+        now = self._clock.monotonic()
+        due = self.ledger.expire(now)
+        for reservation in due:
+            late = [slot for slot in reservation.slots.values() if slot.state is SlotState.RESERVED]
+            if not late:  # all have arrived; Bindings under way end by themselves
+                continue
+            self.expired += 1
+            arrived, total = reservation.arrived(), len(reservation.slots)
+            message = f"{arrived} of {total} placed members reached bind in time"
+            refusal = next((own for slot in late if (own := self._refusal(slot))), "")
+            self.drop_gang(reservation.gang_uid, f"reservation expired: {message}")
+            attempts = self.backoff.fail(reservation.gang_uid, now).attempts
+            self.waits[reservation.gang_uid] = (
+                Wait(Reason.REFUSED_BY_SCHEDULER, {"attempts": attempts}, {"detail": refusal})
+                if refusal
+                else Wait(Reason.BACKING_OFF, {"attempts": attempts})
+            )
+            text = f"{message}; released all of them. {refusal}".rstrip()
+            self.effects.notes.append(Note(reservation.ref, warning=True, reason="ReservationExpired", message=text))
+        return bool(due)
+
+    def nudge(self) -> None:
+        """Nominate again the members that should have come back to filter and did not.
+
+        kube-scheduler clears a nomination that lands while an attempt for the pod is in flight, and nothing wakes the
+        pod again; a nomination that still stands is cleared and set, which wakes it too.
+        """
+        now = self._clock.monotonic()
+        for reservation in self.ledger:
+            for uid, slot in reservation.slots.items():
+                pause = self._settings.nudge_seconds * 2 ** min(slot.nudges, 5)
+                if slot.state is not SlotState.RESERVED or now < slot.nominated_at + pause:
+                    continue
+                pod = self._model.pods.get(uid, slot.pod)
+                slot.nudges += 1
+                slot.nominated_at = now
+                again = pod.nominated_node == slot.node
+                self.effects.nominations[uid] = Nomination(pod, slot.node, again=again)
+
+    def next_nudge(self) -> float | None:
+        """Return when the next member is due to be nominated again (seconds, monotonic), or None."""
+        return min(
+            (
+                slot.nominated_at + self._settings.nudge_seconds * 2 ** min(slot.nudges, 5)
+                for reservation in self.ledger
+                for slot in reservation.slots.values()
+                if slot.state is SlotState.RESERVED
+            ),
+            default=None,
+        )
+
+    def drop_invalid(self, eligible: Eligible) -> None:
+        """Take back slots on nodes that went, closed, shrank or were filled by others, and those of gangs that went."""
+        table = self._model.table
+        over = set(table.overcommitted())
+        for reservation in self.ledger:
+            gang = self._model.gangs.get(reservation.ref)
+            if gang is None or gang.uid != reservation.gang_uid:
+                self.end_life(reservation.gang_uid, "the PodGroup is gone")
+                continue
+            for uid, slot in list(reservation.slots.items()):
+                if slot.state is SlotState.BINDING:
+                    continue
+                row = table.row(slot.node)
+                if row is None or slot.node in over or not eligible(slot.pod.shape)[row]:
+                    self.drop(uid, f"node {slot.node} is no longer available")
+
+    def rebuild(self, eligible: Eligible) -> None:
+        """Read the ledger back from the nominations on the pods, gangs that hold nodes already first.
+
+        Where too few nominations survive to start a gang, they are withdrawn and the gang is placed afresh.
+        """
+        table = self._model.table
+        for gang in sorted((gang for gang in self._model.gangs if gang.members), key=position):
+            nominated = [pod for pod in gang.ordered() if pod.placeable and pod.nominated_node]
+            whatif = WhatIf(table)
+            nodes: dict[str, str] = {}
+            for pod in nominated:
+                row = table.row(pod.nominated_node)
+                vector = table.vector(pod.shape.requests)
+                if row is not None and whatif.counts(vector, eligible(pod.shape))[row] > 0:
+                    whatif.take(row, vector)
+                    nodes[pod.uid] = pod.nominated_node
+            enough = gang.census().secured + len(nodes) >= gang.min_member
+            managed = all(self._model.manages(pod) for pod in nominated)
+            if nodes and enough and managed:
+                self.reserve(gang, {pod.uid: pod for pod in nominated}, nodes)
+            for pod in nominated:
+                if managed and self.ledger.of_pod(pod.uid) is None:
+                    self.effects.nominations[pod.uid] = Nomination(pod, "")
+
+    def _after_drop(self, slot: Slot, why: str) -> None:
+        uid = slot.pod.uid
+        if slot.state is SlotState.HELD:
+            self.effects.refused[uid] = why
+        pending = self.effects.nominations.pop(uid, None)
+        pod = self._model.pods.get(uid)
+        if pod is None:
+            return
+        if pod.group is not None:
+            self.effects.changed[pod.group] = None
+        if pod.placeable and (pending is None or pod.nominated_node):
+            self.effects.nominations[uid] = Nomination(pod, "")
+
+    def _refusal(self, slot: Slot) -> str:
+        """Return kube-scheduler's own words about a pod it never offered, or "" when they only repeat Muster's."""
+        pod = self._model.pods.get(slot.pod.uid, slot.pod)
+        return "" if OWN_WORDS in pod.refusal else pod.refusal
+
+
+#: How every reason begins that Muster gives kube-scheduler for a gang member.
+OWN_WORDS = "gang waits: "

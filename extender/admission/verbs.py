@@ -1,0 +1,225 @@
+"""The scheduler's four questions, answered from what the pass has decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extender.admission.admission import Admission
+from extender.admission.answers import Arrival, BindVerdict, Filtered, Outcome
+from extender.admission.ledger import Reservation, Slot, SlotState
+from extender.admission.queue import single_position
+from extender.admission.reservations import OWN_WORDS
+from extender.cluster.whatif import WhatIf
+from extender.domain.keys import Packing
+from extender.domain.pod import Pod
+from extender.placement.scoring import score
+
+_NO_ROOM = "no room beside what is reserved for gangs"
+_NO_ROOM_BEYOND = "no room for members beyond minMember"
+
+
+class Verbs:
+    """Answer filter, prioritize, bind and preempt; none of them decides what the pass has not.
+
+    Every answer is idempotent per pod UID until the plan changes.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        """Answer from `admission`."""
+        self._admission = admission
+        self._model = admission.model
+
+    def filter(self, pod: Pod, names: list[str]) -> Filtered:
+        """Say which of the offered nodes the pod may go to.
+
+        Args:
+            pod: the pod as kube-scheduler sent it.
+            names: the offered nodes; one alone when kube-scheduler tries the nominated node first.
+        """
+        if not self._model.manages(pod):
+            return Filtered(Outcome.PASSED, names)
+        if pod.group is None:
+            return self._filter_single(pod, names)
+        self._admission.decide()
+        known = self._model.pods.get(pod.uid)
+        if known is None:
+            return self._refuse("this pod has not been observed yet")
+        entry = self._admission.reservations.ledger.of_pod(pod.uid)
+        if entry is None:
+            return self._refuse(self._why(known))
+        reservation, slot = entry
+        if slot.node in names:
+            return Filtered(Outcome.PINNED, [slot.node], decision=reservation.decision)
+        if pod.nominated_node != slot.node:
+            # This attempt began before kube-scheduler learned of the plan, from a snapshot that may be older than what
+            # the plan relies on, or it tries an outdated nomination: it says nothing about the planned node.
+            return self._refuse("planned on a node that this attempt does not offer")
+        return self._learn(known, slot, names)
+
+    def prioritize(self, pod: Pod, names: list[str]) -> list[int]:
+        """Return a score of 0 to 10 for each offered node."""
+        entry = self._admission.reservations.ledger.of_pod(pod.uid)
+        if entry is not None:
+            return [10 * (name == entry[1].node) for name in names]
+        table = self._model.table
+        if not self._model.manages(pod):
+            return [0] * len(names)
+        scores = score(table, table.rows_of(names), pod.shape, pod.options.packing or Packing.BINPACK)
+        result: list[int] = scores.tolist()
+        return result
+
+    def arrive(self, uid: str, node: str) -> Arrival:
+        """Take in a bind call: write the Binding, hold the call at the barrier, or refuse it."""
+        pod = self._model.pods.get(uid)
+        if pod is None:
+            return Arrival(BindVerdict.REFUSE, f"no pod with UID {uid} is known; it was deleted or not observed yet")
+        if pod.node_name:
+            if pod.node_name == node:
+                return Arrival(BindVerdict.ALREADY)
+            return Arrival(BindVerdict.REFUSE, f"pod {pod.key} is bound to {pod.node_name} already")
+        if pod.group is None or not self._model.manages(pod):
+            return self._arrive_single(pod, node)
+        entry = self._admission.reservations.ledger.of_pod(uid)
+        if entry is None:
+            return Arrival(BindVerdict.REFUSE, OWN_WORDS + self._why(pod))
+        reservation, slot = entry
+        if slot.node != node:
+            return Arrival(BindVerdict.REFUSE, f"{OWN_WORDS}pod {pod.key} is planned on {slot.node}, not on {node}")
+        return self._hold(pod, reservation, slot)
+
+    def leave(self, uid: str) -> None:
+        """Take in that a held bind call has been answered without a Binding: the member must arrive again."""
+        entry = self._admission.reservations.ledger.of_pod(uid)
+        if entry is not None and entry[1].state is SlotState.HELD:
+            entry[1].state = SlotState.RESERVED
+
+    def binding_failed(self, uid: str, why: str, *, final: bool) -> None:
+        """Take in that a Binding was not made.
+
+        A final failure gives the slot back and has the member placed anew; otherwise the Binding may yet turn out to
+        have been made, so that the slot keeps its room and waits for another attempt.
+        """
+        reservations = self._admission.reservations
+        entry = reservations.ledger.of_pod(uid)
+        if final:
+            reservations.drop(uid, why)
+            self._admission.reconsider()
+        elif entry is not None:
+            entry[1].state = SlotState.RESERVED
+
+    def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return which candidate nodes may be preempted on, given the UIDs of the victims of each.
+
+        None for a gang member: Muster evicts for gangs as a whole or not at all. For a single pod, none where a
+        running gang would drop below minMember, and none where it would not fit beside what is reserved.
+        """
+        if pod.group is not None and self._model.manages(pod):
+            return []
+        return [
+            node
+            for node, uids in victims.items()
+            if uids and not self._breaks_gang(uids) and self._fits_after(pod, node, uids)
+        ]
+
+    def _hold(self, pod: Pod, reservation: Reservation, slot: Slot) -> Arrival:
+        """Let the member wait at the barrier, which opens if it was the last one."""
+        gang = self._model.gang_of(pod)
+        if slot.state is SlotState.RESERVED:
+            slot.state = SlotState.HELD
+        if slot.state is SlotState.HELD and gang is not None:
+            self._admission.reservations.open_barrier(gang)
+        verdict = BindVerdict.WRITE if slot.state is SlotState.BINDING else BindVerdict.HOLD
+        return Arrival(verdict, decision=reservation.decision)
+
+    def _arrive_single(self, pod: Pod, node: str) -> Arrival:
+        """Promise the node to a pod without gang, unless it has been given away since filter."""
+        ledger = self._admission.reservations.ledger
+        slot = ledger.single(pod.uid)
+        if slot is None or slot.node != node:
+            free = self._free_for(pod)
+            row = self._model.table.row(node)
+            fits = row is not None and self._fits(pod, free)[row]
+            if self._model.manages(pod) and not fits:
+                return Arrival(BindVerdict.REFUSE, f"node {node}: {_NO_ROOM}")
+            ledger.promise_single(pod, node)
+        return Arrival(BindVerdict.WRITE)
+
+    def _filter_single(self, pod: Pod, names: list[str]) -> Filtered:
+        """Let a pod without gang go wherever there is room beside reservations and what is kept for the head."""
+        self._admission.decide()
+        rows = self._model.table.rows_of(names)
+        fits = np.append(self._fits(pod, self._free_for(pod)), False)[rows]  # -1, an unknown node, reads the False
+        accepted = [name for name, fit in zip(names, fits.tolist(), strict=True) if fit]
+        refused = {name: _NO_ROOM for name, fit in zip(names, fits.tolist(), strict=True) if not fit}
+        outcome = Outcome.FITS if accepted else Outcome.REFUSED
+        return Filtered(outcome, accepted, per_node=refused, resolvable=True)
+
+    def _free_for(self, pod: Pod) -> NDArray[np.int64]:
+        """Return (resources, rows) of what the pod may use: what is free and not kept for a head before it."""
+        table = self._model.table
+        free = table.free()
+        head = self._admission.head
+        if head is not None and head.position < single_position(pod):
+            kept = np.zeros_like(free)
+            kept[: head.kept.shape[0], : head.kept.shape[1]] = head.kept
+            free -= kept
+        return free
+
+    def _fits(self, pod: Pod, free: NDArray[np.int64]) -> NDArray[np.bool_]:
+        table = self._model.table
+        everywhere = np.ones(table.rows, dtype=np.bool_)
+        return WhatIf(table, free).counts(table.vector(pod.shape.requests), everywhere) > 0
+
+    def _fits_after(self, pod: Pod, node: str, uids: Sequence[str]) -> bool:
+        """Tell whether the pod would have room on a node once the victims are gone; not asked of foreign pods."""
+        if not self._model.manages(pod):
+            return True
+        table = self._model.table
+        row = table.row(node)
+        if row is None:
+            return False
+        free = self._free_for(pod)
+        for uid in uids:
+            claim = table.claim_of(uid)
+            if claim is not None and claim.node == node:
+                vector = table.vector(claim.requests)
+                free[vector.columns, row] += vector.amounts
+        return bool(self._fits(pod, free)[row])
+
+    def _breaks_gang(self, uids: Sequence[str]) -> bool:
+        """Tell whether evicting these pods would leave a gang that has its minimum without it."""
+        lost: dict[str, int] = {}
+        for uid in uids:
+            victim = self._model.pods.get(uid)
+            gang = None if victim is None else self._model.gang_of(victim)
+            if victim is None or gang is None or not victim.bound:
+                continue
+            lost[gang.uid] = lost.get(gang.uid, 0) + 1
+            secured = gang.census().secured
+            if secured >= gang.min_member > secured - lost[gang.uid]:
+                return True
+        return False
+
+    def _learn(self, pod: Pod, slot: Slot, names: list[str]) -> Filtered:
+        """Veto the planned node, which kube-scheduler refuses for reasons of its own, and place the member anew."""
+        self._admission.vetoes.add(pod.shape, slot.node)
+        self._admission.reservations.drop(pod.uid, f"kube-scheduler refused node {slot.node}")
+        self._admission.reconsider()
+        self._admission.decide()
+        entry = self._admission.reservations.ledger.of_pod(pod.uid)
+        if entry is not None and entry[1].node in names:
+            return Filtered(Outcome.PINNED, [entry[1].node], decision=entry[0].decision)
+        return self._refuse(f"kube-scheduler refused the planned node {slot.node}" if entry is None else self._why(pod))
+
+    def _why(self, pod: Pod) -> str:
+        """Return the one sentence about the pod's gang."""
+        gang = self._model.gang_of(pod)
+        wait = None if gang is None else self._admission.reservations.waits.get(gang.uid)
+        return _NO_ROOM_BEYOND if wait is None else wait.message
+
+    @staticmethod
+    def _refuse(text: str) -> Filtered:
+        return Filtered(Outcome.REFUSED, [], text=OWN_WORDS + text)

@@ -1,0 +1,1 @@
+"""Tests of the admission: stories told to it directly, on a clock that the test moves."""
