@@ -1,0 +1,73 @@
+"""What Muster counts and times: every Prometheus instrument, in one registry per app."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+#: Seconds. Half a millisecond to five seconds: the budget of a verb is 1 to 5 ms, a held bind takes seconds.
+_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+#: Seconds. A gang waits for other gangs: from milliseconds to a day.
+_WAITING_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
+
+
+class Metrics:
+    """Hold the instruments; labels are bounded sets, never pods, nodes or gangs.
+
+    Everything that can be read off the state is a gauge set when `/metrics` is asked, not kept in step on the way.
+    """
+
+    def __init__(self) -> None:
+        """Register everything in a registry of its own, so that tests can build many apps."""
+        self.registry = CollectorRegistry()
+        self.verb_seconds = Histogram(
+            "muster_verb_seconds", "Time to answer an extender call, holding a bind at the barrier included.",
+            ("verb", "outcome"), buckets=_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.pass_seconds = Histogram(
+            "muster_pass_seconds",
+            "Time of one admission pass over all waiting gangs.",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.plan_seconds = Histogram(
+            "muster_plan_seconds", "Time to place one gang, or to find that it does not fit.",
+            buckets=_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.gang_wait_seconds = Histogram(
+            "muster_gang_wait_seconds", "Time from first seeing a gang until its minMember members may bind.",
+            buckets=_WAITING_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.gangs = Gauge("muster_gangs", "Gangs by phase.", ("phase",), registry=self.registry)
+        self.gangs_waiting = Gauge(
+            "muster_gangs_waiting", "Waiting gangs by reason.", ("reason",), registry=self.registry
+        )
+        self.reserved = Gauge(
+            "muster_reserved_unbound",
+            "What is reserved for pods that are not bound yet (milli-CPU, bytes, counts).",
+            ("resource",), registry=self.registry,
+        )  # fmt: skip
+        self.reservations_expired = Counter(
+            "muster_reservations_expired", "Reservations given up at their deadline.", registry=self.registry
+        )
+        self.vetoes = Gauge(
+            "muster_vetoes",
+            "Nodes avoided for a pod shape because kube-scheduler refused them.",
+            registry=self.registry,
+        )
+        self.renominations = Counter(
+            "muster_renominations",
+            "Members nominated again because they did not come back to filter.",
+            registry=self.registry,
+        )
+        self.watch_restarts = Counter(
+            "muster_watch_restarts", "Watches started again.", ("kind", "cause"), registry=self.registry
+        )
+        self.watch_age = Gauge(
+            "muster_watch_age_seconds",
+            "Time since the watch of a kind was last heard of.",
+            ("kind",),
+            registry=self.registry,
+        )
+        self.writes = Counter("muster_writes", "Writes to the API server.", ("kind", "result"), registry=self.registry)
+        self.write_queue = Gauge("muster_write_queue", "Writes waiting or under way.", registry=self.registry)
+        self.ready = Gauge("muster_ready", "1 when caches are synced and fresh, else 0.", registry=self.registry)

@@ -1,0 +1,185 @@
+"""What the control layer asks of the outside, and what the outside tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from extender.domain.membership import GroupRef
+from extender.domain.node import Node
+from extender.domain.pod import Pod
+from extender.domain.podgroup import PodGroup
+
+
+class Kind(StrEnum):
+    """The kinds of objects that are watched; the value is the metric label."""
+
+    NODE = "nodes"
+    POD = "pods"
+    PRIORITY_CLASS = "priorityclasses"
+    COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
+    NATIVE_POD_GROUP = "podgroups.scheduling.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class PodKey:
+    """A pod to write to; the UID guards against a namesake."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        """Render as `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ApiError(Exception):
+    """The API server said no, or could not be reached.
+
+    Attributes:
+        status: the HTTP status; 0 when no answer came.
+        reason: the machine-readable reason of a metav1.Status, such as `Conflict` or `NotFound`.
+        retry_after: seconds that the server asked to wait, or None.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        """Keep what the server said."""
+        super().__init__(f"{status} {reason}: {message}" if status else f"no answer: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def transient(self) -> bool:
+        """Tell whether the same request may succeed later: no answer, 429, or a 5xx."""
+        return self.status in {0, 429} or self.status >= 500  # noqa: PLR2004 - HTTP classes read best as numbers
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object that an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """A Kubernetes Event; equal events are counted, not repeated."""
+
+    about: ObjectRef
+    warning: bool
+    reason: str
+    message: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """What a coscheduling PodGroup's status shall say.
+
+    The counters are pods. `condition_status` is the status of the `Scheduled` condition (`True` or `False`), `reason`
+    and `message` its explanation.
+    """
+
+    phase: str
+    scheduled: int
+    running: int
+    succeeded: int
+    failed: int
+    condition_status: str
+    reason: str
+    message: str
+    observed_generation: int
+
+
+class ClusterApi(Protocol):
+    """The writes that Muster makes.
+
+    Each makes one request and raises ApiError when it fails; retrying is the caller's affair.
+    """
+
+    async def nominate(self, pod: PodKey, node: str) -> None:
+        """Set the pod's `status.nominatedNodeName`, or clear it with an empty `node`.
+
+        ApiError with status 404 or 409 means that the pod is gone or another one now.
+        """
+        ...
+
+    async def bind(self, pod: PodKey, node: str) -> None:
+        """Create the pod's Binding with its UID. "Already bound to that node" is success, not an error."""
+        ...
+
+    async def record_event(self, event: ClusterEvent) -> None:
+        """Write an Event, or raise the count of the same one written before."""
+        ...
+
+    async def update_group_status(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
+        """Write a coscheduling PodGroup's status subresource.
+
+        The condition's transition time changes only when its status does.
+        """
+        ...
+
+
+class Observer(Protocol):
+    """What the watches tell, in the order of the API server per kind. Calls are synchronous and must be quick."""
+
+    def pod_seen(self, pod: Pod) -> None:
+        """Take in a pod that was added or changed."""
+        ...
+
+    def pod_gone(self, uid: str) -> None:
+        """Forget a pod that was deleted."""
+        ...
+
+    def node_seen(self, node: Node) -> None:
+        """Take in a node that was added or changed."""
+        ...
+
+    def node_gone(self, name: str) -> None:
+        """Forget a node that was deleted."""
+        ...
+
+    def group_seen(self, group: PodGroup) -> None:
+        """Take in a PodGroup that was added or changed."""
+        ...
+
+    def group_gone(self, ref: GroupRef, uid: str) -> None:
+        """Forget a PodGroup that was deleted."""
+        ...
+
+    def default_priority(self) -> int:
+        """Return the priority of pods that name none: the value of the global default PriorityClass, else 0."""
+        ...
+
+    def priority_class_seen(self, name: str, value: int, *, global_default: bool) -> None:
+        """Take in a PriorityClass."""
+        ...
+
+    def priority_class_gone(self, name: str) -> None:
+        """Forget a PriorityClass."""
+        ...
+
+    def synced(self, kind: Kind) -> None:
+        """Learn that the first complete list of `kind` has been delivered."""
+        ...
+
+    def heard(self, kind: Kind) -> None:
+        """Learn that the watch of `kind` is alive: an event, a bookmark or a list arrived."""
+        ...
+
+    def watch_restarted(self, kind: Kind, cause: str) -> None:
+        """Learn that the watch of `kind` had to start again; `cause` is a short fixed word for the metric."""
+        ...
+
+
+REQUIRED_KINDS: Collection[Kind] = tuple(Kind)
+"""All kinds must be synced before the first decision; a kind whose API is not installed counts as synced and empty."""

@@ -1,0 +1,87 @@
+"""How a gang stands, for status, metrics and people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from extender.cluster.gangs import Census, Gang
+from extender.control.ports import GroupStatus
+from extender.domain.membership import GroupRef
+from extender.domain.reason import Wait
+
+
+class GangPhase(StrEnum):
+    """The phase of a gang; the value is the PodGroup's `status.phase` and the metric label."""
+
+    PENDING = "Pending"
+    SCHEDULING = "Scheduling"
+    RUNNING = "Running"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class GangView:
+    """How a gang stands.
+
+    `reserved` counts members that have a reservation and are not bound yet; `wait` is None unless the gang waits.
+    `managed` is false for gangs that another scheduler looks after.
+    """
+
+    ref: GroupRef
+    uid: str
+    phase: GangPhase
+    min_member: int
+    census: Census
+    reserved: int
+    wait: Wait | None
+    managed: bool
+
+
+def phase_of(census: Census, min_member: int, reserved: int) -> GangPhase:
+    """Return the phase that the counts amount to, in the words of the coscheduling API."""
+    open_members = census.placeable + census.gated + census.bound
+    if census.succeeded >= min_member and not open_members:
+        return GangPhase.FINISHED
+    if census.running + census.succeeded >= min_member:
+        return GangPhase.RUNNING
+    if census.failed and census.exist < min_member and not census.placeable and not census.gated:
+        return GangPhase.FAILED
+    if census.bound or reserved:
+        return GangPhase.SCHEDULING
+    return GangPhase.PENDING
+
+
+def view(gang: Gang, reserved: int, wait: Wait | None, *, managed: bool) -> GangView:
+    """Put together how a gang stands."""
+    census = gang.census()
+    phase = phase_of(census, gang.min_member, reserved)
+    return GangView(gang.ref, gang.uid, phase, gang.min_member, census, reserved, wait, managed)
+
+
+def group_status(seen: GangView, generation: int) -> GroupStatus:
+    """Return what the PodGroup's status shall say of a gang."""
+    census = seen.census
+    started = census.secured >= seen.min_member
+    return GroupStatus(
+        phase=seen.phase,
+        scheduled=census.bound,
+        running=census.running,
+        succeeded=census.succeeded,
+        failed=census.failed,
+        condition_status="True" if started else "False",
+        reason="Started" if started else _reason(seen),
+        message=f"{census.secured} members are bound or have succeeded, minMember is {seen.min_member}"
+        if started
+        else _message(seen),
+        observed_generation=generation,
+    )
+
+
+def _reason(seen: GangView) -> str:
+    return str(seen.wait.reason) if seen.wait else "NotJudgedYet"
+
+
+def _message(seen: GangView) -> str:
+    return seen.wait.message if seen.wait else "no member waits for a node"

@@ -1,0 +1,60 @@
+"""How fresh the caches are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from extender.clock import Clock
+from extender.control.metrics import Metrics
+from extender.control.ports import Kind
+
+
+class Watches:
+    """Keep, per kind, whether its first list is complete and when its watch was last heard of."""
+
+    def __init__(self, clock: Clock, metrics: Metrics, stale_after: float) -> None:
+        """Call a watch stale that has been silent for `stale_after` seconds."""
+        self._clock = clock
+        self._metrics = metrics
+        self._stale_after = stale_after
+        self._synced: set[Kind] = set()
+        self._heard: dict[Kind, float] = {}
+
+    def synced(self, kind: Kind) -> None:
+        """Learn that a kind's first list is complete."""
+        self._synced.add(kind)
+        self.heard(kind)
+
+    def heard(self, kind: Kind) -> None:
+        """Learn that a kind's watch is alive."""
+        self._heard[kind] = self._clock.monotonic()
+
+    def restarted(self, kind: Kind, cause: str) -> None:
+        """Count a restart."""
+        self._metrics.watch_restarts.labels(kind, cause).inc()
+
+    def complete(self, kinds: Collection[Kind]) -> bool:
+        """Tell whether all of `kinds` have been listed."""
+        return self._synced.issuperset(kinds)
+
+    def stale(self) -> bool:
+        """Tell whether any watch has been silent for too long."""
+        now = self._clock.monotonic()
+        return any(now - heard > self._stale_after for heard in self._heard.values())
+
+    def complaints(self) -> list[str]:
+        """Return, for people, which kinds are not listed yet or silent for too long."""
+        now = self._clock.monotonic()
+        missing = [f"{kind} not synced" for kind in Kind if kind not in self._synced]
+        silent = [
+            f"{kind} silent for {now - heard:.0f} s"
+            for kind, heard in self._heard.items()
+            if now - heard > self._stale_after
+        ]
+        return missing + silent
+
+    def scrape(self) -> None:
+        """Set the age gauges."""
+        now = self._clock.monotonic()
+        for kind, heard in self._heard.items():
+            self._metrics.watch_age.labels(kind).set(now - heard)
