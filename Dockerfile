@@ -1,0 +1,38 @@
+# Muster's image: a virtual environment made from the lock file, nothing else. It runs as nobody on a read-only root.
+ARG PYTHON_VERSION=3.13
+
+FROM python:${PYTHON_VERSION}-slim AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_NO_INPUT=1
+WORKDIR /src
+
+# Dependencies first: they change seldom, and this layer is most of the image.
+COPY requirements.lock requirements-build.lock ./
+RUN python -m venv /opt/muster \
+    && /opt/muster/bin/pip install --no-deps --require-hashes --only-binary :all: -r requirements.lock \
+    && python -m venv /opt/build \
+    && /opt/build/bin/pip install --no-deps --require-hashes --only-binary :all: -r requirements-build.lock
+
+COPY pyproject.toml README.md LICENSE ./
+COPY extender/ extender/
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /opt/muster/bin/pip install --no-deps --no-index /wheels/*.whl \
+    && /opt/muster/bin/pip check \
+    && /opt/muster/bin/pip uninstall --yes pip
+
+FROM python:${PYTHON_VERSION}-slim
+LABEL org.opencontainers.image.title="muster" \
+      org.opencontainers.image.description="A kube-scheduler extender that gang-schedules GPU workloads" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/muster /opt/muster
+ENV PATH=/opt/muster/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+# The id of "nonroot" in distroless images; a number, so that runAsNonRoot can be checked.
+USER 65532:65532
+WORKDIR /
+# Health and metrics. The verbs stay on loopback.
+EXPOSE 10262
+ENTRYPOINT ["muster"]
+CMD ["serve"]

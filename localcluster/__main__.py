@@ -1,0 +1,47 @@
+"""The local control plane from the command line: `python -m localcluster build` and `python -m localcluster up`."""
+
+from typing import Annotated
+
+import typer
+
+from localcluster import up as session
+from localcluster.build import DEFAULT_BINARIES, Binary, ensure_binaries
+from localcluster.errors import LocalClusterError
+
+app = typer.Typer(help="A real Kubernetes control plane on loopback.", no_args_is_help=True, add_completion=False)
+
+
+@app.command()
+def build(
+    binary: Annotated[
+        list[Binary] | None, typer.Option(help="Build only this; may be repeated. [default: what the tests need]")
+    ] = None,
+) -> None:
+    """Build etcd, kube-apiserver, kube-scheduler, kubectl and kwok into the cache, unless they are there already."""
+    try:
+        built = ensure_binaries(binary or DEFAULT_BINARIES)
+    except LocalClusterError as error:
+        raise _failure(error) from error
+    for path in built.values():
+        typer.echo(path)
+
+
+@app.command()
+def up(
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes.")] = 8,
+    gpus: Annotated[int, typer.Option(min=0, help="How many GPUs each node has.")] = 8,
+) -> None:
+    """Start a cluster with GPU nodes and Muster, say how to use it, and remove it at Ctrl-C."""
+    try:
+        session.run(session.Size(nodes, gpus), typer.echo)
+    except LocalClusterError as error:
+        raise _failure(error) from error
+
+
+def _failure(error: LocalClusterError) -> typer.Exit:
+    typer.echo(f"localcluster: {error}", err=True)
+    return typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,170 @@
+"""One whole local cluster: control plane, kwok, Muster's manifests and identity, and the schedulers to choose from."""
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from localcluster.build import Binary
+from localcluster.client import NAMESPACES, SERVICE_ACCOUNTS, ApiClient
+from localcluster.components import MUSTER_COMMAND, SCHEDULER_CONFIGS, SchedulerProfile, kube_scheduler, kwok, muster
+from localcluster.controlplane import STOCK_API_SERVER, ApiServerOptions, ControlPlane
+from localcluster.credentials import Connection
+from localcluster.errors import ApiError
+from localcluster.manifests import apply_all, render
+from localcluster.ports import free_ports
+from localcluster.processes import Server
+from localcluster.reaper import Reaper
+from localcluster.waiting import wait_until
+
+MUSTER_NAMESPACE = "muster-system"
+MUSTER_SERVICE_ACCOUNT = "muster"
+
+#: Longer than any run here; the API server allows a day for the asking.
+TOKEN_SECONDS = 24 * 3600
+
+#: How long the API server may take to make the namespace `default` after it is ready, in seconds.
+NAMESPACE_TIMEOUT_SECONDS = 10.0
+
+
+class LocalCluster:
+    """A Kubernetes cluster without machines, on loopback ports, in one folder that goes away with it.
+
+    After `start`, API server and kwok run and Muster's manifests are applied. The servers `stock_scheduler` and
+    `muster_scheduler` are ready to be started; `muster()` makes the third, which listens on `muster_port` ever again.
+    """
+
+    def __init__(
+        self, folder: Path, binaries: Mapping[Binary, Path], options: ApiServerOptions = STOCK_API_SERVER
+    ) -> None:
+        """Prepare keys, tokens and command lines; nothing runs before `start`."""
+        self.folder = folder
+        self.options = options
+        self.binaries = binaries
+        self._reaper = Reaper()
+        self._reaper.watch_folder(folder)
+        self.control_plane = ControlPlane(self.binaries, folder, self._reaper, options)
+        self.muster_port, self._kwok_port = free_ports(2)
+        self._kwok = kwok(
+            self.binaries[Binary.KWOK], folder, self._reaper, port=self._kwok_port, connection=self.control_plane.admin
+        )
+        self._servers: list[Server] = [self._kwok]
+        self._admin: ApiClient | None = None
+        self.stock_scheduler = self.scheduler("stock-scheduler", SchedulerProfile(SCHEDULER_CONFIGS / "stock.yaml"))
+        self.muster_scheduler = self.scheduler(
+            "muster-scheduler", SchedulerProfile(SCHEDULER_CONFIGS / "muster.yaml", extender_port=self.muster_port)
+        )
+
+    @property
+    def admin(self) -> ApiClient:
+        """Return a client with all rights."""
+        if self._admin is None:
+            self._admin = ApiClient(self.control_plane.admin)
+        return self._admin
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        """Return a kubeconfig file with all rights, for kubectl."""
+        return self.control_plane.admin.write_kubeconfig(self.folder / "admin.kubeconfig")
+
+    def start(self) -> float:
+        """Start the API server and kwok, apply the manifests, and return the seconds that took."""
+        started = time.monotonic()
+        self.control_plane.start()
+        wait_until(
+            self._default_namespace_exists, timeout_seconds=NAMESPACE_TIMEOUT_SECONDS, description="namespace default"
+        )
+        self._kwok.launch()
+        apply_all(self.admin, render(self.binaries[Binary.KUBECTL]))
+        self._kwok.wait_ready()
+        return time.monotonic() - started
+
+    def stop(self) -> None:
+        """Stop everything and remove the folder."""
+        for server in reversed(self._servers):
+            server.kill()
+        if self._admin is not None:
+            self._admin.close()
+        self.control_plane.stop()
+        self._reaper.forget_folder(self.folder)
+        self._reaper.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def check(self) -> None:
+        """Raise LocalClusterError with the end of the log if etcd, the API server or kwok has ended."""
+        self.control_plane.check()
+        self._kwok.check()
+
+    def scheduler(self, name: str, profile: SchedulerProfile, connection: Connection | None = None) -> Server:
+        """Return a further kube-scheduler, to be started; it ends with the cluster.
+
+        It is the user `system:kube-scheduler` unless another `connection` is given.
+        """
+        (port,) = free_ports(1)
+        server = kube_scheduler(
+            self.binaries[Binary.KUBE_SCHEDULER],
+            self.folder,
+            self._reaper,
+            name=name,
+            port=port,
+            connection=connection or self.control_plane.kube_scheduler,
+            profile=profile,
+            feature_gates=self.options.feature_gates,
+        )
+        self._servers.append(server)
+        return server
+
+    def muster(self, extra_arguments: Sequence[str] = (), command: Sequence[str] = MUSTER_COMMAND) -> Server:
+        """Return a Muster under its shipped ServiceAccount at `muster_port`, to be started."""
+        server = muster(
+            self.folder,
+            self._reaper,
+            port=self.muster_port,
+            connection=self.service_account(MUSTER_SERVICE_ACCOUNT),
+            command=command,
+            extra_arguments=extra_arguments,
+        )
+        server.command.log_path.unlink(missing_ok=True)
+        self._servers.append(server)
+        return server
+
+    def log_tails(self) -> dict[str, str]:
+        """Return the end of every server's log, by server, without the API server's and etcd's."""
+        return {server.command.name: server.log_tail() for server in self._servers}
+
+    def service_account(self, name: str, namespace: str = MUSTER_NAMESPACE) -> Connection:
+        """Return the connection of a ServiceAccount, with a token asked of the API server."""
+        answer = self.admin.request(
+            "POST",
+            SERVICE_ACCOUNTS.path(namespace, name, "token"),
+            body={
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": TOKEN_SECONDS},
+            },
+        )
+        return self.control_plane.connection(answer["status"]["token"])
+
+    def __enter__(self) -> Self:
+        """Start."""
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def _default_namespace_exists(self) -> bool:
+        try:
+            self.admin.get(NAMESPACES, "default")
+        except ApiError:
+            return False
+        return True

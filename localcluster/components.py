@@ -1,0 +1,132 @@
+"""What runs against the API server: kube-scheduler, kwok in the kubelets' place, and Muster."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from localcluster.client import JsonObject
+from localcluster.controlplane import key_values, probe
+from localcluster.credentials import Connection
+from localcluster.errors import LocalClusterError
+from localcluster.ports import LOOPBACK
+from localcluster.processes import Command, Server
+from localcluster.reaper import Reaper
+
+REPOSITORY = Path(__file__).parent.parent
+SCHEDULER_CONFIGS = REPOSITORY / "scheduler-config"
+KWOK_STAGES = Path(__file__).parent / "kwok" / "stages.yaml"
+
+#: How the Muster of this checkout is started, without an installed `muster` command.
+MUSTER_COMMAND = (sys.executable, "-m", "extender")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerProfile:
+    """Which KubeSchedulerConfiguration a kube-scheduler runs with, and what differs on this machine.
+
+    `extender_port` replaces the port in every extender's urlPrefix; None leaves the file's own. `scheduler_name`
+    replaces the name of the only profile. Without `leader_election` the scheduler serves at once.
+    """
+
+    config: Path
+    extender_port: int | None = None
+    scheduler_name: str | None = None
+    leader_election: bool = False
+
+    def render(self, kubeconfig: Path) -> JsonObject:
+        """Return the configuration as this run needs it: same file, with other addresses."""
+        rendered: JsonObject = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        rendered["leaderElection"]["leaderElect"] = self.leader_election
+        rendered["clientConnection"]["kubeconfig"] = str(kubeconfig)
+        if self.scheduler_name is not None:
+            (profile,) = rendered["profiles"]
+            profile["schedulerName"] = self.scheduler_name
+        if self.extender_port is not None:
+            for extender in rendered["extenders"]:
+                _, _, path = extender["urlPrefix"].removeprefix("http://").partition("/")
+                extender["urlPrefix"] = f"http://{LOOPBACK}:{self.extender_port}/{path}"
+        return rendered
+
+
+def kube_scheduler(  # noqa: PLR0913 - the parts of a command line, by keyword
+    executable: Path,
+    folder: Path,
+    reaper: Reaper,
+    *,
+    name: str,
+    port: int,
+    connection: Connection,
+    profile: SchedulerProfile,
+    feature_gates: Mapping[str, bool],
+) -> Server:
+    """Return a kube-scheduler that serves health and metrics on `port`; `name` tells it from others in one folder."""
+    kubeconfig = connection.write_kubeconfig(folder / f"{name}.kubeconfig")
+    config = folder / f"{name}.yaml"
+    config.write_text(yaml.safe_dump(profile.render(kubeconfig), sort_keys=False), encoding="utf-8")
+    arguments = [
+        str(executable),
+        f"--config={config}",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / name}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        # This API server has no certificate authority for clients that could be looked up.
+        "--authentication-skip-lookup=true",
+        # Benchmarks read its metrics without an identity.
+        "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
+    ]
+    if feature_gates:
+        arguments.append(f"--feature-gates={key_values(feature_gates)}")
+    certificate = folder / name / "kube-scheduler.crt"
+    address = Connection(f"https://{LOOPBACK}:{port}", certificate, connection.token)
+    return Server(
+        Command(name, arguments, folder),
+        reaper,
+        # The certificate is the scheduler's own work, so it may not be there yet.
+        lambda: certificate.exists() and probe(f"{address.url}/readyz", address),
+    )
+
+
+def kwok(executable: Path, folder: Path, reaper: Reaper, *, port: int, connection: Connection) -> Server:
+    """Return kwok, which keeps every node ready and every bound pod running."""
+    kubeconfig = connection.write_kubeconfig(folder / "kwok.kubeconfig")
+    arguments = [
+        str(executable),
+        f"--kubeconfig={kubeconfig}",
+        f"--config={KWOK_STAGES}",
+        "--manage-all-nodes=true",
+        # No Leases: nothing here watches them, and each node would renew one every ten seconds.
+        "--node-lease-duration-seconds=0",
+        f"--server-address={LOOPBACK}:{port}",
+    ]
+    # kwok would add the stages of a configuration in the user's home directory to these.
+    environment = {**os.environ, "HOME": str(folder)}
+    return Server(
+        Command("kwok", arguments, folder, environment), reaper, lambda: probe(f"http://{LOOPBACK}:{port}/healthz")
+    )
+
+
+def muster(  # noqa: PLR0913 - the parts of a command line, by keyword
+    folder: Path,
+    reaper: Reaper,
+    *,
+    port: int,
+    connection: Connection,
+    command: Sequence[str] = MUSTER_COMMAND,
+    extra_arguments: Sequence[str] = (),
+) -> Server:
+    """Return Muster as `connection`'s identity, serving the extender's verbs on `port`."""
+    if not command:
+        raise LocalClusterError("the command that starts Muster is empty")
+    kubeconfig = connection.write_kubeconfig(folder / "muster.kubeconfig")
+    arguments = [*command, "serve", "--kubeconfig", str(kubeconfig), "--host", LOOPBACK, "--port", str(port)]
+    return Server(
+        Command("muster", [*arguments, *extra_arguments], folder),
+        reaper,
+        lambda: probe(f"http://{LOOPBACK}:{port}/readyz"),
+    )

