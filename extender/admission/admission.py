@@ -47,7 +47,6 @@ class Admission:
         self._eligibility = Eligibility(self.model.table)
         self._pass = AdmissionPass(self.model, self.reservations, clock)
         self._pending = False
-        self._wake: float | None = None
         self._told: dict[str, tuple[Problem, ...]] = {}
 
     @property
@@ -88,20 +87,24 @@ class Admission:
         """Do what time alone asks for: deadlines, lost nominations, pauses and vetoes that ended."""
         if not self.rebuilt:
             return
-        if self.reservations.expire():
-            self._pending = True
+        now = self._clock.monotonic()
+        expired, resumed, lifted = (
+            self.reservations.expire(),
+            self.reservations.backoff.ended(now),
+            self.vetoes.ended(now),
+        )
+        self._pending |= expired or resumed or lifted
         self.reservations.nudge()
-        if self._wake is not None and self._wake <= self._clock.monotonic():
-            self._pending = True
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do next (seconds, monotonic), or None."""
-        now = self._clock.monotonic()
-        self._wake = min(
-            (end for end in (self.reservations.backoff.next_end(now), self.vetoes.next_end()) if end is not None),
-            default=None,
+        reservations = self.reservations
+        times = (
+            reservations.ledger.next_deadline(),
+            reservations.next_nudge(),
+            reservations.backoff.next_end(),
+            self.vetoes.next_end(),
         )
-        times = (self._wake, self.reservations.ledger.next_deadline(), self.reservations.next_nudge())
         return min((time for time in times if time is not None), default=None)
 
     def pod_seen(self, pod: Pod) -> None:

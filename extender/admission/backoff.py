@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 from dataclasses import dataclass
 
 
@@ -22,6 +23,7 @@ class Backoff:
         self._initial = initial
         self._maximum = maximum
         self._pauses: dict[str, Pause] = {}
+        self._ends: list[float] = []
 
     def fail(self, gang_uid: str, now: float) -> Pause:
         """Lengthen a gang's pause: half of it fixed, half jitter.
@@ -33,6 +35,7 @@ class Backoff:
         digest = hashlib.blake2b(f"{gang_uid}/{attempts}".encode(), digest_size=8).digest()
         jitter = int.from_bytes(digest, "big") / 2**64
         pause = self._pauses[gang_uid] = Pause(attempts, now + ceiling * (1 + jitter) / 2)
+        heapq.heappush(self._ends, pause.until)
         return pause
 
     def pause(self, gang_uid: str, now: float) -> Pause | None:
@@ -49,6 +52,13 @@ class Backoff:
         """Start from nothing: the gang started, or this life of it ended."""
         self._pauses.pop(gang_uid, None)
 
-    def next_end(self, now: float) -> float | None:
-        """Return when the next pause ends, or None."""
-        return min((pause.until for pause in self._pauses.values() if pause.until > now), default=None)
+    def next_end(self) -> float | None:
+        """Return when the next pause ends that `ended` has not reported yet, or None."""
+        return self._ends[0] if self._ends else None
+
+    def ended(self, now: float) -> bool:
+        """Tell whether any pause has ended since last asked."""
+        before = len(self._ends)
+        while self._ends and self._ends[0] <= now:
+            heapq.heappop(self._ends)
+        return len(self._ends) < before

@@ -33,7 +33,8 @@ class Effects:
 
     `nominations` holds the newest wish per pod UID. `released` are pods whose held bind calls may go on, `refused`
     those whose held bind calls fail, with the message. `changed` are the gangs whose status may read differently.
-    `plan_seconds` is how long each plan took.
+    `plan_seconds` is how long each plan took, `expired` counts
+    reservations given up at their deadline.
     """
 
     nominations: dict[str, Nomination] = field(default_factory=dict)
@@ -42,3 +43,4 @@ class Effects:
     notes: list[Note] = field(default_factory=list)
     changed: dict[GroupRef, None] = field(default_factory=dict)
     plan_seconds: list[float] = field(default_factory=list)
+    expired: int = 0

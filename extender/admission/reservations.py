@@ -26,7 +26,6 @@ class Reservations:
         ledger: what is promised to whom.
         waits: gang UID -> why it waits; gangs that are running, or that nobody has judged yet, have none.
         effects: what is to be written or answered; the owner replaces it when it takes it.
-        expired: reservations given up at their deadline, ever.
     """
 
     def __init__(self, model: ClusterModel, settings: Settings, clock: Clock) -> None:
@@ -39,7 +38,6 @@ class Reservations:
         self.backoff = Backoff(settings.backoff_initial_seconds, settings.backoff_max_seconds)
         self.waits: dict[str, Wait] = {}
         self.effects = Effects()
-        self.expired = 0
 
     def reserve(self, gang: Gang, pods: Mapping[str, Pod], nodes: Mapping[str, str]) -> Reservation:
         """Promise each pod its node (both by pod UID), and nominate it there."""
@@ -98,7 +96,7 @@ class Reservations:
             late = [slot for slot in reservation.slots.values() if slot.state is SlotState.RESERVED]
             if not late:  # all have arrived; Bindings under way end by themselves
                 continue
-            self.expired += 1
+            self.effects.expired += 1
             arrived, total = reservation.arrived(), len(reservation.slots)
             message = f"{arrived} of {total} placed members reached bind in time"
             refusal = next((own for slot in late if (own := self._refusal(slot))), "")

@@ -106,9 +106,9 @@ class Verbs:
         entry = reservations.ledger.of_pod(uid)
         if final:
             reservations.drop(uid, why)
-            self._admission.reconsider()
         elif entry is not None:
             entry[1].state = SlotState.RESERVED
+        self._admission.reconsider()
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
         """Return which candidate nodes may be preempted on, given the UIDs of the victims of each.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -25,6 +26,7 @@ class Vetoes:
     def __init__(self, seconds: float, timer: Callable[[], float]) -> None:
         """Remember each veto for `seconds` by `timer` (seconds, monotonic)."""
         self._until: TTLCache[tuple[Shape, str], float] = TTLCache(self.CAPACITY, seconds, timer=timer)
+        self._ends: deque[float] = deque(maxlen=self.CAPACITY)
         self._seconds = seconds
         self._timer = timer
 
@@ -34,11 +36,20 @@ class Vetoes:
 
     def add(self, shape: Shape, node: str) -> None:
         """Keep pods of `shape` away from `node` from now on."""
-        self._until[shape, node] = self._timer() + self._seconds
+        until = self._timer() + self._seconds
+        self._until[shape, node] = until
+        self._ends.append(until)
 
     def next_end(self) -> float | None:
-        """Return when the next veto ends, or None."""
-        return min(self._until.values(), default=None)
+        """Return when the next veto ends that `ended` has not reported yet, or None."""
+        return self._ends[0] if self._ends else None
+
+    def ended(self, now: float) -> bool:
+        """Tell whether any veto has ended since last asked."""
+        before = len(self._ends)
+        while self._ends and self._ends[0] <= now:
+            self._ends.popleft()
+        return len(self._ends) < before
 
     def apply(self, table: NodeTable, eligible: Eligible) -> Eligible:
         """Return `eligible` with the vetoed nodes left out."""

@@ -17,7 +17,7 @@ from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.control.barrier import Barrier
 from extender.control.metrics import Metrics
-from extender.control.outbox import Outbox, Urgency
+from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Outbox, Urgency
 from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterApi, Kind, PodKey
 from extender.control.reports import Reports
 from extender.control.views import GangView, view
@@ -68,6 +68,7 @@ class Controller:
         self._report_timer: asyncio.TimerHandle | None = None
         self._default_priorities: dict[str, int] = {}
         self._started: set[str] = set()
+        self._synced = asyncio.Event()
 
     @property
     def ready(self) -> bool:
@@ -77,6 +78,10 @@ class Controller:
     def unready_because(self) -> list[str]:
         """Return what keeps `ready` false, for people."""
         return self._watches.complaints()
+
+    async def wait_synced(self) -> None:
+        """Wait until all caches are complete for the first time."""
+        await self._synced.wait()
 
     async def run(self) -> None:
         """Judge and write until cancelled."""
@@ -179,6 +184,7 @@ class Controller:
         self._watches.synced(kind)
         if not self._admission.rebuilt and self._watches.complete(REQUIRED_KINDS):
             self._admission.rebuild()
+            self._synced.set()
             for gang in self._admission.model.gangs:
                 self._to_report[gang.ref] = None
                 if gang.census().secured >= gang.min_member:
@@ -225,7 +231,7 @@ class Controller:
         """Run the pass whenever something asks for it, and the clockwork when it is due."""
         while True:
             due = self._admission.next_tick() if self._admission.rebuilt else None
-            pause = None if due is None else max(due - self._clock.monotonic(), 0.0)
+            pause = None if due is None else max(due - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
@@ -251,6 +257,7 @@ class Controller:
             self._nominate(nomination)
         for seconds in effects.plan_seconds:
             self._metrics.plan_seconds.observe(seconds)
+        self._metrics.reservations_expired.inc(effects.expired)
         for note in effects.notes:
             gang = self._admission.model.gangs.get(note.about) if isinstance(note.about, GroupRef) else None
             self._reports.note(note, gang)

@@ -17,6 +17,8 @@ from extender.settings import Settings
 
 #: Statuses that mean the object is gone, or another one by now: the wish has no object left, which is no failure.
 _OUTDATED = frozenset({404, 409, 410})
+#: A timer may fire a hair before its time; waiting for the hair would spin.
+SHORTEST_PAUSE_SECONDS = 0.001
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 5.0
 
@@ -112,7 +114,7 @@ class Outbox:
                 if len(self._flying) >= self._settings.write_concurrency:
                     return None  # the end of any write wakes the loop
                 if self._next_start > now:
-                    return self._next_start - now
+                    return max(self._next_start - now, SHORTEST_PAUSE_SECONDS)
                 if write.key in self._flying:
                     continue
                 if write.ready_at > now:
@@ -122,7 +124,7 @@ class Outbox:
                 self._flying.add(write.key)
                 self._pace(now)
                 group.create_task(self._send(write), name=f"write-{next(self._serial)}")
-        return None if soonest is None else max(soonest - self._clock.monotonic(), 0.0)
+        return None if soonest is None else max(soonest - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
 
     def _pace(self, now: float) -> None:
         """Move the next start: bursts of a tenth of a second's worth are allowed."""

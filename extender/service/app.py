@@ -15,7 +15,7 @@ from extender.settings import Settings
 
 
 def create_app(controller: Controller, settings: Settings, metrics: Metrics, clock: Clock) -> FastAPI:
-    """Build the HTTP application; it holds no state of its own.
+    """Build the application with everything: verbs, health and metrics. It holds no state of its own.
 
     Args:
         controller: answers the verbs; whoever calls this also runs it.
@@ -23,8 +23,14 @@ def create_app(controller: Controller, settings: Settings, metrics: Metrics, clo
         metrics: the registry that /metrics shows.
         clock: times the calls.
     """
-    app = FastAPI(title="Muster", version=extender.__version__, docs_url=None, redoc_url=None)
+    app = create_read_app(controller, metrics)
     app.include_router(VerbRoutes(controller, settings, metrics, clock).router())
+    return app
+
+
+def create_read_app(controller: Controller, metrics: Metrics) -> FastAPI:
+    """Build the application without the verbs, fit to be reached from other machines: health and metrics."""
+    app = FastAPI(title="Muster", version=extender.__version__, docs_url=None, redoc_url=None)
 
     @app.get("/healthz", summary="Say that the process answers.")
     async def healthz() -> Response:

@@ -1,0 +1,61 @@
+"""Logs: one JSON object a line for machines, colours and columns for a person at a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import StrEnum
+from typing import Any
+
+import orjson
+import structlog
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    AUTO = "auto"
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    """What is worth a line. Debug has one per extender call and Binding."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def configure_logs(level: LogLevel, form: LogFormat) -> None:
+    """Send the logs of Muster, and of the libraries below it, to standard error in one form."""
+    minimum = logging.getLevelNamesMapping()[level.upper()]
+    console = form is LogFormat.CONSOLE or (form is LogFormat.AUTO and sys.stderr.isatty())
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(_dumps)
+    )
+    failures: list[structlog.typing.Processor] = [] if console else [structlog.processors.dict_tracebacks]
+    structlog.configure(
+        processors=[*shared, *failures, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(minimum),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *failures, renderer],
+        )
+    )
+    logging.basicConfig(level=max(minimum, logging.WARNING), handlers=[handler], force=True)
+
+
+def _dumps(event: Any, **_: Any) -> str:  # noqa: ANN401 - structlog hands over whatever was logged
+    return orjson.dumps(event, default=repr).decode()

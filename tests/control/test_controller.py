@@ -1,0 +1,274 @@
+"""The controller: what it writes, holds and answers, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from extender.admission.answers import Outcome
+from extender.control.controller import NotSyncedError
+from extender.control.ports import ApiError, Kind
+from extender.domain.node import Node
+from extender.domain.pod import Phase
+from extender.domain.reason import Problem
+from tests.control.conftest import Muster
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_no_question_is_answered_before_all_kinds_are_synced(muster: Muster) -> None:
+    """Until every first list is complete, verbs fail and readiness says what is missing."""
+    pod = muster.pod("p", 1)
+    for kind in Kind:
+        assert not muster.controller.ready
+        assert f"{kind} not synced" in muster.controller.unready_because()
+        with pytest.raises(NotSyncedError, match=kind):
+            await muster.controller.filter(pod, [])
+        muster.controller.synced(kind)
+    assert muster.controller.ready
+    assert muster.controller.unready_because() == []
+
+
+async def test_a_reserved_gang_is_nominated_within_milliseconds(muster: Muster) -> None:
+    """After the last member was seen, all nominations are written without anybody asking."""
+    muster.nodes(4)
+    muster.sync()
+    pods = muster.gang("a", 4)
+    await asyncio.sleep(0.01)
+    assert sorted(name for name, _ in muster.api.nominations) == [pod.name for pod in pods]
+    assert len({node for _, node in muster.api.nominations}) == 4
+
+
+async def test_held_binds_are_written_together(muster: Muster) -> None:
+    """No Binding is written before the last member arrives; then all of them are, and all calls succeed."""
+    muster.nodes(4)
+    muster.sync()
+    pods = muster.gang("a", 4)
+    await asyncio.sleep(0.01)
+    held = [asyncio.create_task(muster.bind(pod)) for pod in pods[:3]]
+    await asyncio.sleep(1)
+    assert muster.api.bindings == []
+    assert await muster.bind(pods[3]) == ""
+    assert await asyncio.gather(*held) == ["", "", ""]
+    assert len(muster.api.bindings) == 4
+
+
+async def test_a_held_bind_is_answered_before_the_scheduler_gives_up(muster: Muster) -> None:
+    """After bind_hold_seconds the call fails, and the member may arrive again."""
+    muster.nodes(2)
+    muster.sync()
+    pods = muster.gang("a", 2)
+    await asyncio.sleep(0.01)
+    began = asyncio.get_running_loop().time()
+    assert await muster.bind(pods[0]) == "gang waits: held 20 s for the other members, trying again"
+    assert asyncio.get_running_loop().time() - began == pytest.approx(20)
+    held = asyncio.create_task(muster.bind(pods[0]))
+    await asyncio.sleep(0.01)
+    assert await muster.bind(pods[1]) == ""
+    assert await held == ""
+
+
+async def test_a_held_bind_fails_with_its_reservation(muster: Muster) -> None:
+    """When a member is deleted while others wait at the barrier, their calls fail at once."""
+    muster.nodes(2)
+    muster.sync()
+    pods = muster.gang("a", 2)
+    await asyncio.sleep(0.01)
+    held = asyncio.create_task(muster.bind(pods[0]))
+    await asyncio.sleep(0.01)
+    muster.controller.pod_gone(pods[1].uid)
+    assert await held == "1 of 2 members exist"
+
+
+async def test_a_binding_is_retried_while_the_server_is_busy(muster: Muster) -> None:
+    """A 429 with Retry-After and a lost answer delay the Binding; it still succeeds."""
+    muster.nodes(1)
+    muster.sync()
+    (pod,) = muster.gang("a", 1)
+    await asyncio.sleep(0.01)
+    muster.api.binding_failures = [ApiError(429, "TooManyRequests", "slow down", 2.0), ApiError(0, "", "reset")]
+    began = asyncio.get_running_loop().time()
+    assert await muster.bind(pod) == ""
+    assert asyncio.get_running_loop().time() - began == pytest.approx(2.1)
+    assert muster.sample("muster_writes_total", kind="binding", result="retried") == 2
+
+
+async def test_a_conflicting_binding_is_reported_and_the_member_placed_anew(muster: Muster) -> None:
+    """A Binding that is refused for good is an error for kube-scheduler; the member is nominated again."""
+    muster.nodes(2)
+    muster.sync()
+    (pod,) = muster.gang("a", 1)
+    await asyncio.sleep(0.01)
+    muster.api.binding_failures = [ApiError(409, "Conflict", "pod is being deleted")]
+    error = await muster.bind(pod)
+    assert "409 Conflict: pod is being deleted" in error
+    await asyncio.sleep(0.1)
+    assert muster.sample("muster_writes_total", kind="binding", result="failed") == 1
+    assert await muster.bind(pod) == ""
+
+
+async def test_a_binding_that_never_gets_through_ends_before_the_scheduler_gives_up(muster: Muster) -> None:
+    """Retries stop within the extender's timeout, and the slot is kept for the next attempt."""
+    muster.nodes(1)
+    muster.sync()
+    (pod,) = muster.gang("a", 1)
+    await asyncio.sleep(0.01)
+    muster.api.binding_failures = [ApiError(503, "ServiceUnavailable", "away")] * 100
+    began = asyncio.get_running_loop().time()
+    assert "503" in await muster.bind(pod)
+    assert asyncio.get_running_loop().time() - began < 10
+    muster.api.binding_failures = []
+    assert await muster.bind(pod) == ""
+
+
+async def test_bind_refuses_and_repeats_like_the_ledger_says(muster: Muster) -> None:
+    """A call for a wrong node is refused, one for a bound pod is success."""
+    muster.nodes(2)
+    muster.sync()
+    (pod,) = muster.gang("a", 1)
+    await asyncio.sleep(0.01)
+    planned = muster.planned(pod)
+    assert "planned on" in await muster.bind(pod, "node-x")
+    muster.controller.pod_seen(replace(pod, node_name=planned, phase=Phase.RUNNING))
+    assert await muster.bind(pod, planned) == ""
+    assert muster.api.bindings == []
+
+
+async def test_filter_waits_a_moment_for_a_member_that_the_watch_has_not_delivered(muster: Muster) -> None:
+    """A member that arrives within observe_wait_seconds is answered in the same call; another one is refused."""
+    muster.nodes(2)
+    muster.sync()
+    pods = muster.gang("a", 1, min_member=2)
+    late = replace(muster.pod("a-1", 8, pods[0].group))
+    asking = asyncio.create_task(muster.controller.filter(late, ["node-0", "node-1"]))
+    await asyncio.sleep(0.02)
+    muster.controller.pod_seen(late)
+    assert (await asking).outcome is Outcome.PINNED
+    never = muster.pod("a-2", 8, pods[0].group)
+    assert (await muster.controller.filter(never, ["node-0"])).outcome is Outcome.REFUSED
+
+
+async def test_status_and_event_say_why_a_gang_waits_and_that_it_started(muster: Muster) -> None:
+    """The condition and the Events carry the reason's enum value and sentence, each change once."""
+    muster.nodes(1)
+    muster.sync()
+    pods = muster.gang("a", 1, min_member=2)
+    await asyncio.sleep(1)
+    name, status = muster.api.statuses[-1]
+    assert (name, status.phase, status.condition_status) == ("a", "Pending", "False")
+    assert (status.reason, status.message) == ("MembersMissing", "1 of 2 members exist")
+    assert [(e.reason, e.message, e.warning) for e in muster.api.events] == [
+        ("MembersMissing", "1 of 2 members exist", True)
+    ]
+    muster.controller.pod_seen(replace(pods[0], refusal="x"))
+    await asyncio.sleep(1)
+    assert len(muster.api.statuses) == len(muster.api.events) == 1
+    muster.controller.node_seen(Node("node-9", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 8}))
+    late = muster.pod("a-1", 8, pods[0].group)
+    muster.controller.pod_seen(late)
+    await asyncio.sleep(0.1)
+    for pod in (pods[0], late):
+        bound = replace(pod, node_name=muster.planned(pod), phase=Phase.RUNNING)
+        muster.controller.pod_seen(bound)
+    await asyncio.sleep(1)
+    assert [e.reason for e in muster.api.events] == ["MembersMissing", "Started"]
+    assert muster.api.statuses[-1][1].phase == "Running"
+    assert muster.api.statuses[-1][1].condition_status == "True"
+    assert muster.sample("muster_gang_wait_seconds_count") == 1
+
+
+async def test_an_expired_reservation_is_released_announced_and_counted(muster: Muster) -> None:
+    """Nobody has to ask for a deadline to pass."""
+    muster.nodes(1)
+    muster.sync()
+    muster.gang("a", 1)
+    await asyncio.sleep(60.3)
+    assert "ReservationExpired" in [event.reason for event in muster.api.events]
+    assert muster.sample("muster_reservations_expired_total") == 1
+    assert muster.api.nominations[-1] == ("a-0", "")
+
+
+async def test_a_member_that_does_not_come_back_is_nominated_again(muster: Muster) -> None:
+    """A nomination that stands without effect is cleared and set, so that kube-scheduler wakes the pod."""
+    muster.nodes(1)
+    muster.sync()
+    (pod,) = muster.gang("a", 1)
+    await asyncio.sleep(0.01)
+    muster.controller.pod_seen(replace(pod, nominated_node="node-0"))
+    muster.api.nominations.clear()
+    await asyncio.sleep(1)
+    assert muster.api.nominations == [("a-0", ""), ("a-0", "node-0")]
+    assert muster.sample("muster_renominations_total") == 1
+
+
+async def test_gauges_are_read_off_the_state(muster: Muster) -> None:
+    """Gangs by phase, waits by reason, and what is reserved but not bound."""
+    muster.nodes(1)
+    muster.sync()
+    muster.gang("a", 1, gpus=8)
+    muster.gang("b", 1, gpus=8)
+    await asyncio.sleep(0.1)
+    assert muster.sample("muster_gangs", phase="Scheduling") == 1
+    assert muster.sample("muster_gangs", phase="Pending") == 1
+    assert muster.sample("muster_gangs_waiting", reason="InsufficientCapacity") == 1
+    assert muster.sample("muster_reserved_unbound", resource="nvidia.com/gpu") == 8
+    assert muster.sample("muster_ready") == 1
+
+
+async def test_a_silent_watch_makes_the_controller_unready_until_it_speaks(muster: Muster) -> None:
+    """Staleness shows in readiness and heals by itself."""
+    muster.sync()
+    await asyncio.sleep(61)
+    unready = not muster.controller.ready
+    assert unready
+    assert "pods silent for 61 s" in muster.controller.unready_because()
+    for kind in Kind:
+        muster.controller.heard(kind)
+    assert muster.controller.ready
+    muster.controller.watch_restarted(Kind.POD, "expired")
+    assert muster.sample("muster_watch_restarts_total", kind="pods", cause="expired") == 1
+
+
+async def test_the_global_default_priority_class_gives_the_default(muster: Muster) -> None:
+    """Only a PriorityClass that is the global default counts."""
+    controller = muster.controller
+    assert controller.default_priority() == 0
+    controller.priority_class_seen("high", 1000, global_default=False)
+    controller.priority_class_seen("standard", 10, global_default=True)
+    assert controller.default_priority() == 10
+    controller.priority_class_seen("standard", 10, global_default=False)
+    assert controller.default_priority() == 0
+    controller.priority_class_seen("standard", 10, global_default=True)
+    controller.priority_class_gone("standard")
+    assert controller.default_priority() == 0
+
+
+async def test_objects_that_go_are_forgotten(muster: Muster) -> None:
+    """A deleted node and a deleted PodGroup take the reservation with them; an unusable node is no node."""
+    (node,) = muster.nodes(1)
+    muster.sync()
+    (pod,) = muster.gang("a", 1)
+    await asyncio.sleep(0.3)
+    muster.controller.node_gone(node)
+    muster.controller.node_seen(Node("odd", problem=Problem("status.allocatable.cpu", "'x' is not a quantity")))
+    await asyncio.sleep(1)
+    assert muster.api.statuses[-1][1].reason == "ExceedsCluster"
+    assert pod.group is not None
+    muster.controller.group_gone(pod.group, "a-uid")
+    await asyncio.sleep(1)
+    assert muster.api.events[-1].reason == "PodGroupMissing"
+    assert muster.api.events[-1].about.kind == "Pod"
+    muster.controller.pod_gone(pod.uid)
+    await asyncio.sleep(1)
+    assert muster.controller.gangs() == []
+
+
+async def test_prioritize_and_preempt_reach_the_admission(muster: Muster) -> None:
+    """Both answer from the same state as filter."""
+    muster.nodes(2)
+    muster.sync()
+    pod = muster.pod("single", 8)
+    assert muster.controller.prioritize(pod, ["node-0", "node-1"]) == [0, 0]
+    assert muster.controller.preempt(pod, {"node-0": ["nobody"]}) == ["node-0"]

@@ -1,0 +1,37 @@
+"""How gangs stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.cluster.gangs import Census
+from extender.control.views import GangPhase, GangView, group_status, phase_of
+from extender.domain.membership import GroupApi, GroupRef
+
+
+@pytest.mark.parametrize(
+    ("census", "reserved", "phase"),
+    [
+        (Census(), 0, GangPhase.PENDING),
+        (Census(placeable=2), 0, GangPhase.PENDING),
+        (Census(placeable=2), 2, GangPhase.SCHEDULING),
+        (Census(placeable=1, bound=1), 0, GangPhase.SCHEDULING),
+        (Census(bound=2), 0, GangPhase.SCHEDULING),
+        (Census(bound=2, running=2), 0, GangPhase.RUNNING),
+        (Census(bound=1, running=1, succeeded=1), 0, GangPhase.RUNNING),
+        (Census(succeeded=2), 0, GangPhase.FINISHED),
+        (Census(bound=1, running=1, failed=1), 0, GangPhase.FAILED),
+        (Census(placeable=1, failed=1), 0, GangPhase.PENDING),
+    ],
+)
+def test_phase_follows_from_the_counts(census: Census, reserved: int, phase: GangPhase) -> None:
+    """The phases mean what they mean in the coscheduling API."""
+    assert phase_of(census, 2, reserved) is phase
+
+
+def test_a_gang_that_nobody_judged_yet_says_so() -> None:
+    """The condition always has a reason."""
+    ref = GroupRef(GroupApi.COSCHEDULING, "ns", "a")
+    seen = GangView(ref, "uid", GangPhase.PENDING, 2, Census(placeable=2), 0, None, managed=True)
+    status = group_status(seen, 3)
+    assert (status.condition_status, status.reason, status.observed_generation) == ("False", "NotJudgedYet", 3)

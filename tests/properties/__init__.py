@@ -1,0 +1,1 @@
+"""The promises, tried with thousands of random histories."""
