@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from extender.cli import demo, serve, simulate
+from extender.cli import serve, settings
 
 app = typer.Typer(
     name="muster",
@@ -18,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, simulate, demo):
+for command in (serve, settings):
     command.register(app)
 
 

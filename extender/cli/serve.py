@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import os
-import signal
 import socket
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -18,31 +14,12 @@ import typer
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-
-    import uvicorn
-    from fastapi import FastAPI
-
     from extender.control.controller import Controller
     from extender.kube.credentials import CredentialSource
     from extender.settings import Settings
 
-#: Seconds that an idle connection stays open. Go's client keeps one for 90 s; closing earlier races with its next call.
-KEEP_ALIVE_SECONDS = 120
-#: Seconds for calls under way at shutdown: held binds are answered when the barrier is torn down.
-SHUTDOWN_SECONDS = 5
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Where to listen: verbs, health and metrics on the first; health and metrics also on the second, if any."""
-
-    host: str
-    port: int
-    metrics_host: str
-    metrics_port: int | None
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +46,9 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
             min=1, max=65535, help="Port of the second listener, with health and metrics only. Default: none."
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file of settings; see docs/settings.md.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file of settings; `muster settings` prints one with all defaults.")
+    ] = None,
     scheduler_name: Annotated[
         list[str] | None, typer.Option(help="schedulerName of the pods to manage; repeat for several. Default: muster.")
     ] = None,
@@ -81,6 +60,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     Runs beside the kube-scheduler that calls it (see scheduler-config/muster.yaml) until SIGTERM or Ctrl-C.
     Exit codes: 0 stopped, 1 failed, 2 refused configuration.
     """
+    from extender.cli import process
+    from extender.cli.listening import ListenError, listen
     from extender.kube.credentials import CredentialsError, find_credentials
     from extender.settings import SettingsError, load_settings
 
@@ -91,20 +72,24 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         _require_loopback(host)
         source = find_credentials(os.environ, kubeconfig, context)
     except (SettingsError, CredentialsError, ValueError) as error:
-        _refuse(str(error))
-    from extender.cli import process
-
+        _stop(str(error), EXIT_CONFIGURATION)
+    try:
+        sockets = [listen(host, port)]
+        if metrics_port is not None:
+            sockets.append(listen(metrics_host, metrics_port))
+    except ListenError as error:
+        _stop(str(error), EXIT_FAILED)
     process.tune()
     try:
-        code = process.run(_serve(settings, source, Listeners(host, port, metrics_host, metrics_port)))
+        code = process.run(_serve(settings, source, sockets))
     except CredentialsError as error:
-        _refuse(str(error))
+        _stop(str(error), EXIT_CONFIGURATION)
     raise typer.Exit(code)
 
 
-def _refuse(message: str) -> NoReturn:
+def _stop(message: str, code: int) -> NoReturn:
     typer.echo(f"muster serve: {message}", err=True)
-    raise typer.Exit(EXIT_CONFIGURATION)
+    raise typer.Exit(code)
 
 
 def _require_loopback(host: str) -> None:
@@ -122,12 +107,13 @@ def _require_loopback(host: str) -> None:
         raise ValueError(msg)
 
 
-async def _serve(settings: Settings, source: CredentialSource, listeners: Listeners) -> int:
+async def _serve(settings: Settings, source: CredentialSource, sockets: list[socket.socket]) -> int:
     """Wire everything together and run until told to stop."""
     from random import Random
 
     import structlog
 
+    from extender.cli.listening import Site, run_until_stopped
     from extender.clock import SystemClock
     from extender.control.controller import Controller
     from extender.control.metrics import Metrics
@@ -138,66 +124,15 @@ async def _serve(settings: Settings, source: CredentialSource, listeners: Listen
 
     log = structlog.get_logger("muster")
     clock, metrics = SystemClock(), Metrics()
-    log.info(
-        "starting", settings=settings.model_dump(), credentials=str(source), host=listeners.host, port=listeners.port
-    )
+    addresses = ["{}:{}".format(*extra.getsockname()[:2]) for extra in sockets]
+    log.info("starting", settings=settings.model_dump(), credentials=str(source), listening=addresses)
     async with await Transport.connect(source, clock) as transport:
         api = KubeClusterApi(transport, clock, instance=os.environ.get("POD_NAME") or socket.gethostname())
         controller = Controller(settings, clock, api, metrics)
         feeds = Feeds(transport, controller, random=Random())
-        servers = [_server(create_app(controller, settings, metrics, clock), listeners.host, listeners.port)]
-        if listeners.metrics_port is not None:
-            read_app = create_read_app(controller, metrics)
-            servers.append(_server(read_app, listeners.metrics_host, listeners.metrics_port))
-        return await _run_until_stopped(servers, [controller.run(), feeds.run(), _settle_when_synced(controller)])
-
-
-def _server(app: FastAPI, host: str, port: int) -> uvicorn.Server:
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """A server that leaves the signals to the process, which may run two of them."""
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            """Capture nothing."""
-            yield
-
-    return Server(
-        uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            http="httptools",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            backlog=2048,
-        )
-    )
-
-
-async def _run_until_stopped(servers: list[uvicorn.Server], background: list[Coroutine[Any, Any, None]]) -> int:
-    """Serve until a signal comes or a part ends, which none should; return the exit code."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    waiting = asyncio.create_task(stop.wait())
-    listening = [asyncio.create_task(server.serve()) for server in servers]
-    working = [asyncio.create_task(work) for work in background]
-    await asyncio.wait([waiting, *listening, *working], return_when=asyncio.FIRST_COMPLETED)
-    for server in servers:
-        server.should_exit = True
-    for task in (waiting, *working):
-        task.cancel()
-    results = await asyncio.gather(*listening, *working, return_exceptions=True)
-    failures = [result for result in results if isinstance(result, Exception | SystemExit)]
-    for failure in failures:
-        sys.excepthook(type(failure), failure, failure.__traceback__)
-    return 0 if stop.is_set() and not failures else EXIT_FAILED
+        sites = [Site(create_app(controller, settings, metrics, clock), sockets[0])]
+        sites += [Site(create_read_app(controller, metrics), extra) for extra in sockets[1:]]
+        return await run_until_stopped(sites, [controller.run(), feeds.run(), _settle_when_synced(controller)])
 
 
 async def _settle_when_synced(controller: Controller) -> None:

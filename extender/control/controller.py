@@ -115,6 +115,8 @@ class Controller:
         self._require_sync()
         arrival = self._verbs.arrive(pod.uid, node)
         self._settle()
+        if arrival.verdict is not BindVerdict.REFUSE:
+            self._outbox.forget(Urgency.NOMINATION, f"nomination/{pod.uid}")  # it has served its purpose
         match arrival.verdict:
             case BindVerdict.ALREADY:
                 return Bound(Outcome.BOUND, decision=arrival.decision)

@@ -1,0 +1,90 @@
+"""Listening, serving, and stopping when told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+#: Seconds that an idle connection stays open. Go's client keeps one for 90 s; closing earlier races with its next call.
+KEEP_ALIVE_SECONDS = 120
+#: Seconds for calls under way at shutdown; held binds fail by then, and kube-scheduler tries again.
+SHUTDOWN_SECONDS = 3
+#: Connections that may wait to be accepted: hundreds of binds arrive at once, each on a connection of its own.
+BACKLOG = 2048
+
+
+class ListenError(Exception):
+    """An address that cannot be listened on; the message names it and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An application and the socket that it is served on."""
+
+    app: FastAPI
+    socket: socket.socket
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket; raise ListenError if the address is taken, foreign or no address."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        msg = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        raise ListenError(msg) from error
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals to the process, which may run two of them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture nothing."""
+        yield
+
+
+def _server(app: FastAPI) -> uvicorn.Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            http="httptools",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
+    )
+
+
+async def run_until_stopped(sites: list[Site], background: list[Coroutine[Any, Any, None]]) -> int:
+    """Serve until a signal comes (exit code 0) or a part ends, which none should (exit code 1)."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    waiting = asyncio.create_task(stop.wait())
+    servers = [(_server(site.app), site.socket) for site in sites]
+    serving = [asyncio.create_task(server.serve(sockets=[listener])) for server, listener in servers]
+    working = [asyncio.create_task(work) for work in background]
+    await asyncio.wait([waiting, *serving, *working], return_when=asyncio.FIRST_COMPLETED)
+    for server, _ in servers:
+        server.should_exit = True
+    for task in (waiting, *working):
+        task.cancel()
+    results = await asyncio.gather(*serving, *working, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, Exception)]
+    for failure in failures:
+        sys.excepthook(type(failure), failure, failure.__traceback__)
+    return 0 if stop.is_set() and not failures else 1

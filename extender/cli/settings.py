@@ -1,0 +1,32 @@
+"""`muster settings`: every setting with its default and what it is for, as a file to start from."""
+
+from __future__ import annotations
+
+import textwrap
+
+import typer
+
+from extender.settings import Settings
+
+_WIDTH = 100
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(settings)
+
+
+def settings() -> None:
+    """Print every setting with its default and meaning, as YAML for `muster serve --config`."""
+    typer.echo(render(), nl=False)
+
+
+def render() -> str:
+    """Return a settings file that holds every default, each under its explanation."""
+    defaults = Settings().model_dump(mode="json")
+    parts = []
+    for name, field in Settings.model_fields.items():
+        paragraph = " ".join((field.description or "").split())
+        comment = textwrap.fill(paragraph, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+        parts.append(f"{comment}\n{name}: {defaults[name]}\n")
+    return "\n".join(parts)

@@ -1,0 +1,135 @@
+"""`muster serve`: what it refuses, and that it serves until told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from extender.cli import app
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    """Write a kubeconfig for an API server that does not answer."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{free_port()}"}}],
+        "users": [{"name": "u", "user": {"token": "not-a-secret"}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--host", "0.0.0.0"], "loopback"),
+        (["--host", "example.org"], "loopback"),
+        (["--kubeconfig", "/nowhere/kubeconfig"], "/nowhere/kubeconfig"),
+        (["--config", "/nowhere/muster.yaml"], "/nowhere/muster.yaml"),
+        (["--scheduler-name", ""], "none may be empty"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(kubeconfig: Path, arguments: list[str], message: str) -> None:
+    """Exit code 2 and one line that names what is wrong."""
+    result = CliRunner().invoke(app, ["serve", "--kubeconfig", str(kubeconfig), *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_contradictory_settings_are_refused(kubeconfig: Path, tmp_path: Path) -> None:
+    """Holding binds longer than kube-scheduler waits would bind behind its back."""
+    file = tmp_path / "muster.yaml"
+    file.write_text("bind_hold_seconds: 40\n", encoding="utf-8")
+    result = CliRunner().invoke(app, ["serve", "--kubeconfig", str(kubeconfig), "--config", str(file)])
+    assert result.exit_code == 2
+    assert "bind_hold_seconds (40) must be below http_timeout_seconds (30)" in result.stderr
+
+
+@pytest.fixture
+def service(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
+    """Run `muster serve` with both listeners; yield the process and its ports."""
+    ports = free_port(), free_port()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "extender", "serve", "--kubeconfig", str(kubeconfig), "--log-format", "json"),
+            *("--port", str(ports[0]), "--metrics-port", str(ports[1])),
+        ],
+        env={**os.environ, "NO_PROXY": "*"},
+        stderr=subprocess.PIPE,
+    )
+    yield process, *ports
+    process.kill()
+    process.wait()
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def wait_for(url: str, seconds: float = 30) -> httpx.Response:
+    """Return the first answer of a service that is starting."""
+    give_up = time.monotonic() + seconds  # noqa: TID251 - a real process keeps real time
+    while True:
+        try:
+            return httpx.get(url, trust_env=False)
+        except httpx.TransportError:
+            assert time.monotonic() < give_up, f"{url} never answered"  # noqa: TID251 - a real process keeps real time
+            time.sleep(0.05)  # noqa: TID251 - a real process keeps real time
+
+
+def test_it_serves_without_an_api_server_and_stops_when_told(
+    service: tuple[subprocess.Popen[bytes], int, int],
+) -> None:
+    """Alive, not ready, says why; SIGTERM ends it with exit code 0 and JSON logs."""
+    process, port, metrics_port = service
+    assert wait_for(f"http://127.0.0.1:{port}/healthz").status_code == 200
+    ready = wait_for(f"http://127.0.0.1:{metrics_port}/readyz")
+    assert ready.status_code == 503
+    assert "nodes not synced" in ready.text
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+    assert process.stderr is not None
+    lines = [json.loads(line) for line in process.stderr.read().splitlines()]
+    assert lines[0]["event"] == "starting"
+    assert not any("not-a-secret" in str(line) for line in lines)
+
+
+def test_a_port_that_is_taken_ends_it(kubeconfig: Path) -> None:
+    """Nobody is left behind half-started."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = subprocess.run(
+            [sys.executable, "-m", "extender", "serve", "--kubeconfig", str(kubeconfig), "--port", str(port)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert result.returncode == 1
+    assert "cannot listen on 127.0.0.1" in result.stderr

@@ -1,0 +1,1 @@
+"""Tests of the HTTP surface: the bytes of the extender protocol."""

@@ -1,0 +1,51 @@
+"""The application around a running controller, called in process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from extender.service.app import create_app, create_read_app
+from extender.settings import Settings
+from tests.control.conftest import LoopClock, Muster, muster
+
+__all__ = ["muster"]
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Return settings with a small body limit."""
+    return Settings(body_limit_bytes=100_000, observe_wait_seconds=0)
+
+
+@pytest.fixture
+async def http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client of the whole application."""
+    app = create_app(muster.controller, muster.settings, muster.metrics, LoopClock())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
+        yield client
+
+
+@pytest.fixture
+async def read_http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client of the application without verbs."""
+    app = create_read_app(muster.controller, muster.metrics)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
+        yield client
+
+
+def pod_body(name: str, gpus: int = 8, gang: str | None = None, **status: object) -> dict[str, Any]:
+    """Return a pod as kube-scheduler sends it."""
+    labels = {"scheduling.x-k8s.io/pod-group": gang} if gang else None
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": f"{name}-uid", "labels": labels},
+        "spec": {
+            "schedulerName": "muster",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}}}],
+            "initContainers": None,
+        },
+        "status": status or None,
+    }

@@ -1,0 +1,54 @@
+"""Health and metrics."""
+
+from __future__ import annotations
+
+import httpx
+
+from tests.control.conftest import Muster
+from tests.service.conftest import pod_body
+
+
+async def test_healthz_answers_from_the_start(http: httpx.AsyncClient) -> None:
+    """The process is alive before it is ready."""
+    assert (await http.get("/healthz")).text == "ok\n"
+
+
+async def test_readyz_says_what_is_missing(http: httpx.AsyncClient, muster: Muster) -> None:
+    """Until synced it is 503 with one line per kind, then ok."""
+    response = await http.get("/readyz")
+    assert response.status_code == 503
+    assert "pods not synced\n" in response.text
+    muster.sync()
+    response = await http.get("/readyz")
+    assert (response.status_code, response.text) == (200, "ok\n")
+
+
+async def test_metrics_show_verbs_and_gangs(http: httpx.AsyncClient, muster: Muster) -> None:
+    """The exposition has latency by verb and outcome, and gauges read off the state."""
+    muster.nodes(1)
+    muster.sync()
+    muster.gang("a", 1)
+    await http.post("/v1/filter", json={"Pod": pod_body("a-0", gang="a"), "NodeNames": ["node-0"]})
+    response = await http.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain")
+    assert 'muster_verb_seconds_count{outcome="pinned",verb="filter"} 1.0' in response.text
+    assert 'muster_gangs{phase="Scheduling"} 1.0' in response.text
+
+
+async def test_no_metric_is_labelled_by_pod_node_or_gang(http: httpx.AsyncClient, muster: Muster) -> None:
+    """Series do not grow with the cluster."""
+    muster.nodes(50)
+    muster.sync()
+    for index in range(20):
+        muster.gang(f"gang-{index}", 2)
+    text = (await http.get("/metrics")).text
+    assert "gang-" not in text
+    assert "node-1" not in text
+
+
+async def test_the_second_listener_knows_no_verbs(read_http: httpx.AsyncClient, muster: Muster) -> None:
+    """What may be reached from other machines cannot place pods."""
+    muster.sync()
+    assert (await read_http.get("/readyz")).status_code == 200
+    assert (await read_http.get("/metrics")).status_code == 200
+    assert (await read_http.post("/v1/bind", json={})).status_code == 404
