@@ -1,0 +1,64 @@
+"""What went wrong with a request, as an `ApiError`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import ClientError, ClientResponse, ConnectionTimeoutError
+
+from extender.control.ports import ApiError
+from extender.kube.api import DISCONNECTED, TIMEOUT
+from extender.wire.codec import DecodeError, decode_status
+
+#: What a connection raises when no answer comes, or not all of it.
+NO_ANSWER = (TimeoutError, ClientError, OSError)
+
+#: How much is shown of an answer that is not a metav1.Status.
+_SHOWN_CHARACTERS = 300
+
+
+def no_answer(error: Exception) -> ApiError:
+    """Turn one of NO_ANSWER into an ApiError."""
+    silent = isinstance(error, TimeoutError) and not isinstance(error, ConnectionTimeoutError)
+    reason = TIMEOUT if silent else DISCONNECTED
+    return ApiError(0, reason, f"{type(error).__name__}: {error}")
+
+
+async def refusal(response: ClientResponse) -> ApiError:
+    """Return what an answer that is no success says: a metav1.Status, or a proxy's or a dying server's text."""
+    try:
+        body = await response.read()
+    except NO_ANSWER as error:
+        body = f"({type(error).__name__} while reading the answer)".encode()
+    retry_after = response.headers.get("Retry-After", "")
+    wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
+    try:
+        status = decode_status(body)
+    except DecodeError:
+        text = body.decode(errors="replace")[:_SHOWN_CHARACTERS].strip()
+        return ApiError(response.status, response.reason or "", text, wait)
+    return ApiError(response.status, status.reason or response.reason or "", status.message or "", wait)
+
+
+async def whole_body(response: ClientResponse) -> bytes:
+    """Read an answer to its end; raise ApiError if that does not come."""
+    try:
+        return await response.read()
+    except NO_ANSWER as error:
+        raise no_answer(error) from error
+
+
+async def chunks(response: ClientResponse) -> AsyncIterator[bytes]:
+    """Yield an answer's bytes as they arrive; raise ApiError when the connection breaks or is silent for too long."""
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except NO_ANSWER as error:
+        raise no_answer(error) from error
+
+
+def hang_up(response: ClientResponse) -> None:
+    """Give up an answer, and with it the connection, at once: the polite end of TLS waits for the other side."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()

@@ -1,0 +1,119 @@
+"""The kinds of objects that are watched: where they are, how they are read, and what is told of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from extender.control.ports import Kind, Observer
+from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.node import read_node
+from extender.domain.pod import read_pod
+from extender.domain.podgroup import read_coscheduling, read_native
+from extender.kube.api import ApiServer
+from extender.kube.reflector import Reflector, Sleep
+from extender.kube.watch import Feed, Identity, WatchOptions
+from extender.wire import codec
+from extender.wire import kubernetes as wire
+
+
+class Feeds:
+    """Keep an observer in step with the API server: one watch for each kind, each reported as synced by itself."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        observer: Observer,
+        options: WatchOptions = WatchOptions(),  # noqa: B008 - a frozen value
+        *,
+        random: Random,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Prepare; nothing is read before `run`. `random` draws jitter and the life of watches, `sleep` waits."""
+        self._reflectors: dict[Kind, Reflector[Any]] = {
+            feed.kind: Reflector(feed, api, observer, options, random=random, sleep=sleep) for feed in feeds(observer)
+        }
+
+    async def run(self) -> None:
+        """Watch until cancelled; failures of the API server are survived, an error of the observer ends all."""
+        async with asyncio.TaskGroup() as group:
+            for kind, reflector in self._reflectors.items():
+                group.create_task(reflector.run(), name=f"watch-{kind}")
+
+    def undecodable(self) -> Mapping[Kind, int]:
+        """Count, by kind, the objects and events that were skipped because they could not be decoded."""
+        return {kind: reflector.undecodable for kind, reflector in self._reflectors.items()}
+
+
+def feeds(observer: Observer) -> tuple[Feed[Any], ...]:
+    """Return what to watch, told to `observer`."""
+    return (
+        _priority_classes(observer),
+        _nodes(observer),
+        _coscheduling_pod_groups(observer),
+        _native_pod_groups(observer),
+        _pods(observer),
+    )
+
+
+def _nodes(observer: Observer) -> Feed[wire.Node]:
+    return Feed(
+        kind=Kind.NODE,
+        path="/api/v1/nodes",
+        decode=codec.decode_node,
+        seen=lambda node: observer.node_seen(read_node(node)),
+        gone=lambda who: observer.node_gone(who.name),
+    )
+
+
+def _pods(observer: Observer) -> Feed[wire.Pod]:
+    # All of them: members that have succeeded count, and pods of other schedulers take room.
+    return Feed(
+        kind=Kind.POD,
+        path="/api/v1/pods",
+        decode=codec.decode_pod,
+        seen=lambda pod: observer.pod_seen(read_pod(pod, observer.default_priority())),
+        gone=lambda who: observer.pod_gone(who.uid),
+    )
+
+
+def _priority_classes(observer: Observer) -> Feed[wire.PriorityClass]:
+    def seen(item: wire.PriorityClass) -> None:
+        name = item.metadata.name if item.metadata else None
+        observer.priority_class_seen(name or "", item.value or 0, global_default=bool(item.global_default))
+
+    return Feed(
+        kind=Kind.PRIORITY_CLASS,
+        path="/apis/scheduling.k8s.io/v1/priorityclasses",
+        decode=codec.decode_priority_class,
+        seen=seen,
+        gone=lambda who: observer.priority_class_gone(who.name),
+    )
+
+
+def _coscheduling_pod_groups(observer: Observer) -> Feed[wire.CoschedulingPodGroup]:
+    return Feed(
+        kind=Kind.COSCHEDULING_POD_GROUP,
+        path="/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+        decode=codec.decode_coscheduling_pod_group,
+        seen=lambda group: observer.group_seen(read_coscheduling(group)),
+        gone=lambda who: observer.group_gone(_group(GroupApi.COSCHEDULING, who), who.uid),
+        optional=True,
+    )
+
+
+def _native_pod_groups(observer: Observer) -> Feed[wire.NativePodGroup]:
+    return Feed(
+        kind=Kind.NATIVE_POD_GROUP,
+        path="/apis/scheduling.k8s.io/v1beta1/podgroups",
+        decode=codec.decode_native_pod_group,
+        seen=lambda group: observer.group_seen(read_native(group)),
+        gone=lambda who: observer.group_gone(_group(GroupApi.NATIVE, who), who.uid),
+        optional=True,
+    )
+
+
+def _group(api: GroupApi, who: Identity) -> GroupRef:
+    return GroupRef(api, who.namespace, who.name)

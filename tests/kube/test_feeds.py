@@ -1,0 +1,146 @@
+"""The five kinds, from the API server's JSON to what the observer is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from extender.control.ports import Kind
+from extender.domain.membership import GroupApi, GroupRef
+from extender.kube.feeds import Feeds
+from extender.kube.transport import Transport
+from tests.kube.apiscript import ApiScript, added, bookmark, deleted, event, hold, listed, named, refuses, watch
+from tests.kube.observer import Recorder
+from tests.kube.watched import Naps
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+NATIVE = "/apis/scheduling.k8s.io/v1beta1/podgroups"
+
+
+@contextlib.asynccontextmanager
+async def running(transport: Transport, observer: Recorder) -> AsyncIterator[Feeds]:
+    """Run the feeds."""
+    feeds = Feeds(transport, observer, random=Random(1), sleep=Naps())
+    task = asyncio.create_task(feeds.run())
+    try:
+        yield feeds
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_nodes(script: ApiScript, transport: Transport) -> None:
+    """A node is told of as the scheduler sees it, and its deletion by name."""
+    item = named("n", status={"allocatable": {"cpu": "2"}})
+    script.plan(NODES, watch(event("ADDED", item), listed(7), deleted("n"), then=hold))
+    observer = Recorder()
+    async with running(transport, observer):
+        await observer.until(lambda: ("node gone", "n") in observer.told)
+    assert observer.nodes[0].allocatable == {"cpu": 2000}
+
+
+async def test_pods(script: ApiScript, transport: Transport) -> None:
+    """A pod that names no priority gets the default one; its deletion is told by UID."""
+    plain = added("p", namespace="x", spec={"nodeName": "n"})
+    important = added("q", namespace="x", spec={"priority": 9})
+    script.plan(PODS, watch(plain, important, listed(7), deleted("p", namespace="x"), then=hold))
+    observer = Recorder(priority=5)
+    async with running(transport, observer):
+        await observer.until(lambda: ("pod gone", "uid-p") in observer.told)
+    assert [(pod.key, pod.priority, pod.node_name) for pod in observer.pods] == [("x/p", 5, "n"), ("x/q", 9, "")]
+
+
+async def test_priority_classes(script: ApiScript, transport: Transport) -> None:
+    """A PriorityClass is told of with its value and whether it is the default."""
+    script.plan(
+        CLASSES,
+        watch(added("high", value=1000), added("usual", value=10, globalDefault=True), added("none"), listed(7),
+              deleted("high"), then=hold),
+    )  # fmt: skip
+    observer = Recorder()
+    async with running(transport, observer):
+        await observer.until(lambda: ("class gone", "high") in observer.told)
+    seen = [words for words in observer.told if words[0] == "class seen"]
+    assert seen == [
+        ("class seen", "high", "1000", ""),
+        ("class seen", "usual", "10", "default"),
+        ("class seen", "none", "0", ""),
+    ]
+
+
+async def test_coscheduling_pod_groups(script: ApiScript, transport: Transport) -> None:
+    """A coscheduling PodGroup is told of under its API, and so is its deletion, with its UID."""
+    item = added("g", namespace="x", spec={"minMember": 4})
+    script.plan(COSCHEDULING, watch(item, listed(7), deleted("g", namespace="x"), then=hold))
+    observer = Recorder()
+    async with running(transport, observer):
+        await observer.until(lambda: ("group gone", "scheduling.x-k8s.io", "x/g", "uid-g") in observer.told)
+    (group,) = observer.groups
+    assert (group.ref, group.min_member) == (GroupRef(GroupApi.COSCHEDULING, "x", "g"), 4)
+
+
+async def test_native_pod_groups(script: ApiScript, transport: Transport) -> None:
+    """A native PodGroup of the same name is another group."""
+    item = added("g", namespace="x", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
+    script.plan(NATIVE, watch(item, listed(7), deleted("g", namespace="x"), then=hold))
+    observer = Recorder()
+    async with running(transport, observer):
+        await observer.until(lambda: ("group gone", "scheduling.k8s.io", "x/g", "uid-g") in observer.told)
+    (group,) = observer.groups
+    assert (group.ref, group.min_member) == (GroupRef(GroupApi.NATIVE, "x", "g"), 3)
+
+
+async def test_cluster_without_pod_groups_is_synced(script: ApiScript, transport: Transport) -> None:
+    """Neither PodGroup API need be installed: all five kinds are synced, each once."""
+    for path in (NODES, PODS, CLASSES):
+        script.plan(path, watch(listed(7), then=hold))
+    for path in (COSCHEDULING, NATIVE):
+        script.plan(path, refuses(404, "NotFound"))
+    observer = Recorder()
+    async with running(transport, observer):
+        await observer.until(lambda: len(observer.synced_kinds) == 5)
+    assert sorted(observer.synced_kinds) == sorted(Kind)
+
+
+@pytest.mark.parametrize("path", [NODES, PODS, CLASSES])
+async def test_cluster_that_lacks_a_core_api_is_not_synced(script: ApiScript, transport: Transport, path: str) -> None:
+    """A 404 for a kind that every cluster has is not an empty list."""
+    script.plan(path, refuses(404, "NotFound"))
+    observer = Recorder()
+    async with running(transport, observer):
+        await observer.until(lambda: observer.restarts)
+    assert observer.synced_kinds == []
+
+
+async def test_undecodable_objects_are_counted_by_kind(script: ApiScript, transport: Transport) -> None:
+    """What had to be skipped can be read off, kind by kind."""
+    script.plan(NODES, watch(added("n", spec=7), added("m"), listed(7), then=hold))
+    observer = Recorder()
+    async with running(transport, observer) as feeds:
+        await observer.until(lambda: ("node seen", "m") in observer.told)
+        assert feeds.undecodable() == {kind: int(kind is Kind.NODE) for kind in Kind}
+
+
+async def test_error_of_the_observer_ends_all(script: ApiScript, transport: Transport) -> None:
+    """A mistake of our own is not retried: it comes out, and all watches end."""
+
+    class Broken(Recorder):
+        """An observer with a mistake."""
+
+        def node_gone(self, name: str) -> None:
+            """Fail."""
+            raise LookupError(name)
+
+    script.plan(NODES, watch(added("n"), listed(7), bookmark(8), deleted("n"), then=hold))
+    feeds = Feeds(transport, Broken(), random=Random(1), sleep=Naps())
+    with pytest.raises(ExceptionGroup) as raised:
+        await feeds.run()
+    assert raised.group_contains(LookupError, match="n")

@@ -1,0 +1,106 @@
+"""One watch of the scripted server, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from random import Random
+
+from extender.control.ports import Kind
+from extender.kube.api import ApiServer
+from extender.kube.reflector import Reflector
+from extender.kube.watch import Feed, WatchOptions
+from extender.wire.codec import decode_pod
+from extender.wire.kubernetes import Pod
+from tests.kube.changes import Changes
+from tests.kube.observer import Recorder
+
+#: Where the watched objects are.
+PODS = "/api/v1/pods"
+
+
+class Longest(Random):
+    """Draws the upper bound of every range."""
+
+    def uniform(self, _a: float, b: float) -> float:
+        """Return the upper bound."""
+        return b
+
+    def randint(self, _a: int, b: int) -> int:
+        """Return the upper bound."""
+        return b
+
+
+class Naps(Changes):
+    """Sleep no time at all, and keep for how long it would have been."""
+
+    def __init__(self) -> None:
+        """Have not slept yet."""
+        super().__init__()
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        """Keep the seconds, and let others run."""
+        self.seconds.append(seconds)
+        self.changed()
+        await asyncio.sleep(0)
+
+
+class Watched:
+    """A reflector of pods under test: what it told, in words, and for how long it paused."""
+
+    def __init__(self, api: ApiServer, options: WatchOptions, *, optional: bool) -> None:
+        """Prepare; nothing is read before `running`."""
+        self.observer = Recorder()
+        self.naps = Naps()
+        feed = Feed(
+            kind=Kind.POD,
+            path=PODS,
+            decode=decode_pod,
+            seen=self._seen,
+            gone=lambda who: self.observer.tell("gone", who.key, who.uid),
+            optional=optional,
+        )
+        self.reflector: Reflector[Pod] = Reflector(feed, api, self.observer, options, random=Longest(), sleep=self.naps)
+
+    def _seen(self, pod: Pod) -> None:
+        assert pod.metadata is not None
+        meta = pod.metadata
+        self.observer.tell("seen", f"{meta.namespace or ''}/{meta.name}", meta.uid or "")
+
+    @property
+    def told(self) -> list[tuple[str, ...]]:
+        """Return what was told of objects."""
+        return self.observer.told
+
+    async def tells(self, *words: str) -> None:
+        """Wait until something is told."""
+        await self.observer.until(lambda: words in self.told)
+
+    async def restarts(self, *causes: str) -> None:
+        """Wait until the watch has started again as often as there are causes, and check them."""
+        await self.observer.until(lambda: len(self.observer.restarts) >= len(causes))
+        assert self.observer.restarts == list(causes)
+
+
+#: The options that Muster ships with.
+PATIENT = WatchOptions()
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    api: ApiServer,
+    options: WatchOptions = PATIENT,
+    *,
+    optional: bool = False,
+) -> AsyncIterator[Watched]:
+    """Run a reflector of pods."""
+    watched = Watched(api, options, optional=optional)
+    task = asyncio.create_task(watched.reflector.run())
+    try:
+        yield watched
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
