@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from extender.cli import serve, settings
+from extender.cli import demo, serve, settings, simulate
 
 app = typer.Typer(
     name="muster",
@@ -18,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, settings):
+for command in (serve, simulate, demo, settings):
     command.register(app)
 
 

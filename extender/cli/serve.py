@@ -65,7 +65,6 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     from extender.kube.credentials import CredentialsError, find_credentials
     from extender.settings import SettingsError, load_settings
 
-    configure_logs(log_level, log_format)
     overrides: dict[str, Any] = {"scheduler_names": tuple(scheduler_name)} if scheduler_name else {}
     try:
         settings = load_settings(config, overrides)
@@ -79,6 +78,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
             sockets.append(listen(metrics_host, metrics_port))
     except ListenError as error:
         _stop(str(error), EXIT_FAILED)
+    configure_logs(log_level, log_format)
     process.tune()
     try:
         code = process.run(_serve(settings, source, sockets))

@@ -1,0 +1,238 @@
+"""The API server: objects in memory, refusals like the real one's, every change told to whoever watches."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import orjson
+
+from extender.clock import Clock
+from extender.control.ports import ApiError, ClusterEvent, Kind
+from extender.simulation.eventlog import EventLog
+from extender.simulation.objects import Change, Json, Key, Stored, key_of, stored
+
+Handler: TypeAlias = Callable[[Change], None]
+"""Takes in one change."""
+
+
+class Watch:
+    """Deliver changes to one handler, in order, some time after they happened but never while they happen."""
+
+    def __init__(self, handler: Handler, latency: float) -> None:
+        """Deliver `latency` seconds after each change; zero is the loop's next turn."""
+        self._handler = handler
+        self._latency = latency
+        self._waiting: deque[tuple[float, Change]] = deque()
+        self._armed = False
+
+    def put(self, change: Change) -> None:
+        """Add a change to what will be delivered."""
+        loop = asyncio.get_running_loop()
+        self._waiting.append((loop.time() + self._latency, change))
+        self._arm(loop)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._armed or not self._waiting:
+            return
+        self._armed = True
+        if self._latency > 0:
+            loop.call_at(self._waiting[0][0], self._deliver)
+        else:
+            loop.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        """Deliver all that is due; what the handler causes is due later."""
+        self._armed = False
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for _ in range(len(self._waiting)):
+            if self._waiting[0][0] > now:
+                break
+            self._handler(self._waiting.popleft()[1])
+        self._arm(loop)
+
+
+class Cluster:
+    """Keep the objects and write to them. Writes are immediate; watchers learn of them on the loop's next turn.
+
+    Attributes:
+        events: the Events that were recorded.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Start empty; `clock` stamps what is created."""
+        self._clock = clock
+        self._objects: dict[Key, Stored] = {}
+        self._watches: list[Watch] = []
+        self._version = 0
+        self._serial = 0
+        self.events = EventLog(clock)
+
+    def watch(self, handler: Handler, latency: float = 0.0) -> None:
+        """Tell `handler` of every object there is and then of every change, `latency` seconds later."""
+        watch = Watch(handler, latency)
+        self._watches.append(watch)
+        for version in self._objects.values():
+            watch.put(Change(None, version))
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+        """Return an object, or None."""
+        return self._objects.get(key_of(kind, namespace, name))
+
+    def get(self, kind: Kind, namespace: str, name: str, uid: str | None = None) -> Stored:
+        """Return an object; raise ApiError 404 if there is none, 409 if it is not the one with `uid`."""
+        found = self.find(kind, namespace, name)
+        if found is None:
+            raise ApiError(404, "NotFound", f'{kind} "{name}" not found')
+        if uid is not None and found.uid != uid:
+            message = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found.uid}"
+            raise ApiError(409, "Conflict", message)
+        return found
+
+    def list(self, kind: Kind) -> Iterator[Stored]:
+        """Iterate over the objects of a kind, in order of creation."""
+        return iter([version for key, version in self._objects.items() if key.kind is kind])
+
+    def create(self, kind: Kind, json: Json) -> Stored:
+        """Add an object with the UID, time and defaults of an API server; raise ApiError 409 if the name is taken."""
+        json = orjson.loads(orjson.dumps(json))
+        metadata = json["metadata"]
+        key = key_of(kind, metadata.setdefault("namespace", "default"), metadata["name"])
+        if not key.namespace:
+            del metadata["namespace"]
+        if key in self._objects:
+            raise ApiError(409, "AlreadyExists", f'{kind} "{key.name}" already exists')
+        self._serial += 1
+        metadata["uid"] = f"{self._serial:08x}-0000-4000-8000-{self._serial:012x}"
+        metadata["creationTimestamp"] = timestamp(self._clock.now())
+        metadata["generation"] = 1
+        if kind is Kind.POD:
+            self._admit(json)
+        return self._put(None, kind, json)
+
+    def update(
+        self, kind: Kind, key: tuple[str, str], mutate: Callable[[Json], None], uid: str | None = None
+    ) -> Stored:
+        """Let `mutate` change a copy of the object called `key` (namespace, name), and write it if that changed it.
+
+        Raises ApiError as `get` does.
+        """
+        before = self.get(kind, *key, uid)
+        json = orjson.loads(before.body)
+        mutate(json)
+        return before if json == before.json else self._put(before, kind, json)
+
+    def delete(self, kind: Kind, namespace: str, name: str, uid: str | None = None) -> None:
+        """Delete an object: at once, or for a pod on a node with a grace period once that is over.
+
+        Raises ApiError as `get` does.
+        """
+        found = self.get(kind, namespace, name, uid)
+        grace = found.json.get("spec", {}).get("terminationGracePeriodSeconds", 0)
+        if kind is not Kind.POD or not found.pod.bound or not grace:
+            self._remove(found.key)
+            return
+        if found.pod.deleting:
+            return
+        end = self._clock.now() + dt.timedelta(seconds=grace)
+
+        def mark(json: Json) -> None:
+            json["metadata"]["deletionTimestamp"] = timestamp(end)
+            json["metadata"]["deletionGracePeriodSeconds"] = grace
+
+        self.update(kind, (namespace, name), mark)
+        asyncio.get_running_loop().call_later(grace, self._reap, found.key, found.uid)
+
+    def bind(self, namespace: str, name: str, node: str, uid: str | None = None) -> Stored:
+        """Put a pod on a node, as its Binding does; a pod that is there already stays as it is.
+
+        Raises ApiError 404 for no such pod, 409 for another UID, another node, a pod being deleted or gated.
+        """
+        pod = self.get(Kind.POD, namespace, name, uid).pod
+        refusal = ""
+        if pod.node_name == node:
+            return self.get(Kind.POD, namespace, name)
+        if pod.deleting:
+            refusal = f"pod {name} is being deleted, cannot be assigned to a host"
+        elif pod.node_name:
+            refusal = f'pod {name} is already assigned to node "{pod.node_name}"'
+        elif pod.gated:
+            refusal = f"pod {name} has non-empty .spec.schedulingGates"
+        if refusal:
+            raise ApiError(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {refusal}')
+
+        def assign(json: Json) -> None:
+            json["spec"]["nodeName"] = node
+            status = json.setdefault("status", {})
+            status.pop("nominatedNodeName", None)  # feature gate ClearingNominatedNodeNameAfterBinding, on since 1.35
+            set_condition(json, {"type": "PodScheduled", "status": "True"}, self._clock)
+
+        return self.update(Kind.POD, (namespace, name), assign)
+
+    def record(self, event: ClusterEvent) -> None:
+        """Write an Event, or count it if an equal one was written before."""
+        self.events.record(event)
+
+    def _admit(self, json: Json) -> None:
+        """Do what admission does to a new pod: its priority, and what is said of scheduling gates."""
+        spec = json["spec"]
+        classes = [version.json for version in self.list(Kind.PRIORITY_CLASS)]
+        if "priority" not in spec:
+            name = spec.get("priorityClassName")
+            chosen = [c for c in classes if (c["metadata"]["name"] == name if name else c.get("globalDefault"))]
+            spec["priority"] = max((c["value"] for c in chosen), default=0)
+        status = json.setdefault("status", {})
+        status.setdefault("phase", "Pending")
+        if spec.get("schedulingGates"):
+            gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+            set_condition(json, gated, self._clock)
+
+    def _reap(self, key: Key, uid: str) -> None:
+        """Remove a pod whose grace period is over, if it is still the one."""
+        found = self._objects.get(key)
+        if found is not None and found.uid == uid:
+            self._remove(key)
+
+    def _put(self, before: Stored | None, kind: Kind, json: Json) -> Stored:
+        self._version += 1
+        json["metadata"]["resourceVersion"] = str(self._version)
+        after = stored(kind, json)
+        self._objects[after.key] = after
+        self._tell(Change(before, after))
+        return after
+
+    def _remove(self, key: Key) -> None:
+        self._version += 1
+        self._tell(Change(self._objects.pop(key), None))
+
+    def _tell(self, change: Change) -> None:
+        for watch in self._watches:
+            watch.put(change)
+
+
+def set_condition(json: Json, condition: Json, clock: Clock) -> None:
+    """Set one of an object's status conditions; its transition time changes only with its status."""
+    conditions = json.setdefault("status", {}).setdefault("conditions", [])
+    for present in conditions:
+        if present["type"] == condition["type"]:
+            if present["status"] != condition["status"]:
+                present["lastTransitionTime"] = timestamp(clock.now())
+            kept = {key: present[key] for key in ("type", "lastTransitionTime")}
+            present.clear()
+            present.update(kept | condition)
+            return
+    conditions.append({"lastTransitionTime": timestamp(clock.now())} | condition)
+
+
+def has_condition(json: Json, condition: Json) -> bool:
+    """Tell whether an object has a status condition that says all that `condition` says."""
+    return any(condition.items() <= present.items() for present in json.get("status", {}).get("conditions", ()))
+
+
+def timestamp(when: dt.datetime) -> str:
+    """Write a metav1.Time: RFC 3339 in whole seconds, UTC."""
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,73 @@
+"""The Kubernetes objects that a scenario's nodes and gangs amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from extender.domain import keys
+from extender.domain.membership import COSCHEDULING_LABEL
+from extender.simulation.objects import Json
+from extender.simulation.scenario import Member, ScenarioGang, ScenarioNode
+
+
+def node_manifest(node: ScenarioNode) -> Json:
+    """Return a ready Node."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node.name, "labels": dict(node.labels), "annotations": dict(node.annotations)},
+        "spec": {
+            **({"taints": [dict(taint) for taint in node.taints]} if node.taints else {}),
+            **({"unschedulable": True} if node.unschedulable else {}),
+        },
+        "status": {
+            "capacity": dict(node.allocatable),
+            "allocatable": dict(node.allocatable),
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    }
+
+
+def pod_group_manifest(gang: ScenarioGang) -> Json:
+    """Return the gang's PodGroup, of the coscheduling API."""
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": gang.name, "namespace": gang.namespace, "annotations": dict(gang.annotations)},
+        "spec": {"minMember": gang.min_member},
+    }
+
+
+def pod_manifest(gang: ScenarioGang, member: Member, scheduler_name: str, *, placed: bool) -> Json:
+    """Return one of the gang's pods, `placed` where the scenario says that it is already, or without a node."""
+    place = gang.placed.get(member.name) if placed else None
+    labels = {COSCHEDULING_LABEL: gang.name} | ({keys.ROLE: member.role} if member.role else {})
+    spec: Json = {
+        "schedulerName": scheduler_name,
+        "restartPolicy": "Never",
+        "priority": gang.priority,
+        "containers": [{"name": "main", "image": "training", "resources": _resources(member.requests)}],
+        "terminationGracePeriodSeconds": 0,
+    }
+    if gang.node_selector:
+        spec["nodeSelector"] = dict(gang.node_selector)
+    if gang.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in gang.tolerations]
+    status: Json = {"phase": "Pending"}
+    if place is not None:
+        spec["nodeName"] = place.node
+        status["phase"] = place.state.value
+        status["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": None}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": member.name, "namespace": gang.namespace, "labels": labels},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _resources(requests: Mapping[str, str]) -> Json:
+    """Return requests, and limits for extended resources, which Kubernetes wants to be equal."""
+    limits = {resource: quantity for resource, quantity in requests.items() if "/" in resource}
+    return {"requests": dict(requests), **({"limits": limits} if limits else {})}

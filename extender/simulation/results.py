@@ -1,0 +1,149 @@
+"""What a simulation came to, as values and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from extender.control.views import GangPhase
+from extender.simulation.accounting import SECONDS_PER_HOUR, GpuSeconds
+
+#: Decimals: microseconds, and money in cents.
+_TIME_DECIMALS = 6
+_MONEY_DECIMALS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonResult:
+    """Why a gang waits at the end."""
+
+    code: str
+    message: str
+    numbers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PodResult:
+    """Where a member is or was at last; `role` and `node` are None where it has none."""
+
+    name: str
+    role: str | None
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GangResult:
+    """How a gang fared; times are in seconds since the start, None for what has not happened."""
+
+    name: str
+    namespace: str
+    phase: GangPhase
+    reason: ReasonResult | None
+    admitted_at: float | None
+    finished_at: float | None
+    pods: tuple[PodResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionResult:
+    """A pod that was evicted to make room for another."""
+
+    at: float
+    name: str
+    namespace: str
+    node: str
+    preemptor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What it all amounts to: hours of GPUs, and dollars."""
+
+    jobs_submitted: int
+    jobs_completed: int
+    productive_gpu_hours: float
+    idle_gpu_hours: float
+    init_gpu_hours: float
+    wasted_cost: float
+    init_cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A whole simulation."""
+
+    gangs: tuple[GangResult, ...]
+    evictions: tuple[EvictionResult, ...]
+    summary: Summary
+
+
+def summarize(gangs: Iterable[GangResult], submitted: int, spent: GpuSeconds, price: float) -> Summary:
+    """Put totals together.
+
+    Args:
+        gangs: how each gang fared.
+        submitted: how many of them have arrived.
+        spent: what all of them spent.
+        price: what an hour of one GPU costs (dollars).
+    """
+    idle, init = spent.idle / SECONDS_PER_HOUR, spent.init / SECONDS_PER_HOUR
+    return Summary(
+        jobs_submitted=submitted,
+        jobs_completed=sum(gang.finished_at is not None for gang in gangs),
+        productive_gpu_hours=round(spent.productive / SECONDS_PER_HOUR, _TIME_DECIMALS),
+        idle_gpu_hours=round(idle, _TIME_DECIMALS),
+        init_gpu_hours=round(init, _TIME_DECIMALS),
+        wasted_cost=round(idle * price, _MONEY_DECIMALS),
+        init_cost=round(init * price, _MONEY_DECIMALS),
+    )
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """Return a result as JSON; equal results give equal documents."""
+    return {
+        "gangs": [_gang_json(gang) for gang in result.gangs],
+        "evictions": [
+            {
+                "at": _seconds(eviction.at),
+                "name": eviction.name,
+                "namespace": eviction.namespace,
+                "node": eviction.node,
+                "preemptor": eviction.preemptor,
+            }
+            for eviction in result.evictions
+        ],
+        "summary": summary_json(result.summary),
+    }
+
+
+def summary_json(summary: Summary) -> dict[str, int | float]:
+    """Return a summary as JSON."""
+    return {
+        "jobsSubmitted": summary.jobs_submitted,
+        "jobsCompleted": summary.jobs_completed,
+        "productiveGpuHours": summary.productive_gpu_hours,
+        "idleGpuHours": summary.idle_gpu_hours,
+        "initGpuHours": summary.init_gpu_hours,
+        "wastedCost": summary.wasted_cost,
+        "initCost": summary.init_cost,
+    }
+
+
+def _gang_json(gang: GangResult) -> dict[str, Any]:
+    reason = gang.reason
+    return {
+        "name": gang.name,
+        "namespace": gang.namespace,
+        "phase": gang.phase.value,
+        "reason": None
+        if reason is None
+        else {"code": reason.code, "message": reason.message, "numbers": dict(sorted(reason.numbers.items()))},
+        "admittedAt": _seconds(gang.admitted_at),
+        "finishedAt": _seconds(gang.finished_at),
+        "pods": [{"name": pod.name, "role": pod.role, "node": pod.node} for pod in gang.pods],
+    }
+
+
+def _seconds(time: float | None) -> float | None:
+    return None if time is None else round(time, _TIME_DECIMALS)

@@ -1,0 +1,82 @@
+"""What a simulation starts from: nodes, and gangs that arrive over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class PlacedState(StrEnum):
+    """The phase of a member that is on a node already when its gang arrives."""
+
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioNode:
+    """A node. `allocatable` and `taints` are as Kubernetes writes them: quantities as text, taints as JSON."""
+
+    name: str
+    allocatable: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod of a gang; `role` is empty in a gang without roles. `requests` are quantities as text."""
+
+    name: str
+    requests: Mapping[str, str]
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a member is already when its gang arrives."""
+
+    node: str
+    state: PlacedState
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioGang:
+    """A gang: what is created when, and how long it works.
+
+    Times are in seconds: `arrival` since the start, `rendezvous` from minMember members running to the first step of
+    training, `duration` of the training itself, None for one that goes on to the end.
+    """
+
+    name: str
+    namespace: str
+    min_member: int
+    members: tuple[Member, ...]
+    priority: int = 0
+    arrival: float = 0.0
+    rendezvous: float = 0.0
+    duration: float | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    placed: Mapping[str, Placed] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Render as `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A whole scenario. `until` is when it ends (seconds), `gpu_hour_price` what an hour of one GPU costs (dollars)."""
+
+    nodes: tuple[ScenarioNode, ...]
+    gangs: tuple[ScenarioGang, ...]
+    until: float
+    gpu_hour_price: float

@@ -1,0 +1,244 @@
+"""Reading scenario files: every mistake in a file is named, with its place and value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from extender.domain.quantity import QuantityError, amount, parse_quantity
+from extender.simulation.scenario import Member, Placed, Scenario, ScenarioGang, ScenarioNode
+from extender.simulation.scenario_document import Document, GangDocument, NodeDocument, ScenarioDocument
+
+#: Pods per node where a scenario says nothing. Source: the kubelet's default `maxPods`.
+DEFAULT_PODS = "110"
+
+_D = TypeVar("_D", bound=Document)
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be read. `problems` are one line each: place, value and what is wrong with it."""
+
+    def __init__(self, source: str, problems: Iterable[str]) -> None:
+        """Prefix each problem with the file it is in."""
+        self.problems = tuple(f"{source}: {problem}" for problem in problems)
+        super().__init__("\n".join(self.problems))
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read a scenario file; raise ScenarioError listing everything that is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(str(path), [error.strerror or str(error)]) from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError(str(path), [f"not UTF-8: {error.reason} at byte {error.start}"]) from error
+    return read_scenario(text, str(path))
+
+
+def read_scenario(text: str, source: str) -> Scenario:
+    """Read a scenario from YAML; `source` names it in errors. Raises ScenarioError."""
+    try:
+        document = yaml.load(text, _UniqueKeysLoader)  # noqa: S506 - a SafeLoader that is stricter still
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        raise ScenarioError(source, [f"{place}{error.problem or error.context or 'not YAML'}"]) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ScenarioError(source, [f"not YAML: {' '.join(str(error).split())}"]) from error
+    if not isinstance(document, dict):
+        found = "nothing" if document is None else type(document).__name__
+        raise ScenarioError(source, [f"a mapping with `nodes` and `gangs` is expected, found {found}"])
+    reader = _Reader()
+    scenario = reader.scenario(document)
+    if scenario is None or reader.problems:
+        raise ScenarioError(source, reader.problems)
+    return scenario
+
+
+class _UniqueKeysLoader(yaml.SafeLoader):
+    """Load plain values; refuse a mapping that gives the same key twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
+        counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<")
+        for key, _ in node.value:
+            if counts.get(key.value, 0) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key '{key.value}' is given twice", key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+class _Reader:
+    """Turn a document into a scenario, collecting problems instead of stopping at the first."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def scenario(self, document: Mapping[Any, Any]) -> Scenario | None:
+        """Return the scenario; it is complete only if no problems were found."""
+        head = self._parse(ScenarioDocument, document, "")
+        nodes: list[ScenarioNode] = []
+        for index, item in enumerate(_items(document, "nodes")):
+            nodes += self._nodes(item, f"nodes[{index}]")
+        self._unique("nodes", "node", (node.name for node in nodes))
+        known = {node.name for node in nodes}
+        gangs = [
+            gang
+            for index, item in enumerate(_items(document, "gangs"))
+            if (gang := self._gang(item, f"gangs[{index}]", known)) is not None
+        ]
+        self._unique("gangs", "gang", (gang.key for gang in gangs))
+        self._unique("gangs", "pod", _pod_names(gangs))
+        if head is None:
+            return None
+        return Scenario(tuple(nodes), tuple(gangs), until=head.until, gpu_hour_price=head.gpu_hour_price)
+
+    def _parse(self, kind: type[_D], item: object, path: str) -> _D | None:
+        """Check one mapping against the grammar."""
+        try:
+            return kind.model_validate(item)
+        except ValidationError as error:
+            self.problems += [_describe(kind, detail, path) for detail in error.errors(include_url=False)]
+            return None
+
+    def _nodes(self, item: object, path: str) -> list[ScenarioNode]:
+        document = self._parse(NodeDocument, item, path)
+        if document is None:
+            return []
+        self._amounts(document.allocatable, f"{path}.allocatable")
+        names = [document.name] if document.count == 1 else [f"{document.name}-{i}" for i in range(document.count)]
+        return [
+            ScenarioNode(
+                name=name,
+                allocatable={"pods": DEFAULT_PODS} | document.allocatable,
+                labels={"kubernetes.io/hostname": name} | document.labels,
+                annotations=document.annotations,
+                taints=tuple(taint.model_dump(exclude_defaults=True) for taint in document.taints),
+                unschedulable=document.unschedulable,
+            )
+            for name in names
+        ]
+
+    def _gang(self, item: object, path: str, nodes: set[str]) -> ScenarioGang | None:
+        document = self._parse(GangDocument, item, path)
+        if document is None:
+            return None
+        members = self._members(document, path)
+        if not members:
+            return None
+        min_member = document.min_member or len(members)
+        if min_member > len(members):
+            self.problems.append(f"{path}.minMember: '{min_member}' is more than the {len(members)} pods of the gang")
+        return ScenarioGang(
+            name=document.name,
+            namespace=document.namespace,
+            min_member=min_member,
+            members=members,
+            priority=document.priority,
+            arrival=document.arrival,
+            rendezvous=document.rendezvous,
+            duration=document.duration,
+            annotations=document.annotations,
+            node_selector=document.node_selector,
+            tolerations=tuple(t.model_dump(exclude_defaults=True) for t in document.tolerations),
+            placed=self._placed(document, path, {member.name for member in members}, nodes),
+        )
+
+    def _members(self, gang: GangDocument, path: str) -> tuple[Member, ...]:
+        """Return the gang's pods: `NAME-0`, `NAME-1`, ... or, with roles, `NAME-ROLE-0`, `NAME-ROLE-1`, ..."""
+        self._amounts(gang.requests, f"{path}.requests")
+        if not gang.roles:
+            replicas = gang.replicas or gang.min_member
+            if replicas is None:
+                self.problems.append(f"{path}: one of minMember, replicas and roles is needed")
+                return ()
+            return tuple(Member(f"{gang.name}-{i}", gang.requests) for i in range(replicas))
+        members: list[Member] = []
+        for index, role in enumerate(gang.roles):
+            requests = gang.requests if role.requests is None else role.requests
+            if role.requests is not None:
+                self._amounts(role.requests, f"{path}.roles[{index}].requests")
+            members += (Member(f"{gang.name}-{role.name}-{i}", requests, role.name) for i in range(role.replicas))
+        self._unique(f"{path}.roles", "role", (role.name for role in gang.roles))
+        if gang.replicas is not None and gang.replicas != len(members):
+            self.problems.append(f"{path}.replicas: '{gang.replicas}' is not the sum over the roles, {len(members)}")
+        return tuple(members)
+
+    def _placed(self, gang: GangDocument, path: str, members: set[str], nodes: set[str]) -> dict[str, Placed]:
+        self._unique(f"{path}.pods", "pod", (pod.name for pod in gang.pods))
+        for index, pod in enumerate(gang.pods):
+            if pod.name not in members:
+                self.problems.append(f"{path}.pods[{index}].name: '{pod.name}' is no pod of the gang")
+            if pod.node not in nodes:
+                self.problems.append(f"{path}.pods[{index}].node: '{pod.node}' is no node of the scenario")
+        return {pod.name: Placed(pod.node, pod.state) for pod in gang.pods}
+
+    def _amounts(self, resources: Mapping[str, str], path: str) -> None:
+        """Check what only resource and quantity together tell: size, and that what is counted is whole."""
+        for resource, text in resources.items():
+            try:
+                amount(resource, text)
+            except QuantityError:
+                self.problems.append(f"{path}.{resource}: '{text}' exceeds 2^63 - 1")
+                continue
+            value: Decimal = parse_quantity(text)
+            if ("/" in resource or resource == "pods") and value != value.to_integral_value():
+                self.problems.append(f"{path}.{resource}: '{text}' is not a whole number")
+
+    def _unique(self, path: str, kind: str, names: Iterable[str]) -> None:
+        for name, times in Counter(names).items():
+            if times > 1:
+                self.problems.append(f"{path}: {kind} '{name}' is defined {times} times")
+
+
+def _items(document: Mapping[Any, Any], key: str) -> list[Any]:
+    """Return a list of the document, empty where the grammar has found something else there."""
+    items = document.get(key)
+    return items if isinstance(items, list) else []
+
+
+def _pod_names(gangs: Iterable[ScenarioGang]) -> list[str]:
+    """Return the names of all pods, once per gang name: what namesakes share is no problem of its own."""
+    distinct = {gang.key: gang for gang in gangs}.values()
+    return [name for gang in distinct for name in dict.fromkeys(f"{gang.namespace}/{pod.name}" for pod in gang.members)]
+
+
+def _describe(kind: type[Document], error: ErrorDetails, prefix: str) -> str:
+    """Write one of pydantic's errors as `path: what is wrong`."""
+    loc = tuple(part for part in error["loc"] if part != "[key]")
+    path = _path(prefix, loc)
+    match error["type"]:
+        case "scenario":
+            return f"{path}: {error['msg']}"
+        case "missing":
+            return f"{path}: is missing"
+        case "extra_forbidden":
+            known = f"; known here: {_known_keys(kind)}" if len(loc) == 1 else ""
+            return f"{path}: unknown key{known}"
+        case "model_type" | "model_attributes_type":
+            return f"{path or 'scenario'}: {error['input']!r} is not a mapping"
+        case _:
+            message = error["msg"].removeprefix("Input ")
+            return f"{path}: {_shown(error['input'])} {message}"
+
+
+def _path(prefix: str, loc: Iterable[int | str]) -> str:
+    path = prefix
+    for part in loc:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path.removeprefix(".")
+
+
+def _known_keys(kind: type[Document]) -> str:
+    return ", ".join(field.alias or name for name, field in kind.model_fields.items())
+
+
+def _shown(value: object) -> str:
+    """Return the value as it may stand in a message of one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - the width of a line, not a rule

@@ -1,0 +1,135 @@
+"""Playing a scenario from its start to its end, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from extender.cluster.gangs import Census
+from extender.control.ports import Kind
+from extender.control.views import phase_of
+from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.pod import Phase
+from extender.domain.reason import Wait
+from extender.simulation.accounting import GpuSeconds
+from extender.simulation.results import EvictionResult, GangResult, PodResult, ReasonResult, Result, summarize
+from extender.simulation.scenario import Scenario
+from extender.simulation.timeline import Moment, Timeline, gpu_capacity
+from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
+from extender.simulation.workload import GangRun
+from extender.simulation.world import Connect, World
+
+
+@dataclass(frozen=True, slots=True)
+class Playback:
+    """A simulation's result with what led there; `capacity` is how many GPUs each node has."""
+
+    result: Result
+    moments: tuple[Moment, ...]
+    capacity: dict[str, int]
+
+
+def simulate(scenario: Scenario, connect: Connect | None) -> Result:
+    """Play a scenario and return what it came to.
+
+    Args:
+        scenario: what to play.
+        connect: puts Muster's application in front of its controller; None plays it with kube-scheduler alone.
+
+    Equal scenarios give equal results: time is virtual, and nothing is left to chance.
+    """
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(_play(scenario, connect)).result
+
+
+def record(scenario: Scenario, connect: Connect | None) -> Playback:
+    """Play a scenario as `simulate` does, and keep who held which GPUs when."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(_play(scenario, connect, recorded=True))
+
+
+async def _play(scenario: Scenario, connect: Connect | None, *, recorded: bool = False) -> Playback:
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, VirtualTimeLoop):
+        msg = f"a simulation needs virtual time, not a {type(loop).__name__}"
+        raise TypeError(msg)
+    world = World(scenario, LoopClock(loop), connect)
+    running = asyncio.create_task(world.run())
+    ends = [asyncio.create_task(loop.reach(scenario.until)), asyncio.create_task(world.workload.finished.wait())]
+    try:
+        await asyncio.sleep(0)  # the nodes are there now
+        timeline = Timeline(world.cluster, world.workload, world.clock) if recorded else None
+        done, _ = await asyncio.wait([running, *ends], return_when=asyncio.FIRST_COMPLETED)
+        if running in done:
+            await running
+        moments = () if timeline is None else tuple(timeline.moments)
+        return Playback(collect(world), moments, gpu_capacity(world.cluster))
+    finally:
+        for task in (running, *ends):
+            task.cancel()
+        await asyncio.gather(running, *ends, return_exceptions=True)
+
+
+def collect(world: World) -> Result:
+    """Return how everything stands in a world now."""
+    waits: dict[GroupRef, Wait | None] = {}
+    if world.muster is not None:
+        waits = {view.ref: view.wait for view in world.muster.controller.gangs()}
+    gangs = tuple(_gang_result(world, run, waits) for run in world.workload.gangs)
+    spent = sum((run.meter.read() for run in world.workload.gangs), GpuSeconds())
+    submitted = sum(run.arrived for run in world.workload.gangs)
+    return Result(
+        gangs=gangs,
+        evictions=tuple(
+            EvictionResult(
+                eviction.at, eviction.pod.name, eviction.pod.namespace, eviction.node, eviction.preemptor.key
+            )
+            for eviction in world.scheduler.evictions
+        ),
+        summary=summarize(gangs, submitted, spent, world.scenario.gpu_hour_price),
+    )
+
+
+def _gang_result(world: World, run: GangRun, waits: dict[GroupRef, Wait | None]) -> GangResult:
+    spec = run.spec
+    census = _census(run)
+    wait = waits.get(GroupRef(GroupApi.COSCHEDULING, spec.namespace, spec.name))
+    reason = None
+    if wait is not None:
+        reason = ReasonResult(wait.reason.value, wait.message, wait.numbers)
+    elif world.muster is None and census.secured < spec.min_member and run.finished_at is None:
+        reason = _refusal(world, run, census)
+    return GangResult(
+        name=spec.name,
+        namespace=spec.namespace,
+        phase=phase_of(census, spec.min_member, 0),
+        reason=reason,
+        admitted_at=run.admitted_at,
+        finished_at=run.finished_at,
+        pods=tuple(PodResult(m.name, m.role or None, run.members[m.name].node) for m in spec.members),
+    )
+
+
+def _census(run: GangRun) -> Census:
+    """Count the members as they stand on the API server; all members are free of gates here."""
+    pods = [member.pod for member in run.members.values() if member.pod is not None]
+    bound = [pod for pod in pods if pod.bound]
+    return Census(
+        placeable=sum(not (pod.node_name or pod.done) for pod in pods),
+        bound=len(bound),
+        running=sum(pod.phase is Phase.RUNNING for pod in bound),
+        succeeded=sum(pod.phase is Phase.SUCCEEDED for pod in pods),
+        failed=sum(pod.phase is Phase.FAILED for pod in pods),
+    )
+
+
+def _refusal(world: World, run: GangRun, census: Census) -> ReasonResult | None:
+    """Return kube-scheduler's own words about the first member that it has no node for."""
+    for member in run.members.values():
+        if member.pod is not None and not member.pod.node_name and member.pod.refusal:
+            version = world.cluster.get(Kind.POD, member.pod.namespace, member.pod.name)
+            conditions = version.json["status"]["conditions"]
+            code = next(c["reason"] for c in conditions if c["type"] == "PodScheduled")
+            numbers = {"bound": census.bound, "minMember": run.spec.min_member}
+            return ReasonResult(code, member.pod.refusal, numbers)
+    return None

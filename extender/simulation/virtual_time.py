@@ -1,0 +1,110 @@
+"""Virtual time: an event loop that skips to the next timer instead of sleeping, and a clock that reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import heapq
+import selectors
+from collections.abc import Callable
+from itertools import count
+
+#: Where calendar time stands when virtual time is zero. Any fixed date does: results must not depend on today's.
+EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+#: Decimals of a second that are kept, so that adding a timer's delay to the time gives the timer's own time.
+_DECIMALS = 9
+
+
+#: Turns of the loop in one moment. A hundred thousand pods that arrive at once take a fifth of that.
+_MOST_TURNS = 5_000_000
+
+
+class StalledError(RuntimeError):
+    """Time stands still: nothing can ever happen again, or the same moment never ends."""
+
+
+class _VirtualSelector(selectors.DefaultSelector):
+    """Poll for I/O that is ready; where asyncio would sleep, let `pass_time` decide what time it is next."""
+
+    def __init__(self, pass_time: Callable[[float | None], None]) -> None:
+        super().__init__()
+        self._pass_time = pass_time
+        self._turns = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready and (timeout is None or timeout > 0):
+            self._pass_time(timeout)
+            self._turns = 0
+            return ready
+        self._turns += 1
+        if self._turns > _MOST_TURNS:
+            msg = f"time does not pass: {_MOST_TURNS} turns of the loop in one moment"
+            raise StalledError(msg)
+        return ready
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An asyncio event loop whose time starts at zero and moves only when nothing is left to do.
+
+    A loop that waits for threads or for sockets that are not ready at once would skip over them: their time is real.
+    """
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._now = 0.0
+        self._arrivals: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._serial = count()
+        super().__init__(_VirtualSelector(self._pass_time))
+
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
+        return self._now
+
+    async def reach(self, when: float) -> None:
+        """Return once everything due up to and including `when` (seconds) has happened."""
+        arrival: asyncio.Future[None] = self.create_future()
+        heapq.heappush(self._arrivals, (max(when, self._now), next(self._serial), arrival))
+        await arrival
+
+    def _pass_time(self, timeout: float | None) -> None:
+        """Move on to the next timer, `timeout` seconds away, or to an earlier moment that somebody waits to reach."""
+        timer = None if timeout is None else round(self._now + timeout, _DECIMALS)
+        if self._arrivals and (timer is None or self._arrivals[0][0] < timer):
+            when, _, arrival = heapq.heappop(self._arrivals)
+            self._now = when
+            if not arrival.done():
+                arrival.set_result(None)
+        elif timer is not None:
+            self._now = timer
+        else:
+            msg = f"nothing can happen any more at {self._now:g} s: no timer is set and nobody is about to run"
+            raise StalledError(msg)
+
+
+class LoopClock:
+    """Read an event loop's time as a clock, whether it is virtual or real.
+
+    Args:
+        loop: the loop.
+        start: the calendar time now.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start: dt.datetime = EPOCH) -> None:
+        """Take the loop's present time for `start`."""
+        self._loop = loop
+        self._origin = loop.time()
+        self._start = start
+
+    def monotonic(self) -> float:
+        """Return the loop's time in seconds."""
+        return self._loop.time()
+
+    def elapsed(self) -> float:
+        """Return the seconds since this clock was made."""
+        return round(self._loop.time() - self._origin, _DECIMALS)
+
+    def now(self) -> dt.datetime:
+        """Return the calendar time, in UTC."""
+        return self._start + dt.timedelta(seconds=self._loop.time() - self._origin)

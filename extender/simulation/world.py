@@ -1,0 +1,134 @@
+"""A whole world: cluster, kubelets, workload and scheduler, with Muster or without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from extender.clock import Clock
+from extender.control.controller import Controller
+from extender.control.metrics import Metrics
+from extender.control.ports import Kind
+from extender.settings import Settings
+from extender.simulation.api import SimulatedApi
+from extender.simulation.cluster import Cluster
+from extender.simulation.feed import Feed
+from extender.simulation.kubelet import Kubelet
+from extender.simulation.manifests import node_manifest
+from extender.simulation.scenario import Scenario
+from extender.simulation.scheduler.extender import ExtenderClient, Transport
+from extender.simulation.scheduler.scheduler import Scheduler
+from extender.simulation.virtual_time import LoopClock
+from extender.simulation.workload import Site, Workload
+
+Connect: TypeAlias = Callable[[Controller, Settings, Metrics, Clock], Transport]
+"""Puts the HTTP application in front of a controller and returns the way to it."""
+
+#: The scheduler of a world without Muster.
+STOCK_SCHEDULER = "default-scheduler"
+
+
+def simulation_settings(settings: Settings | None = None) -> Settings:
+    """Return `settings` without what only paces the real thing: scheduling takes no time here."""
+    return (settings or Settings()).model_copy(
+        update={"debounce_seconds": 0.0, "write_concurrency": 1_000_000, "write_rate_per_second": 1e9}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How many seconds things take on the way: a write to the API server, news of a change to Muster or scheduler."""
+
+    write: float = 0.0
+    muster_watch: float = 0.0
+    scheduler_watch: float = 0.0
+
+
+class Muster:
+    """The real controller, attached to a simulated cluster.
+
+    Attributes:
+        settings: its settings.
+        metrics: its metrics.
+        controller: the controller.
+        transport: the way to its verbs.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, settings: Settings, connect: Connect, latency: Latency) -> None:
+        """Put it together; nothing happens before `run`."""
+        self.settings = settings
+        self.metrics = Metrics()
+        self.controller = Controller(settings, clock, SimulatedApi(cluster, clock, latency.write), self.metrics)
+        self.transport = connect(self.controller, settings, self.metrics, clock)
+        self._feed = Feed(cluster, self.controller, latency.muster_watch)
+
+    async def synced(self) -> None:
+        """Wait until it has heard of everything there is."""
+        await self._feed.synced.wait()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.controller.run(), name="muster")
+            group.create_task(self._feed.run(), name="feed")
+
+
+class World:
+    """A cluster and everything that acts on it.
+
+    Attributes:
+        scenario: what it starts from.
+        clock: its time.
+        cluster: the API server.
+        muster: Muster, or None in a world without.
+        scheduler: the model of kube-scheduler.
+        workload: the gangs.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        clock: LoopClock,
+        connect: Connect | None,
+        *,
+        settings: Settings | None = None,
+        latency: Latency | None = None,
+    ) -> None:
+        """Put it together on the running loop; nothing happens before `run`.
+
+        Args:
+            scenario: nodes and gangs; more gangs can be added to `workload` later.
+            clock: the loop's time.
+            connect: puts Muster's application in front of its controller; None for a world without Muster.
+            settings: Muster's, taken as they are; those of a simulation by default.
+            latency: how long things take on the way; no time by default.
+        """
+        latency = latency or Latency()
+        settings = settings or simulation_settings()
+        self.scenario = scenario
+        self.clock = clock
+        self.cluster = Cluster(clock)
+        self._kubelet = Kubelet(self.cluster, clock)
+        self._latency = latency
+        self.muster: Muster | None = None
+        names: tuple[str, ...] = (STOCK_SCHEDULER,)
+        extender = None
+        if connect is not None:
+            self.muster = Muster(self.cluster, clock, settings, connect, latency)
+            names = settings.scheduler_names
+            extender = ExtenderClient(self.muster.transport)
+        self.scheduler = Scheduler(self.cluster, clock, names, extender)
+        self.workload = Workload(Site(self.cluster, clock, names[0]))
+
+    async def run(self) -> None:
+        """Create the nodes, start everything, let the gangs arrive, and go on until cancelled."""
+        for node in self.scenario.nodes:
+            self.cluster.create(Kind.NODE, node_manifest(node))
+        async with asyncio.TaskGroup() as group:
+            if self.muster is not None:
+                group.create_task(self.muster.run(), name="muster")
+                await self.muster.synced()
+            group.create_task(self.scheduler.run(self._latency.scheduler_watch), name="scheduler")
+            self.workload.add(self.scenario.gangs)

@@ -1,0 +1,1 @@
+"""Tests of the model of kube-scheduler, with an extender that follows a script."""

@@ -1,0 +1,123 @@
+"""Which event wakes which refused pod."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.domain.node import UNSCHEDULABLE_TAINT, Node
+from extender.domain.pod import Pod
+from extender.domain.taints import Taint
+from extender.simulation.scheduler.events import Event, EventKind, Plugin, node_events, wakes
+from tests.builders import GPU, node, pod
+
+TAINT = Taint("k", "v", "NoSchedule")
+SMALL = Node("n", allocatable={"cpu": 1000, "pods": 10, GPU: 4})
+LARGE = Node("n", allocatable={"cpu": 1000, "pods": 10, GPU: 8})
+
+
+def asking(gpus: int) -> Pod:
+    """Return a pod that asks for some GPUs and nothing else."""
+    return pod("p", gpus=gpus)
+
+
+def test_an_error_is_woken_by_anything() -> None:
+    """A pod without rejectors failed by accident: any event is reason enough."""
+    assert wakes(Event(EventKind.NODE_DELETED), pod("p"), [])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EventKind if "TARGET" not in kind.name])
+def test_what_an_extender_refused_is_woken_by_anything(kind: EventKind) -> None:
+    """kube-scheduler cannot know what an extender waits for."""
+    assert wakes(Event(kind), pod("p"), [Plugin.EXTENDER])
+
+
+@pytest.mark.parametrize("kind", [EventKind.TARGET_POD_UPDATED, EventKind.TARGET_POD_TOLERATIONS_CHANGED])
+def test_an_update_of_a_waiting_pod_wakes_that_pod_alone(kind: EventKind) -> None:
+    """Of the unscheduled pods only the one that changed is woken."""
+    changed, other = pod("p"), pod("q")
+    assert wakes(Event(kind, pod=changed), changed, [Plugin.EXTENDER])
+    assert not wakes(Event(kind, pod=changed), other, [Plugin.EXTENDER])
+
+
+@pytest.mark.parametrize(
+    ("event", "woken"),
+    [
+        (Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x", node="n")), True),
+        (Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x", nominated="n")), True),
+        (Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x")), False),
+        (Event(EventKind.ASSIGNED_POD_ADDED, pod=pod("x", node="n")), False),
+        (Event(EventKind.TARGET_POD_UPDATED, pod=pod("p")), False),
+        (Event(EventKind.NODE_DELETED, before=LARGE), False),
+        (Event(EventKind.NODE_ADDED, after=LARGE), True),
+        (Event(EventKind.NODE_ADDED, after=SMALL), False),
+        (Event(EventKind.NODE_ALLOCATABLE_CHANGED, SMALL, LARGE), True),
+        (Event(EventKind.NODE_ALLOCATABLE_CHANGED, LARGE, SMALL), False),
+        (Event(EventKind.NODE_ALLOCATABLE_CHANGED, LARGE, LARGE), False),
+        (Event(EventKind.NODE_LABELS_CHANGED, LARGE, LARGE), False),
+    ],
+)
+def test_a_pod_without_room_waits_for_room(event: Event, woken: bool) -> None:
+    """Room comes from pods that leave, and from nodes that come or grow and are large enough."""
+    asks = Pod(uid="p", namespace="default", name="p", shape=asking(8).shape)
+    fits = {resource: 1 << 40 for resource, _ in asks.shape.requests if resource != GPU}
+
+    def roomy(at: Node | None) -> Node | None:
+        return at and Node(at.name, allocatable={**fits, **{GPU: at.allocatable[GPU]}})
+
+    event = Event(event.kind, roomy(event.before), roomy(event.after), event.pod)
+    assert wakes(event, asks, [Plugin.NODE_RESOURCES_FIT]) is woken
+
+
+@pytest.mark.parametrize(
+    ("plugin", "before", "after", "woken"),
+    [
+        (Plugin.TAINT_TOLERATION, node("n", taints=(TAINT,)), node("n"), True),
+        (Plugin.TAINT_TOLERATION, node("n"), node("n", taints=(TAINT,)), False),
+        (Plugin.TAINT_TOLERATION, node("n", taints=(TAINT,)), node("n", taints=(UNSCHEDULABLE_TAINT,)), True),
+        (Plugin.NODE_UNSCHEDULABLE, node("n", taints=(UNSCHEDULABLE_TAINT,)), node("n"), True),
+        (Plugin.NODE_UNSCHEDULABLE, node("n"), node("n", taints=(UNSCHEDULABLE_TAINT,)), False),
+    ],
+)
+def test_a_pod_kept_away_by_taints_waits_for_them_to_go(
+    plugin: Plugin, before: Node, after: Node, woken: bool
+) -> None:
+    """A node that closes wakes nobody; one that opens wakes whom it kept away."""
+    assert wakes(Event(EventKind.NODE_TAINTS_CHANGED, before, after), pod("p"), [plugin]) is woken
+    assert wakes(Event(EventKind.NODE_ADDED, after=after), pod("p"), [plugin]) is woken
+    assert not wakes(Event(EventKind.NODE_ALLOCATABLE_CHANGED, before, after), pod("p"), [plugin])
+
+
+@pytest.mark.parametrize("plugin", [Plugin.TAINT_TOLERATION, Plugin.NODE_UNSCHEDULABLE])
+def test_a_new_toleration_wakes_its_pod(plugin: Plugin) -> None:
+    """A pod that got a toleration is tried again, other pods are not."""
+    event = Event(EventKind.TARGET_POD_TOLERATIONS_CHANGED, pod=pod("p"))
+    assert wakes(event, pod("p"), [plugin])
+    assert not wakes(event, pod("q"), [plugin])
+
+
+def test_a_pod_that_asks_for_labels_waits_for_them() -> None:
+    """A node with the labels wakes it, another does not, and only when it comes or its labels change."""
+    asks = pod("p", selector={"zone": "a"})
+    there, elsewhere = node("n", labels={"zone": "a"}), node("n", labels={"zone": "b"})
+    assert wakes(Event(EventKind.NODE_LABELS_CHANGED, elsewhere, there), asks, [Plugin.NODE_AFFINITY])
+    assert wakes(Event(EventKind.NODE_ADDED, after=there), asks, [Plugin.NODE_AFFINITY])
+    assert not wakes(Event(EventKind.NODE_LABELS_CHANGED, there, elsewhere), asks, [Plugin.NODE_AFFINITY])
+    assert not wakes(Event(EventKind.NODE_TAINTS_CHANGED, there, there), asks, [Plugin.NODE_AFFINITY])
+
+
+def test_one_of_several_rejectors_is_enough() -> None:
+    """A pod refused for several reasons is tried again when any of them may have gone."""
+    event = Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x", node="n"))
+    assert wakes(event, pod("p"), [Plugin.NODE_AFFINITY, Plugin.NODE_RESOURCES_FIT])
+
+
+def test_an_update_of_a_node_is_as_many_events_as_it_changed_things() -> None:
+    """A heartbeat is none."""
+    before = node("n")
+    assert node_events(before, before) == []
+    after = node("n", labels={"a": "b"}, taints=(TAINT,), gpus=4)
+    assert [event.kind for event in node_events(before, after)] == [
+        EventKind.NODE_ALLOCATABLE_CHANGED,
+        EventKind.NODE_LABELS_CHANGED,
+        EventKind.NODE_TAINTS_CHANGED,
+    ]

@@ -1,0 +1,142 @@
+"""Muster's writes to the simulated API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from extender.control.ports import ApiError, ClusterEvent, GroupStatus, Kind, ObjectRef, PodKey
+from extender.domain.membership import GroupApi, GroupRef
+from extender.simulation.api import SimulatedApi
+from extender.simulation.cluster import Cluster
+from tests.builders import coscheduling_json, pod_json
+from tests.simulation.conftest import Virtually, loop_clock
+
+GROUP = GroupRef(GroupApi.COSCHEDULING, "default", "g")
+
+
+def status(condition: str, reason: str) -> GroupStatus:
+    """Return a group's status of which only the condition matters."""
+    return GroupStatus("Pending", 1, 2, 3, 4, condition, reason, "why", 7)
+
+
+class Setting:
+    """A cluster with a pod and a group, and the API to it."""
+
+    def __init__(self, latency: float = 0.0) -> None:
+        """Start on the running loop."""
+        clock = loop_clock()
+        self.cluster = Cluster(clock)
+        self.api = SimulatedApi(self.cluster, clock, latency)
+        self.pod = self.cluster.create(Kind.POD, pod_json("a"))
+        self.group = self.cluster.create(Kind.COSCHEDULING_POD_GROUP, coscheduling_json("g", minMember=2))
+        self.key = PodKey("default", "a", self.pod.uid)
+
+    def nominated(self) -> str:
+        """Return the pod's nominated node."""
+        return self.cluster.get(Kind.POD, "default", "a").pod.nominated_node
+
+
+def test_a_nomination_is_set_and_cleared(virtually: Virtually) -> None:
+    """The pod's status has the node; an empty one takes it away."""
+
+    async def story() -> list[str]:
+        setting = Setting()
+        seen = []
+        for node in ("n", "m", ""):
+            await setting.api.nominate(setting.key, node)
+            seen.append(setting.nominated())
+        return seen
+
+    assert virtually(story()) == ["n", "m", ""]
+
+
+def test_a_binding_is_made_once(virtually: Virtually) -> None:
+    """The same binding twice is a success; another node is a conflict."""
+
+    async def story() -> int:
+        setting = Setting()
+        await setting.api.bind(setting.key, "n")
+        await setting.api.bind(setting.key, "n")
+        with pytest.raises(ApiError) as refused:
+            await setting.api.bind(setting.key, "m")
+        return refused.value.status
+
+    assert virtually(story()) == 409
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda api, key, _: api.nominate(key, "n"),
+        lambda api, key, _: api.bind(key, "n"),
+        lambda api, key, ref: api.update_group_status(ref, key.uid, status("True", "r")),
+    ],
+    ids=["nominate", "bind", "update_group_status"],
+)
+@pytest.mark.parametrize(("name", "expected"), [("gone", 404), ("a", 409)])
+def test_writes_to_what_is_gone_or_another_are_refused(
+    virtually: Virtually, write: Callable[[SimulatedApi, PodKey, GroupRef], Any], name: str, expected: int
+) -> None:
+    """Every write carries a UID: a namesake is not written to."""
+
+    async def story() -> int:
+        setting = Setting()
+        ref = GroupRef(GROUP.api, GROUP.namespace, "gone" if name == "gone" else "g")
+        with pytest.raises(ApiError) as refused:
+            await write(setting.api, PodKey("default", name, "another"), ref)
+        return refused.value.status
+
+    assert virtually(story()) == expected
+
+
+def test_the_conditions_transition_time_changes_with_its_status_only(virtually: Virtually) -> None:
+    """A new reason alone leaves it; the counters are written every time."""
+
+    async def story() -> list[tuple[str, str]]:
+        setting = Setting()
+        seen = []
+        for seconds, condition, reason in ((0, "False", "r1"), (10, "False", "r2"), (20, "True", "r3")):
+            await asyncio.sleep(seconds)
+            await setting.api.update_group_status(GROUP, setting.group.uid, status(condition, reason))
+            written = setting.cluster.get(Kind.COSCHEDULING_POD_GROUP, "default", "g").json["status"]
+            assert (written["phase"], written["scheduled"], written["failed"]) == ("Pending", 1, 4)
+            (said,) = written["conditions"]
+            seen.append((said["reason"], said["lastTransitionTime"]))
+        return seen
+
+    assert virtually(story()) == [
+        ("r1", "2026-01-01T00:00:00Z"),
+        ("r2", "2026-01-01T00:00:00Z"),
+        ("r3", "2026-01-01T00:00:30Z"),
+    ]
+
+
+def test_events_are_recorded(virtually: Virtually) -> None:
+    """An Event ends up in the cluster's log."""
+
+    async def story() -> int:
+        setting = Setting()
+        about = ObjectRef("v1", "Pod", "default", "a", setting.pod.uid)
+        await setting.api.record_event(ClusterEvent(about, warning=False, reason="r", message="m", action="x"))
+        return len(setting.cluster.events.about("a", "r"))
+
+    assert virtually(story()) == 1
+
+
+def test_a_write_takes_its_time(virtually: Virtually) -> None:
+    """With latency a write is made that much later."""
+
+    async def story() -> tuple[str, float]:
+        setting = Setting(latency=0.25)
+        writing = asyncio.create_task(setting.api.nominate(setting.key, "n"))
+        await asyncio.sleep(0.2)
+        before = setting.nominated()
+        await writing
+        assert setting.nominated() == "n"
+        return before, asyncio.get_running_loop().time()
+
+    assert virtually(story()) == ("", 0.25)
