@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+_COMMAND_LINE = "command line"
 
 
 class SettingsError(ValueError):
@@ -16,7 +21,7 @@ class SettingsError(ValueError):
 class Settings(BaseModel):
     """The configuration of one Muster process; unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     scheduler_names: tuple[str, ...] = ("muster",)
     """`spec.schedulerName` of the pods that Muster manages. Pods of other schedulers pass through filter untouched and
@@ -97,7 +102,7 @@ class Settings(BaseModel):
         return self
 
 
-def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
+def load_settings(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
     """Read settings from a YAML file, then apply `overrides` (from the command line).
 
     Raises SettingsError naming the file, the key and the value.
@@ -106,7 +111,7 @@ def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
     if path is not None:
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: not UTF-8, or a date such as 2026-13-45
             msg = f"{path}: {error}"
             raise SettingsError(msg) from error
         if document is not None and not isinstance(document, dict):
@@ -117,11 +122,18 @@ def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        source = "command line" if path is None else str(path)
-        lines = [
-            f"{source}: {'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']} (got {e['input']!r})"
-            if e["loc"]
-            else f"{source}: {e['msg'].removeprefix('Value error, ')}"
-            for e in error.errors()
-        ]
+        lines = [_describe(details, path, overrides) for details in error.errors()]
         raise SettingsError("\n".join(lines)) from error
+
+
+def _describe(details: ErrorDetails, path: Path | None, overrides: Mapping[str, Any]) -> str:
+    """Say where a refused value stands, what it is and what is wrong with it."""
+    if not details["loc"]:  # settings that contradict each other; the message names them
+        return f"{path or _COMMAND_LINE}: {details['msg'].removeprefix('Value error, ')}"
+    key = str(details["loc"][0])
+    source = _COMMAND_LINE if path is None or key in overrides else path
+    message = details["msg"]
+    if details["type"] == "extra_forbidden":
+        similar = get_close_matches(key, Settings.model_fields, n=1)
+        message = f"there is no such setting; did you mean {similar[0]}?" if similar else "there is no such setting"
+    return f"{source}: {'.'.join(map(str, details['loc']))}: {message} (got {details['input']!r})"

@@ -80,7 +80,7 @@ class Admission:
             return False
         self._pending = False
         self.passes += 1
-        self.head = self._pass.run(self.eligible)
+        self.head = self._pass.run(self._eligibility.mask, self.eligible)
         return True
 
     def tick(self) -> None:
@@ -118,7 +118,8 @@ class Admission:
             self._changed(change.gang)
             if pod.node_name and self.rebuilt:
                 self.reservations.open_barrier(change.gang)
-        if before is None or before.options != pod.options:
+            self._tell_group(change.gang)
+        if self.model.manages(pod):
             self._tell(pod, pod.uid, pod.options.problems)
 
     def pod_gone(self, uid: str) -> None:
@@ -154,8 +155,7 @@ class Admission:
             self.reservations.end_life(ended, f"PodGroup {group.ref} was created anew")
         self._pending = True
         self._changed(gang)
-        problems = group.options.problems if group.problem is None else (group.problem, *group.options.problems)
-        self._tell(group.ref, group.uid, problems)
+        self._tell_group(gang)
 
     def group_gone(self, ref: GroupRef, uid: str) -> None:
         """Forget a PodGroup that was deleted; what it had reserved is released, what runs runs on."""
@@ -164,6 +164,7 @@ class Admission:
             self.reservations.end_life(uid, f"PodGroup {ref} was deleted")
             self._told.pop(uid, None)
             self._pending = True
+            self._changed(gang)
 
     def _follow_slot(self, pod: Pod, before: Pod | None) -> None:
         """Keep the ledger in step with one pod."""
@@ -193,10 +194,18 @@ class Admission:
     def _changed(self, gang: Gang) -> None:
         self.reservations.effects.changed[gang.ref] = None
 
+    def _tell_group(self, gang: Gang) -> None:
+        """Note what is wrong with a PodGroup, once it is known to be for Muster: others' are none of its business."""
+        group = gang.group
+        if group is None or not any(self.model.manages(pod) for pod in gang.members.values()):
+            return
+        problems = group.options.problems if group.problem is None else (group.problem, *group.options.problems)
+        self._tell(group.ref, group.uid, problems)
+
     def _tell(self, about: GroupRef | Pod, uid: str, problems: tuple[Problem, ...]) -> None:
         """Note each new problem of an object once."""
         known = self._told.get(uid, ())
-        if isinstance(about, Pod) and not self.model.manages(about):
+        if problems is known:
             return
         for problem in problems:
             if problem not in known:

@@ -62,9 +62,12 @@ class AdmissionPass:
         self._reservations = reservations
         self._clock = clock
 
-    def run(self, eligible: Eligible) -> Head | None:
-        """Judge everybody once; return the head of the queue if there is one that waits for capacity."""
-        self._reservations.drop_invalid(eligible)
+    def run(self, admitted: Eligible, eligible: Eligible) -> Head | None:
+        """Judge everybody once; return the head of the queue if there is one that waits for capacity.
+
+        `admitted` says which nodes admit a shape, `eligible` the same with the vetoed ones left out.
+        """
+        self._reservations.drop_invalid(admitted, eligible)
         ground = _Ground(WhatIf(self._model.table), eligible)
         extras: list[tuple[Gang, tuple[Pod, ...]]] = []
         waiting = ((gang, self._waiting(gang)) for gang in self._model.gangs)

@@ -85,6 +85,8 @@ class Ledger:
         reservation = self._by_gang.get(gang_uid)
         if reservation is None:
             reservation = self._by_gang[gang_uid] = Reservation(ref, gang_uid, decision, deadline)
+        elif reservation.deadline == deadline:
+            return reservation
         reservation.deadline = deadline
         heapq.heappush(self._deadlines, (deadline, gang_uid))
         return reservation

@@ -40,10 +40,18 @@ class Reservations:
         self.effects = Effects()
 
     def reserve(self, gang: Gang, pods: Mapping[str, Pod], nodes: Mapping[str, str]) -> Reservation:
-        """Promise each pod its node (both by pod UID), and nominate it there."""
+        """Promise each pod its node (both by pod UID), and nominate it there.
+
+        A reservation that has not started keeps its deadline when a member is placed anew: nobody can put it off for
+        ever by replacing members. Members that join a started gang get the time that a new one gets.
+        """
         now = self._clock.monotonic()
-        timeout = None if gang.group is None else gang.group.schedule_timeout
-        deadline = now + (timeout or self._settings.reservation_timeout_seconds)
+        before = self.ledger.of_gang(gang.uid)
+        if before is not None and gang.census().secured < gang.min_member:
+            deadline = before.deadline
+        else:
+            timeout = None if gang.group is None else gang.group.schedule_timeout
+            deadline = now + (timeout or self._settings.reservation_timeout_seconds)
         decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
         reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
         for uid, node in nodes.items():
@@ -141,8 +149,12 @@ class Reservations:
             default=None,
         )
 
-    def drop_invalid(self, eligible: Eligible) -> None:
-        """Take back slots on nodes that went, closed, shrank or were filled by others, and those of gangs that went."""
+    def drop_invalid(self, admitted: Eligible, eligible: Eligible) -> None:
+        """Take back slots on nodes that went, closed, shrank or were filled by others, and those of gangs that went.
+
+        A veto (left out of `eligible`, not of `admitted`) moves members that are still on their way. One that has
+        arrived passed kube-scheduler's filters on that very node: what was refused is one more of its kind.
+        """
         table = self._model.table
         over = set(table.overcommitted())
         for reservation in self.ledger:
@@ -154,7 +166,8 @@ class Reservations:
                 if slot.state is SlotState.BINDING:
                     continue
                 row = table.row(slot.node)
-                if row is None or slot.node in over or not eligible(slot.pod.shape)[row]:
+                nodes = admitted if slot.state is SlotState.HELD else eligible
+                if row is None or slot.node in over or not nodes(slot.pod.shape)[row]:
                     self.drop(uid, f"node {slot.node} is no longer available")
 
     def rebuild(self, eligible: Eligible) -> None:

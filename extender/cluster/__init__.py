@@ -1,5 +1,5 @@
 """The cluster as columns and rows: nodes as dense numpy rows, pods as claims on them, gangs as sets of pods.
 
-One writer mutates it, on the event loop; nothing here waits or decides. Every mutation that can change a decision bumps
-`ClusterModel.generation`.
+One writer mutates it, on the event loop; nothing here waits or decides. Every change of a node or of a claim bumps
+`NodeTable.generation`.
 """

@@ -16,8 +16,9 @@ from extender.domain.podgroup import PodGroup
 class Census:
     """How many members a gang has in each state; a member is counted in exactly one of them.
 
-    `placeable` could be given a node now, `gated` exist but may not be placed, `bound` hold a node, `succeeded` and
-    `failed` have ended, `leaving` are unbound and being deleted. `running` counts those of `bound` that run.
+    `placeable` could be given a node now, `gated` exist but may not be placed, `bound` hold a node to stay,
+    `succeeded` and `failed` have ended, `leaving` are being deleted, on a node or not: a controller may replace them
+    before they are gone, and those that replace them must start together. `running` counts those of `bound` that run.
     """
 
     placeable: int = 0
@@ -44,7 +45,8 @@ class Gang:
     """One gang: its pods, and the PodGroup that describes it.
 
     `uid` changes when the PodGroup is re-created under its name, or when a gang without object comes back after its
-    last pod went: nothing is inherited across a change of `uid`. `first_seen` is in seconds of the monotonic clock.
+    last pod went: nothing is inherited across a change of `uid`. `first_seen` is when this life was first heard of
+    (seconds, monotonic).
     """
 
     ref: GroupRef
@@ -79,10 +81,9 @@ class Gang:
         """Return how the gang spreads over nodes: the PodGroup's word, then the members', then binpack."""
         if self.group is not None and self.group.options.packing is not None:
             return self.group.options.packing
-        for pod in self.ordered():
-            if pod.options.packing is not None:
-                return pod.options.packing
-        return keys.Packing.BINPACK
+        said = [pod for pod in self.members.values() if pod.options.packing is not None]
+        first = min(said, key=member_order, default=None)
+        return (first and first.options.packing) or keys.Packing.BINPACK
 
     def ordered(self) -> list[Pod]:
         """Return the members by rank, then natural order of their names: neighbours in rank stay neighbours."""
@@ -93,7 +94,7 @@ class Gang:
         counts = dict.fromkeys(("placeable", "gated", "bound", "running", "succeeded", "failed", "leaving"), 0)
         for pod in self.members.values():
             counts[_state(pod)] += 1
-            if pod.bound and pod.phase is Phase.RUNNING:
+            if pod.bound and not pod.deleting and pod.phase is Phase.RUNNING:
                 counts["running"] += 1
         return Census(**counts)
 
@@ -103,10 +104,10 @@ def _state(pod: Pod) -> str:
         return "succeeded"
     if pod.phase is Phase.FAILED:
         return "failed"
-    if pod.node_name:
-        return "bound"
     if pod.deleting:
         return "leaving"
+    if pod.node_name:
+        return "bound"
     return "gated" if pod.gated else "placeable"
 
 
@@ -161,8 +162,10 @@ class GangRegistry:
         gang = self._gangs.get(group.ref)
         if gang is None:
             gang = self._gangs[group.ref] = Gang(group.ref, uid=group.uid, first_seen=now)
-        ended = None if gang.uid == group.uid else gang.uid
-        gang.uid, gang.group = group.uid, group
+        ended = None
+        if gang.uid != group.uid:
+            ended, gang.uid, gang.first_seen = gang.uid, group.uid, now
+        gang.group = group
         return gang, ended
 
     def drop_group(self, ref: GroupRef, uid: str) -> Gang | None:

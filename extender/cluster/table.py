@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.domain.names import natural_key
+from extender.domain.names import NaturalKey, natural_key
 from extender.domain.node import Node
 
 #: Resources that nearly every cluster has; others get a column when a node first lists them.
 _BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 _INITIAL_ROWS = 64
+
+#: What no node has of anything (4 PiB, in bytes). Larger requests count as this much, and fit nowhere: two containers
+#: may ask for 2^63 - 1 each, and the sum over a node's pods must stay within int64 all the same.
+_LIMIT = 2**52
+
+
+def is_extended(resource: str) -> bool:
+    """Tell whether a resource is an extended one (`vendor/name`): accelerators above all."""
+    return "/" in resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +62,9 @@ class NodeTable:
         used: (resources, rows) int64; the sum of all claims.
         lasting: (resources, rows) int64; the sum of the lasting claims.
         present: (rows,) bool; which rows hold a node.
-        changes: rows whose labels, taints or presence changed, oldest first; caches read on from where they stopped.
         generation: grows with every mutation.
+        changed_at: (rows,) int64; the generation at which a row's labels, taints or presence last changed.
+        last_change: the newest of these generations; a cache that has seen it is up to date.
     """
 
     def __init__(self) -> None:
@@ -68,8 +79,10 @@ class NodeTable:
         self.used: NDArray[np.int64] = np.zeros_like(self.allocatable)
         self.lasting: NDArray[np.int64] = np.zeros_like(self.allocatable)
         self.present: NDArray[np.bool_] = np.zeros(_INITIAL_ROWS, dtype=np.bool_)
-        self.changes: list[int] = []
         self.generation = 0
+        self.changed_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
+        self.last_change = 0
+        self._sorted: list[tuple[NaturalKey, str, int]] = []
         self._order: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
@@ -114,14 +127,14 @@ class NodeTable:
     def order(self) -> NDArray[np.int64]:
         """Return (rows,) each node's place in the natural order of names: what decides between equal nodes."""
         if self._order is None:
-            rows = sorted(self._row.values(), key=lambda row: natural_key(self.node(row).name))
+            rows = [row for _, _, row in self._sorted]
             self._order = np.full(self.rows, self.rows, dtype=np.int64)
             self._order[rows] = np.arange(len(rows))
         return self._order
 
     def extended(self) -> NDArray[np.bool_]:
-        """Return (resources,) which columns are extended resources (`vendor/name`), accelerators above all."""
-        return np.fromiter(("/" in resource for resource in self._column), dtype=np.bool_)
+        """Return (resources,) which columns are extended resources."""
+        return np.fromiter(map(is_extended, self._column), dtype=np.bool_)
 
     def free(self) -> NDArray[np.int64]:
         """Return (resources, rows) of what is left; negative where a node shrank or was overcommitted by others."""
@@ -136,7 +149,7 @@ class NodeTable:
         known = [(self._column[resource], value) for resource, value in requests if resource in self._column]
         return Vector(
             columns=np.array([column for column, _ in known], dtype=np.intp),
-            amounts=np.array([value for _, value in known], dtype=np.int64),
+            amounts=np.array([min(value, _LIMIT) for _, value in known], dtype=np.int64),
             unknown=len(known) < len(requests),
         )
 
@@ -154,9 +167,9 @@ class NodeTable:
         self.present[row] = True
         if before is None or before.allocatable != node.allocatable:
             self._set_allocatable(row, node.allocatable)
-        if before is None or (before.labels, before.taints) != (node.labels, node.taints):
-            self.changes.append(row)
         self.generation += 1
+        if before is None or (before.labels, before.taints) != (node.labels, node.taints):
+            self.changed_at[row] = self.last_change = self.generation
         return True
 
     def remove(self, name: str) -> bool:
@@ -165,14 +178,15 @@ class NodeTable:
         if row is None:
             return False
         self._nodes[row] = None
+        del self._sorted[bisect_left(self._sorted, (natural_key(name), name, row))]
         self._order = None
         self.present[row] = False
         self.allocatable[:, row] = 0
         self.used[:, row] = 0
         self.lasting[:, row] = 0
         self._free_rows.append(row)
-        self.changes.append(row)
         self.generation += 1
+        self.changed_at[row] = self.last_change = self.generation
         return True
 
     def claim(self, uid: str, node: str, requests: tuple[tuple[str, int], ...], *, lasting: bool = False) -> bool:
@@ -222,6 +236,7 @@ class NodeTable:
             if row >= self.present.shape[0]:
                 self._grow(rows=2 * self.present.shape[0])
         self._row[name] = row
+        insort(self._sorted, (natural_key(name), name, row))
         self._order = None
         for uid in self._claimants.get(name, ()):
             self._count(self._claims[uid], 1)
@@ -231,7 +246,7 @@ class NodeTable:
         self.allocatable[:, row] = 0
         for resource, value in allocatable.items():
             column = self._column_of(resource)  # may replace the array
-            self.allocatable[column, row] = value
+            self.allocatable[column, row] = min(value, _LIMIT - 1)
 
     def _count(self, claim: Claim, sign: int) -> None:
         row = self._row.get(claim.node)
@@ -239,9 +254,10 @@ class NodeTable:
             return
         for resource, value in claim.requests:
             column = self._column_of(resource)
-            self.used[column, row] += sign * value
+            change = sign * min(value, _LIMIT)
+            self.used[column, row] += change
             if claim.lasting:
-                self.lasting[column, row] += sign * value
+                self.lasting[column, row] += change
 
     def _column_of(self, resource: str) -> int:
         column = self._column.get(resource)
@@ -257,6 +273,5 @@ class NodeTable:
             new = np.zeros(shape, dtype=np.int64)
             new[: old.shape[0], : old.shape[1]] = old
             setattr(self, name, new)
-        present = np.zeros(shape[1], dtype=np.bool_)
-        present[: self.present.shape[0]] = self.present
-        self.present = present
+        self.present = np.pad(self.present, (0, shape[1] - self.present.shape[0]))
+        self.changed_at = np.pad(self.changed_at, (0, shape[1] - self.changed_at.shape[0]))

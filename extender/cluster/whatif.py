@@ -28,12 +28,16 @@ class WhatIf:
         """Start from what is free in `table` now, or from `free`, which is copied."""
         self.table = table
         self.free: NDArray[np.int64] = table.free() if free is None else free.copy()
-        self._taken: list[tuple[int, Vector, int]] = []
+        self._taken: list[tuple[NDArray[np.intp], Vector, NDArray[np.int64]]] = []
 
     def take(self, row: int, vector: Vector, count: int = 1) -> None:
         """Take `count` times `vector` from the node at `row`; the caller has checked that it fits."""
-        self.free[vector.columns, row] -= vector.amounts * count
-        self._taken.append((row, vector, count))
+        self.take_from(np.array([row], dtype=np.intp), vector, np.array([count], dtype=np.int64))
+
+    def take_from(self, rows: NDArray[np.intp], vector: Vector, counts: NDArray[np.int64]) -> None:
+        """Take `vector` from several nodes, `counts[i]` times from `rows[i]`; no row occurs twice."""
+        self.free[vector.columns[:, None], rows] -= vector.amounts[:, None] * counts
+        self._taken.append((rows, vector, counts))
 
     def mark(self) -> Mark:
         """Return the present point."""
@@ -42,8 +46,8 @@ class WhatIf:
     def undo(self, mark: Mark) -> None:
         """Give back everything taken since `mark`."""
         while len(self._taken) > mark.length:
-            row, vector, count = self._taken.pop()
-            self.free[vector.columns, row] += vector.amounts * count
+            rows, vector, counts = self._taken.pop()
+            self.free[vector.columns[:, None], rows] += vector.amounts[:, None] * counts
 
     def counts(self, vector: Vector, eligible: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return (rows,) how many pods of one shape each eligible node still takes; zero elsewhere."""

@@ -67,7 +67,7 @@ class Controller:
         self._to_report: dict[GroupRef, None] = {}
         self._report_timer: asyncio.TimerHandle | None = None
         self._default_priorities: dict[str, int] = {}
-        self._started: set[str] = set()
+        self._started: dict[GroupRef, str] = {}  # gang -> UID of the life that has started
         self._synced = asyncio.Event()
 
     @property
@@ -190,7 +190,7 @@ class Controller:
             for gang in self._admission.model.gangs:
                 self._to_report[gang.ref] = None
                 if gang.census().secured >= gang.min_member:
-                    self._started.add(gang.uid)
+                    self._started[gang.ref] = gang.uid
             log.info("synced", gangs=len(self._admission.model.gangs), nodes=len(self._admission.model.table))
             self._settle()
 
@@ -340,6 +340,7 @@ class Controller:
             gang = self._admission.model.gangs.get(ref)
             if gang is None:
                 self._reports.forget(ref)
+                self._started.pop(ref, None)
                 continue
             seen = self._view(gang)
             if seen.managed:
@@ -348,8 +349,8 @@ class Controller:
 
     def _time_start(self, gang: Gang, seen: GangView) -> None:
         """Observe once per life of a gang how long it waited."""
-        if seen.census.secured >= seen.min_member and gang.uid not in self._started:
-            self._started.add(gang.uid)
+        if seen.census.secured >= seen.min_member and self._started.get(gang.ref) != gang.uid:
+            self._started[gang.ref] = gang.uid
             self._metrics.gang_wait_seconds.observe(self._clock.monotonic() - gang.first_seen)
 
     def _view(self, gang: Gang) -> GangView:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from extender.domain.quantity import parse_integer
+from extender.domain.integer import parse_integer
 from extender.domain.reason import Problem
 
 PREFIX = "muster.dev/"

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TypeAlias
 
 NaturalKey: TypeAlias = tuple[tuple[int, str], ...]
 
-_PARTS = re.compile(r"\d+|\D+", re.ASCII)
+_PARTS = re.compile(r"[0-9]+|[^0-9]+")
+
+#: Larger than the length of any number, smaller than that of nothing: where words and the end of a name stand.
+_WORD = sys.maxsize
+_END = -1
 
 
 def natural_key(name: str) -> NaturalKey:
-    """Return a sort key that compares runs of digits as numbers, and numbers before letters."""
-    return tuple(
-        (int(part), "") if part[0] in "0123456789" else (_AFTER_NUMBERS, part) for part in _PARTS.findall(name)
-    )
+    """Return a sort key that compares runs of digits as numbers, and numbers before letters.
+
+    Different names have different keys: where only leading zeros differ, the plain text decides.
+    """
+    return (*map(_part, _PARTS.findall(name)), (_END, name))
 
 
-#: Larger than any number in an object name (253 digits at most, but equal-length names decide long before that).
-_AFTER_NUMBERS = 10**254
+def _part(text: str) -> tuple[int, str]:
+    """Rank words by their text; numbers by their length, then by their digits, which is by value."""
+    if text[0] not in "0123456789":
+        return (_WORD, text)
+    digits = text.lstrip("0")
+    return (len(digits), digits)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from extender.domain.quantity import QuantityError
 from extender.domain.reason import Problem
-from extender.domain.requests import read_amounts
+from extender.domain.requests import ResourceListError, read_amounts
 from extender.domain.taints import Taint, read_taints
 from extender.wire import kubernetes as wire
 
 #: Source: k8s.io/api/core/v1/well_known_taints.go.
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 NOT_READY_TAINT = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+UNREACHABLE_TAINT = Taint("node.kubernetes.io/unreachable", "", "NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,14 @@ def read_node(node: wire.Node) -> Node:
     taints = read_taints(spec.taints)
     if spec.unschedulable and UNSCHEDULABLE_TAINT not in taints:
         taints = (*taints, UNSCHEDULABLE_TAINT)
-    not_ready = any(c.type == "Ready" and c.status != "True" for c in status.conditions or ())
-    if not_ready and not any(t.key == NOT_READY_TAINT.key for t in taints):
-        taints = (*taints, NOT_READY_TAINT)
+    unready = _unready_taint(status)
+    if unready is not None and not any(t.key == unready.key for t in taints):
+        taints = (*taints, unready)
     problem = None
     try:
         allocatable = read_amounts(status.allocatable, "status.allocatable")
-    except QuantityError as error:
-        field_, _, message = str(error).partition(": ")
-        allocatable, problem = {}, Problem(field_, message)
+    except ResourceListError as error:
+        allocatable, problem = {}, error.problem
     return Node(
         name=meta.name or "",
         uid=meta.uid or "",
@@ -57,3 +56,11 @@ def read_node(node: wire.Node) -> Node:
         taints=taints,
         problem=problem,
     )
+
+
+def _unready_taint(status: wire.NodeStatus) -> Taint | None:
+    """Return the taint that the node lifecycle controller is about to add, or None for a node that is well."""
+    for condition in status.conditions or ():
+        if condition.type == "Ready" and condition.status != "True":
+            return UNREACHABLE_TAINT if condition.status == "Unknown" else NOT_READY_TAINT
+    return None

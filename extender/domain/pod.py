@@ -7,10 +7,10 @@ from enum import StrEnum
 from functools import lru_cache
 
 from extender.domain import keys
+from extender.domain.integer import parse_integer
 from extender.domain.membership import GroupRef, read_group
-from extender.domain.quantity import QuantityError, parse_integer
 from extender.domain.reason import Problem
-from extender.domain.requests import PODS, effective_request
+from extender.domain.requests import PODS, ResourceListError, effective_request
 from extender.domain.selectors import Selector, read_selector
 from extender.domain.taints import Toleration, read_tolerations
 from extender.wire import kubernetes as wire
@@ -135,9 +135,8 @@ def read_pod(pod: wire.Pod, default_priority: int = 0) -> Pod:
     problem: Problem | None = None
     try:
         requests = effective_request(pod)
-    except QuantityError as error:
-        field_, _, message = str(error).partition(": ")
-        requests, problem = {PODS: 1}, Problem(field_, message)
+    except ResourceListError as error:
+        requests, problem = {PODS: 1}, error.problem
     shape = Shape(tuple(sorted(requests.items())), read_selector(spec), read_tolerations(spec.tolerations))
     return Pod(
         uid=meta.uid or "",

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from extender.domain import keys
 from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.quantity import QuantityError
 from extender.domain.reason import Problem
-from extender.domain.requests import read_amounts
+from extender.domain.requests import ResourceListError, read_amounts
 from extender.wire import kubernetes as wire
 
 
@@ -38,17 +37,16 @@ def read_coscheduling(group: wire.CoschedulingPodGroup) -> PodGroup:
     """Read a `scheduling.x-k8s.io/v1alpha1` PodGroup; a bad field becomes the `problem`."""
     meta = group.metadata or wire.ObjectMeta()
     spec = group.spec or wire.CoschedulingSpec()
-    problem = None
+    problem: Problem | None = None
     min_resources: dict[str, int] = {}
     try:
         min_resources = read_amounts(spec.min_resources, "spec.minResources")
-    except QuantityError as error:
-        field_, _, message = str(error).partition(": ")
-        problem = Problem(field_, message)
+    except ResourceListError as error:
+        problem = error.problem
     # The coscheduling API leaves out a zero minMember, which asks for no gang at all; negative ones are mistakes.
-    min_member = 1 if spec.min_member in (None, 0) else spec.min_member
-    if min_member is None or min_member < 0:
-        problem = Problem("spec.minMember", f"{spec.min_member} is negative")
+    min_member = spec.min_member or 1
+    if min_member < 0:
+        problem = Problem("spec.minMember", f"{min_member} is negative")
         min_member = 1
     timeout = spec.schedule_timeout_seconds
     if timeout is not None and timeout <= 0:

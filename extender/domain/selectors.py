@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extender.domain.quantity import parse_integer
+from extender.domain.integer import parse_int64
 from extender.wire import kubernetes as wire
+
+#: Source: apimachinery/pkg/api/validate/content IsLabelValue.
+_LABEL_VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One condition on a label (or, in `matchFields`, on the node's name).
 
-    Operators as in `k8s.io/api/core/v1.NodeSelectorOperator`; an unknown one matches no node, which is what
-    kube-scheduler's parse error amounts to.
+    Operators as in `k8s.io/api/core/v1.NodeSelectorOperator`; an unknown one matches no node.
     """
 
     key: str
@@ -42,7 +45,7 @@ class Requirement:
         """Compare as integers; a label or bound that is no integer does not match."""
         if value is None or len(self.values) != 1:
             return False
-        label, bound = parse_integer(value), parse_integer(self.values[0])
+        label, bound = parse_int64(value), parse_int64(self.values[0])
         if label is None or bound is None:
             return False
         return label > bound if self.operator == "Gt" else label < bound
@@ -82,16 +85,22 @@ class Selector:
 
 
 def read_selector(spec: wire.PodSpec) -> Selector:
-    """Read `nodeSelector` and the required node affinity of a pod."""
+    """Read `nodeSelector` and the required node affinity of a pod.
+
+    A term that is empty, or that kube-scheduler cannot parse, matches no node whatever else it says, and is left out.
+    Source: component-helpers/scheduling/corev1/nodeaffinity.
+    """
     terms: tuple[Term, ...] | None = None
     affinity = spec.affinity and spec.affinity.node_affinity
     required = affinity and affinity.required_during_scheduling_ignored_during_execution
     if required:
-        terms = tuple(
-            Term(labels=_requirements(term.match_expressions), fields=_requirements(term.match_fields))
-            for term in required.node_selector_terms or ()
-        )
+        candidates = map(_term, required.node_selector_terms or ())
+        terms = tuple(term for term in candidates if _is_sound(term))
     return Selector(equals=tuple(sorted((spec.node_selector or {}).items())), terms=terms)
+
+
+def _term(term: wire.NodeSelectorTerm) -> Term:
+    return Term(labels=_requirements(term.match_expressions), fields=_requirements(term.match_fields))
 
 
 def _requirements(requirements: list[wire.Requirement] | None) -> tuple[Requirement, ...]:
@@ -99,3 +108,29 @@ def _requirements(requirements: list[wire.Requirement] | None) -> tuple[Requirem
         Requirement(key=r.key or "", operator=r.operator or "", values=tuple(r.values or ()))
         for r in requirements or ()
     )
+
+
+def _is_sound(term: Term) -> bool:
+    """Tell whether kube-scheduler would use the term at all."""
+    sound = all(map(_is_sound_on_labels, term.labels)) and all(map(_is_sound_on_fields, term.fields))
+    return sound and bool(term.labels or term.fields)
+
+
+def _is_sound_on_labels(requirement: Requirement) -> bool:
+    """Check operator and values. Source: apimachinery/pkg/labels NewRequirement."""
+    values = requirement.values
+    match requirement.operator:
+        case "In" | "NotIn":
+            counts = bool(values)
+        case "Exists" | "DoesNotExist":
+            counts = not values
+        case "Gt" | "Lt":
+            counts = len(values) == 1 and parse_int64(values[0]) is not None
+        case _:
+            counts = False
+    return counts and all(map(_LABEL_VALUE.fullmatch, values))
+
+
+def _is_sound_on_fields(requirement: Requirement) -> bool:
+    """Check operator and values. Source: nodeSelectorRequirementsAsFieldSelector."""
+    return requirement.operator in ("In", "NotIn") and len(requirement.values) == 1

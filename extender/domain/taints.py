@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from extender.domain.quantity import parse_integer
+from extender.domain.integer import parse_integer
 from extender.wire import kubernetes as wire
 
 #: Effects that keep a new pod away; PreferNoSchedule only lowers a score. Source: TaintToleration's Filter.
@@ -25,8 +25,8 @@ class Taint:
 class Toleration:
     """A pod's permission to run on tainted nodes.
 
-    An empty key with `Exists` tolerates everything; an empty effect tolerates every effect; `Lt` and `Gt` compare
-    integers (KEP-5471).
+    An empty key stands for every key, an empty effect for every effect, an empty operator for `Equal`; `Lt` and `Gt`
+    compare integers (KEP-5471). Source: k8s.io/api/core/v1 Toleration.ToleratesTaint.
     """
 
     key: str
@@ -42,11 +42,11 @@ class Toleration:
             return False
         match self.operator:
             case "" | "Equal":
-                return bool(self.key) and self.value == taint.value
+                return self.value == taint.value
             case "Exists":
                 return True
             case "Lt" | "Gt":
-                return bool(self.key) and self._compares(taint.value)
+                return self._compares(taint.value)
             case _:
                 return False
 

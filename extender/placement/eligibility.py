@@ -9,16 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
+from extender.domain.node import Node
 from extender.domain.pod import Shape
 from extender.domain.selectors import Selector
 from extender.domain.taints import Toleration, first_untolerated
+
+_ANYWHERE = Selector()
 
 _Constraints: TypeAlias = tuple[Selector, tuple[Toleration, ...]]
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A mask and how much of the table's change log it has taken in."""
+    """A mask and the newest change of the table that it has taken in."""
 
     mask: NDArray[np.bool_]
     seen: int
@@ -44,27 +47,21 @@ class Eligibility:
         constraints = (shape.selector, shape.tolerations)
         entry = self._entries.pop(constraints, None)
         if entry is None:
-            entry = _Entry(np.zeros(table.rows, dtype=np.bool_), seen=len(table.changes))
-            stale = list(range(table.rows))
-        else:
-            stale = sorted(set(table.changes[entry.seen :]))
-            if entry.mask.shape[0] < table.rows:
-                grown = np.zeros(table.rows, dtype=np.bool_)
-                grown[: entry.mask.shape[0]] = entry.mask
-                entry.mask = grown
-            elif stale:
-                entry.mask = entry.mask.copy()
-            entry.seen = len(table.changes)
-        for row in stale:
-            entry.mask[row] = bool(table.present[row]) and _admits(table, row, shape)
+            entry = _Entry(np.zeros(0, dtype=np.bool_), seen=-1)
+        if entry.seen < table.last_change:
+            mask = np.zeros(table.rows, dtype=np.bool_)  # a new array: whoever was given the former one keeps it
+            mask[: entry.mask.shape[0]] = entry.mask
+            for row in np.flatnonzero(table.changed_at[: table.rows] > entry.seen).tolist():
+                mask[row] = bool(table.present[row]) and _admits(table.node(row), shape)
+            entry.mask, entry.seen = mask, table.last_change
         self._entries[constraints] = entry
         if len(self._entries) > self.MAX_ENTRIES:
             del self._entries[next(iter(self._entries))]
         return entry.mask
 
 
-def _admits(table: NodeTable, row: int, shape: Shape) -> bool:
-    node = table.node(row)
-    if first_untolerated(node.taints, shape.tolerations) is not None:
+def _admits(node: Node, shape: Shape) -> bool:
+    # Most nodes have no taints and most pods select nothing: a new set of constraints then costs next to nothing.
+    if node.taints and first_untolerated(node.taints, shape.tolerations) is not None:
         return False
-    return shape.selector.matches(node.name, node.labels)
+    return shape.selector == _ANYWHERE or shape.selector.matches(node.name, node.labels)

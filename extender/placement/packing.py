@@ -19,14 +19,15 @@ class Share:
     pods: int
 
 
-def strands(table: NodeTable, vector: Vector) -> NDArray[np.bool_]:
-    """Return (rows,) which nodes have extended resources that the request leaves unused.
+def strands(table: NodeTable, vector: Vector) -> NDArray[np.int64]:
+    """Return (rows,) how many extended resources each node has that the request leaves unused.
 
-    A CPU-only pod on a GPU node takes CPU that the GPUs there need to be usable.
+    A CPU-only pod on a GPU node takes CPU that the GPUs there need to be usable. It is a count, because plain nodes may
+    have extended resources too (`devices.kubevirt.io/kvm`): what matters is which node loses least.
     """
     unasked = table.extended()
     unasked[vector.columns] = False
-    stranded: NDArray[np.bool_] = np.count_nonzero(table.allocatable[unasked, : table.rows], axis=0) > 0
+    stranded: NDArray[np.int64] = np.count_nonzero(table.allocatable[unasked, : table.rows], axis=0)
     return stranded
 
 
@@ -40,11 +41,12 @@ def pack(
     """Distribute `pods` equal pods over nodes.
 
     Args:
-        counts: (rows,) how many each node takes.
+        counts: (rows,) how many each node takes, though it be more than `pods`: that is how tight a node is.
         pods: how many to place; at most the sum of `counts`.
         packing: binpack uses the fewest nodes and then the tightest one for the rest; spread keeps the fullest share
             as small as possible.
-        preference: (rows,) classes of nodes, lower first: a lower class is used up before the next is touched.
+        preference: (rows,) classes of nodes, lower first. Binpack uses up a class before it touches the next; spread
+            gives by it what an equal share for everybody leaves over.
         order: (rows,) what decides between equals, and the order of the result.
 
     Deterministic. Complexity: O(n log n) in the nodes that take any.
@@ -63,7 +65,7 @@ def _binpack(
     """Take the roomiest nodes whole; the rest goes to the tightest node that holds it."""
     shares = np.zeros_like(counts)
     ranked = np.lexsort((order, -counts, preference))
-    reached = np.cumsum(counts[ranked])
+    reached = np.cumsum(np.minimum(counts[ranked], pods))  # counts may be huge: their sum need not be an int64
     whole = ranked[: int(np.searchsorted(reached, pods))]
     shares[whole] = counts[whole]
     rest = pods - int(shares.sum())
@@ -80,7 +82,7 @@ def _spread(
     counts: NDArray[np.int64], pods: int, preference: NDArray[np.int64], order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Fill all nodes to one level; what is left over goes, one each, to the roomiest."""
-    low, high = 0, int(counts.max(initial=0))
+    low, high = 0, min(int(counts.max(initial=0)), pods)
     while low < high:  # the smallest level whose sum holds all pods
         level = (low + high) // 2
         if int(np.minimum(counts, level).sum()) >= pods:

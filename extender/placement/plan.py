@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.gangs import member_order
-from extender.cluster.table import NodeTable
+from extender.cluster.table import NodeTable, is_extended
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
@@ -57,15 +58,15 @@ def plan(pods: Sequence[Pod], whatif: WhatIf, eligible: Eligible, packing: Packi
     Complexity: O(shapes x nodes log nodes + pods).
     """
     groups = group_by_shape(pods)
-    demanding = sorted(groups, key=lambda shape: _demand(whatif.table, shape), reverse=True)
-    best = _attempt(demanding, groups, whatif, eligible, packing)
-    if isinstance(best, Shortfall) and not best.unmatched and len(groups) > 1:
-        restricted = sorted(demanding, key=lambda shape: int(eligible(shape).sum()))
-        if restricted != demanding:
-            second = _attempt(restricted, groups, whatif, eligible, packing)
-            if isinstance(second, Plan) or second.fits > best.fits:
-                best = second
-    return best
+    shortfall = Shortfall(needed=len(pods), fits=-1)
+    for shapes in shape_orders(groups, whatif.table, eligible):
+        result = _attempt(shapes, groups, whatif, eligible, packing)
+        if isinstance(result, Plan):
+            return result
+        shortfall = max(shortfall, result, key=lambda attempt: attempt.fits)
+        if shortfall.unmatched:
+            break
+    return shortfall
 
 
 def group_by_shape(pods: Sequence[Pod]) -> dict[Shape, list[Pod]]:
@@ -76,8 +77,18 @@ def group_by_shape(pods: Sequence[Pod]) -> dict[Shape, list[Pod]]:
     return groups
 
 
+def shape_orders(groups: Mapping[Shape, Sequence[Pod]], table: NodeTable, eligible: Eligible) -> Iterator[list[Shape]]:
+    """Yield the orders worth trying: the most demanding shape first; then the one that the fewest nodes admit."""
+    demanding = sorted(groups, key=lambda shape: _demand(table, shape), reverse=True)
+    yield demanding
+    if len(groups) > 1:
+        restricted = sorted(demanding, key=lambda shape: int(eligible(shape).sum()))
+        if restricted != demanding:
+            yield restricted
+
+
 def _attempt(
-    shapes: Sequence[Shape], groups: dict[Shape, list[Pod]], whatif: WhatIf, eligible: Eligible, packing: Packing
+    shapes: Sequence[Shape], groups: Mapping[Shape, Sequence[Pod]], whatif: WhatIf, eligible: Eligible, packing: Packing
 ) -> Plan | Shortfall:
     """Place the shapes in the given order."""
     mark = whatif.mark()
@@ -90,9 +101,9 @@ def _attempt(
         admitted = eligible(shape)
         if not admitted.any():
             unmatched = unmatched or pods[0].key
-        preference = strands(whatif.table, whatif.table.vector(shape.requests)).astype(np.int64)
-        if packing is Packing.BINPACK:
-            preference = np.where(touched, -1, preference)
+        stranded = strands(whatif.table, whatif.table.vector(shape.requests))
+        # As few nodes as possible: back to those in use. As many as possible: away from them, among equals.
+        preference = np.where(touched, -1, stranded) if packing is Packing.BINPACK else 2 * stranded + touched
         shares = _place(whatif, shape, len(pods), Ground(admitted, packing, preference))
         touched[[share.row for share in shares]] = True
         placed = [whatif.table.node(share.row).name for share in shares for _ in range(share.pods)]
@@ -107,19 +118,20 @@ def _attempt(
 def _place(whatif: WhatIf, shape: Shape, pods: int, ground: Ground) -> tuple[Share, ...]:
     """Take room for as many of `pods` pods of one shape as fit."""
     vector = whatif.table.vector(shape.requests)
-    counts = np.minimum(whatif.counts(vector, ground.eligible), pods)
-    shares = pack(counts, min(pods, int(counts.sum())), ground.packing, ground.preference, whatif.table.order())
-    for share in shares:
-        whatif.take(share.row, vector, share.pods)
+    counts = whatif.counts(vector, ground.eligible)
+    fits = min(pods, int(np.minimum(counts, pods).sum()))
+    shares = pack(counts, fits, ground.packing, ground.preference, whatif.table.order())
+    rows = np.array([share.row for share in shares], dtype=np.intp)
+    whatif.take_from(rows, vector, np.array([share.pods for share in shares], dtype=np.int64))
     return shares
 
 
 def _demand(table: NodeTable, shape: Shape) -> tuple[float, float]:
-    """Return the sort key of shapes: the share of the largest node's accelerators it asks for, then of anything."""
-    vector = table.vector(shape.requests)
-    if not table.rows or not len(vector.columns):
-        return (0.0, 0.0)
-    largest = np.maximum(table.allocatable[vector.columns, : table.rows].max(axis=1), 1)
-    shares = vector.amounts / largest
-    extended = shares[table.extended()[vector.columns]]
-    return (float(extended.max(initial=0.0)), float(shares.max(initial=0.0)))
+    """Return the sort key of shapes: the share of the largest node's accelerators it asks for, then of anything.
+
+    What no node has is infinitely much, whether or not a node that has gone since once listed it.
+    """
+    largest = dict(zip(table.resources, table.allocatable.max(axis=1).tolist(), strict=True))
+    shares = {r: value / capacity if (capacity := largest.get(r)) else math.inf for r, value in shape.requests}
+    extended = max((share for resource, share in shares.items() if is_extended(resource)), default=0.0)
+    return (extended, max(shares.values(), default=0.0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from extender.wire.kubernetes import Pod
+from extender.wire.kubernetes import Int64, Pod
 
 #: Highest score an extender may give. Source: extender/v1 MaxExtenderPriority.
 MAX_EXTENDER_PRIORITY = 10
@@ -43,7 +43,7 @@ class HostPriority(Struct, gc=False, frozen=True, rename="pascal"):
     """One node's score, 0 to MAX_EXTENDER_PRIORITY."""
 
     host: str
-    score: int
+    score: Int64
 
 
 class BindingArgs(
@@ -76,14 +76,14 @@ class MetaVictims(Struct, gc=False, frozen=True, rename={"pods": "Pods", "num_pd
     """The victims of one candidate node, by UID."""
 
     pods: list[MetaPod | None] | None = None
-    num_pdb_violations: int | None = None
+    num_pdb_violations: Int64 | None = None
 
 
 class Victims(Struct, gc=False, frozen=True, rename={"pods": "Pods", "num_pdb_violations": "NumPDBViolations"}):
     """The victims of one candidate node, as whole pods (nodeCacheCapable false)."""
 
     pods: list[Pod | None] | None = None
-    num_pdb_violations: int | None = None
+    num_pdb_violations: Int64 | None = None
 
 
 class PreemptionArgs(Struct, gc=False, frozen=True, rename="pascal"):

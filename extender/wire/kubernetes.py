@@ -7,9 +7,13 @@ be None. `gc=False` keeps the structs out of the garbage collector's sight: none
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
+
+Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""The integers of the API; what does not fit is refused, as Go refuses it."""
 
 ResourceList: TypeAlias = dict[str, str | int | float]
 """Resource name -> quantity as written by the API server (a string) or by people (a bare number)."""
@@ -31,7 +35,7 @@ class ObjectMeta(Struct, gc=False, frozen=True, rename="camel"):
     namespace: str | None = None
     uid: str | None = None
     resource_version: str | None = None
-    generation: int | None = None
+    generation: Int64 | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
@@ -120,7 +124,7 @@ class PodSpec(Struct, gc=False, frozen=True, rename="camel"):
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     scheduler_name: str | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
@@ -144,7 +148,7 @@ class ContainerStatus(Struct, gc=False, frozen=True, rename="camel"):
 
 
 class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
-    """The part of a pod's status that decides what it holds."""
+    """The part of a pod's status that decides what it holds; `resources` are those of the pod as a whole."""
 
     phase: str | None = None
     reason: str | None = None
@@ -152,6 +156,8 @@ class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: ResourceList | None = None
+    resources: Resources | None = None
 
 
 class Pod(Struct, gc=False, frozen=True):
@@ -203,7 +209,7 @@ class PriorityClass(Struct, gc=False, frozen=True, rename="camel"):
     """A PriorityClass."""
 
     metadata: ObjectMeta | None = None
-    value: int | None = None
+    value: Int32 | None = None
     global_default: bool | None = None
 
 
@@ -215,25 +221,25 @@ class Condition(Struct, gc=False, frozen=True, rename="camel"):
     reason: str | None = None
     message: str | None = None
     last_transition_time: str | None = None
-    observed_generation: int | None = None
+    observed_generation: Int64 | None = None
 
 
 class CoschedulingSpec(Struct, gc=False, frozen=True, rename="camel"):
     """Spec of a `scheduling.x-k8s.io/v1alpha1` PodGroup."""
 
-    min_member: int | None = None
+    min_member: Int32 | None = None
     min_resources: ResourceList | None = None
-    schedule_timeout_seconds: int | None = None
+    schedule_timeout_seconds: Int32 | None = None
 
 
 class CoschedulingStatus(Struct, gc=False, frozen=True, rename="camel"):
     """Status of a `scheduling.x-k8s.io/v1alpha1` PodGroup, with the `conditions` that our CRD adds."""
 
     phase: str | None = None
-    scheduled: int | None = None
-    running: int | None = None
-    succeeded: int | None = None
-    failed: int | None = None
+    scheduled: Int32 | None = None
+    running: Int32 | None = None
+    succeeded: Int32 | None = None
+    failed: Int32 | None = None
     schedule_start_time: str | None = None
     conditions: list[Condition] | None = None
 
@@ -249,7 +255,7 @@ class CoschedulingPodGroup(Struct, gc=False, frozen=True):
 class GangPolicy(Struct, gc=False, frozen=True, rename="camel"):
     """The gang variant of a native scheduling policy."""
 
-    min_count: int | None = None
+    min_count: Int32 | None = None
 
 
 class SchedulingPolicy(Struct, gc=False, frozen=True):
@@ -263,7 +269,7 @@ class NativePodGroupSpec(Struct, gc=False, frozen=True, rename="camel"):
     """Spec of a `scheduling.k8s.io/v1beta1` PodGroup."""
 
     scheduling_policy: SchedulingPolicy | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str | None = None
 
 
@@ -288,7 +294,7 @@ class ListMeta(
 
     resource_version: str | None = None
     continue_: str | None = None
-    remaining_item_count: int | None = None
+    remaining_item_count: Int64 | None = None
 
 
 class ObjectList(Struct, gc=False, frozen=True):
@@ -314,6 +320,6 @@ class MetadataOnly(Struct, gc=False, frozen=True):
 class Status(Struct, gc=False, frozen=True):
     """A metav1.Status: how the API server says no."""
 
-    code: int | None = None
+    code: Int32 | None = None
     reason: str | None = None
     message: str | None = None

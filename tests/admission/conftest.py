@@ -160,13 +160,11 @@ class World:
 
     def judge(self) -> None:
         """Let time-driven work and the pass happen."""
-        self.admission.next_tick()
         self.admission.tick()
         self.admission.decide()
 
     def later(self, seconds: float) -> None:
         """Move the clock, then judge."""
-        self.admission.next_tick()
         self.clock.advance(seconds)
         self.admission.tick()
         self.admission.decide()

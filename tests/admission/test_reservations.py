@@ -34,7 +34,7 @@ def test_a_reservation_that_does_not_start_is_released_whole_at_its_deadline(wor
     assert [note.reason for note in effects.notes] == ["ReservationExpired"]
     assert effects.notes[0].message == "1 of 2 placed members reached bind in time; released all of them."
     assert job.reason is Reason.BACKING_OFF
-    assert world.admission.reservations.expired == 1
+    assert effects.expired == 1
 
 
 def test_the_pod_groups_own_timeout_counts(world: World) -> None:
@@ -343,3 +343,25 @@ def test_problems_of_foreign_pods_are_not_told(world: World) -> None:
     options = replace(pod.options, problems=(Problem("a", "b"),))
     world.admission.pod_seen(replace(pod, options=options))
     assert world.effects().notes == []
+
+
+def test_replacing_members_does_not_put_off_the_deadline(world: World) -> None:
+    """A gang whose members keep being replaced still has to start within its time."""
+    world.nodes(2)
+    job = world.gang("a", 2)
+    for _ in range(3):
+        world.later(25)
+        world.admission.pod_gone(job.pods[1].uid)
+        job.pods[1] = world.pod("a-1", 8, group=job.ref)
+        world.admission.pod_seen(job.pods[1])
+        world.judge()
+    assert world.admission.reservations.backoff.attempts(job.gang.uid) == 1
+
+
+def test_problems_of_a_pod_group_are_told_once_it_has_members_of_musters(world: World) -> None:
+    """A PodGroup that another scheduler looks after is left alone."""
+    problem = Problem("spec.minMember", "-1 is negative")
+    world.gang("theirs", 1, group={"problem": problem}, scheduler_name="volcano")
+    assert world.effects().notes == []
+    world.gang("ours", 2, group={"problem": problem})
+    assert [(str(note.about), note.message) for note in world.effects().notes] == [("default/ours", str(problem))]

@@ -345,3 +345,17 @@ def test_held_members_show_as_held(world: World) -> None:
     assert entry is not None
     assert entry[1].state is SlotState.HELD
     assert dict(entry[1].pod.shape.requests)[GPU] == 8
+
+
+def test_a_veto_spares_members_that_have_arrived_on_the_node(world: World) -> None:
+    """With anti-affinity among members one per node passes: who has arrived stays, the others move on."""
+    names = world.nodes(2)
+    job = world.gang("a", 2, gpus=1)
+    assert len(set(job.reserved.values())) == 1
+    shared = job.reserved["a-0"]
+    job.bind(0)
+    answer = world.filter(replace(job.pods[1], nominated_node=shared), [name for name in names if name != shared])
+    assert answer.outcome is Outcome.PINNED
+    assert job.reserved["a-0"] == shared
+    assert job.reserved["a-1"] != shared
+    assert job.bind(1).verdict is BindVerdict.WRITE

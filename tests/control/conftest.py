@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,12 +17,18 @@ from extender.domain.node import Node
 from extender.domain.pod import Pod, Shape
 from extender.domain.podgroup import PodGroup
 from extender.settings import Settings
+from extender.simulation.virtual_time import VirtualTimeLoop
 
 GPU = "nvidia.com/gpu"
 
 
-class LoopClock:
-    """The running event loop's own time, which looptime makes virtual."""
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run every asynchronous test of this folder in virtual time."""
+    return {"virtual": VirtualTimeLoop}
+
+
+class RunningLoopClock:
+    """The running event loop's own time, which is virtual in these tests."""
 
     def monotonic(self) -> float:
         """Return the loop's time."""
@@ -123,7 +129,7 @@ def settings() -> Settings:
 async def muster(settings: Settings) -> AsyncIterator[Muster]:
     """Run a controller that has not been told anything yet."""
     api, metrics = ScriptedApi(), Metrics()
-    controller = Controller(settings, LoopClock(), api, metrics)
+    controller = Controller(settings, RunningLoopClock(), api, metrics)
     task = asyncio.create_task(controller.run())
     yield Muster(controller, api, metrics, settings)
     task.cancel()

@@ -8,8 +8,6 @@ import pytest
 
 from extender.control.barrier import Barrier
 
-pytestmark = pytest.mark.looptime
-
 
 async def test_all_calls_of_a_pod_get_one_answer() -> None:
     """A second call for a held pod waits with the first."""

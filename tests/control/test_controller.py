@@ -15,8 +15,6 @@ from extender.domain.pod import Phase
 from extender.domain.reason import Problem
 from tests.control.conftest import Muster
 
-pytestmark = pytest.mark.looptime
-
 
 async def test_no_question_is_answered_before_all_kinds_are_synced(muster: Muster) -> None:
     """Until every first list is complete, verbs fail and readiness says what is missing."""

@@ -10,7 +10,7 @@ import pytest
 
 from extender.service.app import create_app, create_read_app
 from extender.settings import Settings
-from tests.control.conftest import LoopClock, Muster, muster
+from tests.control.conftest import Muster, RunningLoopClock, muster
 
 __all__ = ["muster"]
 
@@ -24,7 +24,7 @@ def settings() -> Settings:
 @pytest.fixture
 async def http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of the whole application."""
-    app = create_app(muster.controller, muster.settings, muster.metrics, LoopClock())
+    app = create_app(muster.controller, muster.settings, muster.metrics, RunningLoopClock())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
         yield client
 

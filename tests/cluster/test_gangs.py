@@ -1,0 +1,256 @@
+"""Gangs: which pods belong together, how many are in which state, whose word counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.cluster.gangs import Census, Gang, GangRegistry, needs_object
+from extender.domain import keys
+from extender.domain.membership import GroupApi
+from extender.domain.pod import Phase, Pod
+from extender.domain.podgroup import PodGroup
+from tests.cluster.conftest import group_ref, pod
+
+JOB = group_ref()
+
+
+def gang_of(*members: Pod, group: PodGroup | None = None) -> Gang:
+    """Return a gang with these members."""
+    return Gang(JOB, uid="life", first_seen=0.0, group=group, members={member.uid: member for member in members})
+
+
+def group(uid: str = "group-1", **fields: Any) -> PodGroup:
+    """Return a PodGroup called `job`."""
+    return PodGroup(JOB, uid, **fields)
+
+
+def says(name: str, **options: Any) -> Pod:
+    """Return a member with `muster.dev/` annotations."""
+    return pod(name, group=JOB, options=keys.Options(**options))
+
+
+# --------------------------------------------------------------------------------------------------------------- census
+
+
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [
+        ({}, Census(placeable=1)),
+        ({"gated": True}, Census(gated=1)),
+        ({"node_name": "n"}, Census(bound=1)),
+        ({"node_name": "n", "phase": Phase.RUNNING}, Census(bound=1, running=1)),
+        ({"node_name": "n", "phase": Phase.UNKNOWN}, Census(bound=1)),
+        ({"node_name": "n", "phase": Phase.SUCCEEDED}, Census(succeeded=1)),
+        ({"node_name": "n", "phase": Phase.SUCCEEDED, "deleting": True}, Census(succeeded=1)),
+        ({"node_name": "n", "phase": Phase.FAILED}, Census(failed=1)),
+        ({"phase": Phase.FAILED}, Census(failed=1)),
+        ({"deleting": True}, Census(leaving=1)),
+        ({"deleting": True, "gated": True}, Census(leaving=1)),
+        ({"node_name": "n", "phase": Phase.RUNNING, "deleting": True}, Census(leaving=1)),
+    ],
+)
+def test_state_of_a_member(member: dict[str, Any], expected: Census) -> None:
+    """A member is in the state that says most about what it still contributes."""
+    assert gang_of(pod("m", **member)).census() == expected
+
+
+def test_terminating_members_are_not_secured() -> None:
+    """Pods on their way out do not let their replacements start one by one: those must start together again."""
+    outgoing = [pod(f"old-{i}", node_name="n", phase=Phase.RUNNING, deleting=True) for i in range(4)]
+    incoming = [pod(f"new-{i}") for i in range(3)]
+    census = gang_of(*outgoing, *incoming).census()
+    assert (census.secured, census.exist) == (0, 3)
+
+
+MEMBERS = st.fixed_dictionaries(
+    {
+        "node_name": st.sampled_from(["", "n"]),
+        "phase": st.sampled_from(Phase),
+        "gated": st.booleans(),
+        "deleting": st.booleans(),
+    }
+)
+
+
+@settings(deadline=None)
+@given(st.lists(MEMBERS, max_size=8))
+def test_census_counts_every_member_once(members: list[dict[str, Any]]) -> None:
+    """The states add up to the members; what exists and what is secured are parts of them; `running` is of `bound`."""
+    pods = [pod(f"m-{index}", **fields) for index, fields in enumerate(members)]
+    census = gang_of(*pods).census()
+    states = census.placeable, census.gated, census.bound, census.succeeded, census.failed, census.leaving
+    assert sum(states) == len(members)
+    assert census.secured <= census.exist <= len(members)
+    assert census.running <= census.bound
+    assert census.placeable == sum(each.placeable for each in pods)
+
+
+def test_exist_and_secured() -> None:
+    """Failed and leaving members do not count for minMember; bound and succeeded ones need not be waited for."""
+    census = Census(placeable=1, gated=2, bound=4, running=3, succeeded=8, failed=16, leaving=32)
+    assert (census.exist, census.secured) == (15, 12)
+
+
+# ---------------------------------------------------------------------------------------------------- whose word counts
+
+
+def test_min_member_is_the_pod_groups() -> None:
+    """Where there is a PodGroup its minMember counts, whatever the members say."""
+    assert gang_of(says("a", min_member=9), group=group(min_member=3)).min_member == 3
+
+
+def test_min_member_without_pod_group() -> None:
+    """Without a PodGroup the largest annotation counts, and a gang without any word is a gang of one."""
+    assert gang_of(says("a", min_member=2), says("b", min_member=4), says("c")).min_member == 4
+    assert gang_of(says("a")).min_member == 1
+    assert gang_of().min_member == 1
+
+
+def test_priority_is_the_pod_groups() -> None:
+    """A PodGroup with a priority of its own decides, zero included."""
+    assert gang_of(pod("a", priority=7), group=group(priority=0)).priority == 0
+
+
+def test_priority_of_the_waiting_members() -> None:
+    """Without one the highest of the unbound members counts; bound and finished ones only when nobody waits."""
+    bound = pod("bound", priority=9, node_name="n")
+    done = pod("done", priority=8, phase=Phase.FAILED)
+    waiting = pod("low", priority=-3), pod("high", priority=-1)
+    assert gang_of(bound, done, *waiting, group=group()).priority == -1
+    assert gang_of(bound, done).priority == 9
+    assert gang_of().priority == 0
+
+
+def test_packing_is_the_pod_groups_then_the_first_members() -> None:
+    """The PodGroup's placement counts, then that of the first member that names one, then binpack."""
+    spread = group(options=keys.Options(packing=keys.Packing.SPREAD))
+    assert gang_of(says("a", packing=keys.Packing.BINPACK), group=spread).packing is keys.Packing.SPREAD
+    mixed = says("w-10", packing=keys.Packing.BINPACK), says("w-9", packing=keys.Packing.SPREAD), says("w-1")
+    assert gang_of(*mixed, group=group()).packing is keys.Packing.SPREAD
+    assert gang_of(says("a"), group=group()).packing is keys.Packing.BINPACK
+
+
+def test_members_are_ordered_by_rank_then_by_natural_name() -> None:
+    """Rank decides where a controller gave one; otherwise numbers in names compare as numbers; UID breaks ties."""
+    ranked = pod("z", index=0), pod("a", index=10), pod("m", index=9)
+    assert [p.name for p in gang_of(*ranked).ordered()] == ["z", "m", "a"]
+    named = pod("w-10"), pod("w-9"), pod("launcher")
+    assert [p.name for p in gang_of(*named).ordered()] == ["launcher", "w-9", "w-10"]
+    twins = pod("w-01"), pod("w-1")
+    assert [p.name for p in gang_of(*twins).ordered()] == [p.name for p in gang_of(*reversed(twins)).ordered()]
+
+
+def test_only_label_gangs_live_without_an_object() -> None:
+    """A gang made of labels alone needs no PodGroup; all others wait for theirs."""
+    assert [api for api in GroupApi if needs_object(group_ref(api=api))] == [GroupApi.COSCHEDULING, GroupApi.NATIVE]
+
+
+# ------------------------------------------------------------------------------------------------------------- registry
+
+
+def test_pod_on_its_own_has_no_gang() -> None:
+    """A pod that names no group makes no gang, neither coming nor going."""
+    registry = GangRegistry()
+    assert registry.put_pod(pod("single"), 0) is None
+    assert registry.drop_pod(pod("single")) is None
+    assert len(registry) == 0
+
+
+def test_pods_and_pod_group_meet_in_any_order() -> None:
+    """The gang is the same whether its PodGroup or its pods are heard of first."""
+    member = pod("a", group=JOB)
+    group_first, pod_first = GangRegistry(), GangRegistry()
+    group_first.put_group(group(), 0)
+    group_first.put_pod(member, 0)
+    pod_first.put_pod(member, 0)
+    pod_first.put_group(group(), 0)
+    for registry in (group_first, pod_first):
+        gang = registry.get(JOB)
+        assert gang is not None
+        assert list(registry) == [gang]
+        assert (gang.uid, gang.group, gang.members) == ("group-1", group(), {"uid-a": member})
+
+
+def test_life_of_a_gang_without_object() -> None:
+    """The first pod's UID names the life; after the last pod went, the same name is a new life."""
+    registry = GangRegistry()
+    for life in ("one", "two"):
+        gang = registry.put_pod(pod(life, group=JOB), 5.0)
+        assert gang is not None
+        assert (gang.uid, gang.first_seen) == (f"pod:uid-{life}", 5.0)
+        assert registry.put_pod(pod("more", group=JOB), 6.0) is gang
+        assert registry.drop_pod(pod(life, group=JOB)) is gang
+        assert registry.get(JOB) is gang
+        registry.drop_pod(pod("more", group=JOB))
+        assert registry.get(JOB) is None
+
+
+def test_created_anew() -> None:
+    """A PodGroup with a new UID ends the former life: its UID is reported, and the wait is counted from now."""
+    registry = GangRegistry()
+    gang, ended = registry.put_group(group("group-1"), 1.0)
+    assert (gang.uid, gang.first_seen, ended) == ("group-1", 1.0, None)
+    again, ended = registry.put_group(group("group-1", min_member=4), 2.0)
+    assert (again.min_member, again.first_seen, ended) == (4, 1.0, None)
+    anew, ended = registry.put_group(group("group-2"), 3.0)
+    assert (anew.uid, anew.first_seen, ended) == ("group-2", 3.0, "group-1")
+
+
+def test_pod_group_ends_the_life_without_object() -> None:
+    """When the PodGroup of pods that came first arrives, the gang goes by the PodGroup's UID."""
+    registry = GangRegistry()
+    registry.put_pod(pod("a", group=JOB), 0)
+    _, ended = registry.put_group(group(), 1.0)
+    assert ended == "pod:uid-a"
+
+
+def test_late_deletion_of_a_former_pod_group_is_ignored() -> None:
+    """Only the PodGroup that is there can be dropped."""
+    registry = GangRegistry()
+    assert registry.drop_group(JOB, "group-1") is None
+    gang, _ = registry.put_group(group("group-2"), 0)
+    assert registry.drop_group(JOB, "group-1") is None
+    assert gang.group is not None
+    assert registry.drop_group(JOB, "group-2") is gang
+    assert registry.drop_group(JOB, "group-2") is None
+    assert len(registry) == 0
+
+
+def test_gang_outlives_its_pod_group_while_it_has_pods() -> None:
+    """Pods whose PodGroup was deleted stay a gang under the old UID, so that a new PodGroup starts a new life."""
+    registry = GangRegistry()
+    registry.put_group(group("group-1"), 0)
+    registry.put_pod(pod("a", group=JOB), 0)
+    gang = registry.drop_group(JOB, "group-1")
+    assert gang is registry.get(JOB)
+    assert gang is not None
+    assert (gang.group, gang.uid) == (None, "group-1")
+    assert registry.drop_group(JOB, "group-1") is None
+    assert registry.put_group(group("group-2"), 1)[1] == "group-1"
+
+
+def test_dropping_an_unknown_member_keeps_the_gang() -> None:
+    """A deletion heard of twice changes nothing."""
+    registry = GangRegistry()
+    registry.put_group(group(), 0)
+    gang = registry.drop_pod(pod("never-seen", group=JOB))
+    assert gang is registry.get(JOB)
+    assert registry.drop_pod(pod("other", group=group_ref("other"))) is None
+
+
+def test_created_is_the_pod_groups_or_the_oldest_pods() -> None:
+    """Age is the PodGroup's; without one it is that of the oldest pod there ever was: a lost pod costs no place."""
+    registry = GangRegistry()
+    for name, created in (("b", "2026-01-02"), ("a", "2026-01-01"), ("c", "2026-01-03")):
+        registry.put_pod(pod(name, group=JOB, created=created), 0)
+    gang = registry.get(JOB)
+    assert gang is not None
+    assert gang.created == "2026-01-01"
+    registry.drop_pod(pod("a", group=JOB))
+    assert gang.created == "2026-01-01"
+    registry.put_group(group(created="2025-12-31"), 0)
+    assert gang.created == "2025-12-31"

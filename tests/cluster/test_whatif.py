@@ -1,0 +1,121 @@
+"""WhatIf: trying placements on a snapshot and taking them back."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.cluster.table import NodeTable
+from extender.cluster.whatif import Mark, WhatIf
+from tests.cluster.conftest import GPU, node, table_of
+
+EVERYWHERE = np.ones(2, dtype=np.bool_)
+
+
+def two_nodes() -> NodeTable:
+    """Return a table of two nodes with 8 and 4 GPUs."""
+    return table_of([node("a", gpus=8), node("b", gpus=4)])
+
+
+def test_snapshot_is_independent_of_the_table() -> None:
+    """Taking from a snapshot leaves the table alone, and the table's later claims leave the snapshot alone."""
+    table = two_nodes()
+    whatif = WhatIf(table)
+    before = table.free()
+    whatif.take(0, table.vector(((GPU, 3),)))
+    assert np.array_equal(table.free(), before)
+    table.claim("pod", "b", ((GPU, 1),))
+    assert whatif.free[table.resources.index(GPU)].tolist() == [5, 4]
+
+
+def test_given_capacity_is_copied() -> None:
+    """A snapshot may start from any matrix, which stays as it is."""
+    table = two_nodes()
+    given_free = table.free()
+    whatif = WhatIf(table, given_free)
+    whatif.take(1, table.vector(((GPU, 1),)), 2)
+    assert np.array_equal(given_free, table.free())
+    assert whatif.free[table.resources.index(GPU)].tolist() == [8, 2]
+
+
+def test_counts_is_the_scarcest_resource() -> None:
+    """A node takes as many pods as its scarcest requested resource allows."""
+    table = two_nodes()
+    whatif = WhatIf(table)
+    assert whatif.counts(table.vector(((GPU, 2), ("cpu", 30_000))), EVERYWHERE).tolist() == [2, 2]
+    assert whatif.counts(table.vector(((GPU, 3), ("pods", 1))), EVERYWHERE).tolist() == [2, 1]
+
+
+def test_counts_outside_the_eligible_nodes_is_zero() -> None:
+    """Nodes that do not admit the pod take none of it."""
+    table = two_nodes()
+    assert WhatIf(table).counts(table.vector(((GPU, 1),)), np.array([False, True])).tolist() == [0, 4]
+
+
+def test_counts_of_a_resource_nobody_has_is_zero() -> None:
+    """A request for a resource that no node ever listed fits nowhere."""
+    table = two_nodes()
+    vector = table.vector((("pods", 1), ("amd.com/gpu", 1)))
+    assert WhatIf(table).counts(vector, EVERYWHERE).tolist() == [0, 0]
+
+
+def test_counts_on_overcommitted_nodes_is_zero() -> None:
+    """A node with less than nothing free takes nothing that asks for it, and anything that does not."""
+    table = two_nodes()
+    table.claim("pod", "a", ((GPU, 9),))
+    whatif = WhatIf(table)
+    assert whatif.counts(table.vector(((GPU, 1),)), EVERYWHERE).tolist() == [0, 4]
+    assert whatif.counts(table.vector((("pods", 1),)), EVERYWHERE).tolist() == [110, 110]
+
+
+def test_counts_without_nodes_or_requests() -> None:
+    """Without nodes there is nothing to count; a request for nothing, or for zero of something, fits without end."""
+    empty = NodeTable()
+    assert WhatIf(empty).counts(empty.vector((("cpu", 1),)), np.ones(0, dtype=np.bool_)).tolist() == []
+    table = two_nodes()
+    assert WhatIf(table).counts(table.vector(((GPU, 0),)), EVERYWHERE).min() == np.iinfo(np.int64).max
+
+
+def test_take_from_several_nodes() -> None:
+    """Several nodes give their shares in one step, which is undone in one step."""
+    table = two_nodes()
+    whatif = WhatIf(table)
+    vector = table.vector(((GPU, 2), ("pods", 1)))
+    whatif.take_from(np.array([0, 1], dtype=np.intp), vector, np.array([3, 1], dtype=np.int64))
+    assert whatif.free[table.resources.index(GPU)].tolist() == [2, 2]
+    assert whatif.free[table.resources.index("pods")].tolist() == [107, 109]
+    whatif.undo(Mark(0))
+    assert np.array_equal(whatif.free, table.free())
+
+
+STEPS = st.one_of(
+    st.tuples(
+        st.integers(0, 1),
+        st.dictionaries(st.sampled_from(["cpu", GPU, "pods", "none/such"]), st.integers(0, 5)),
+        st.integers(1, 3),
+    ),
+    st.just("mark"),
+    st.just("undo"),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(STEPS, max_size=30))
+def test_undo_restores_exactly(steps: list[tuple[int, dict[str, int], int] | str]) -> None:
+    """Undoing to a mark gives back exactly what was taken since, through any nesting of marks."""
+    table = two_nodes()
+    whatif = WhatIf(table)
+    marks = [(whatif.mark(), whatif.free.copy())]
+    for step in steps:
+        if step == "mark":
+            marks.append((whatif.mark(), whatif.free.copy()))
+        elif step == "undo":
+            mark, expected = marks.pop() if len(marks) > 1 else marks[0]
+            whatif.undo(mark)
+            assert np.array_equal(whatif.free, expected)
+        elif not isinstance(step, str):
+            row, requests, count = step
+            whatif.take(row, table.vector(tuple(requests.items())), count)
+    whatif.undo(marks[0][0])
+    assert np.array_equal(whatif.free, table.free())

@@ -1,0 +1,134 @@
+"""A PodGroup is a gang's minimum and terms, whichever API it was written in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from extender.domain.keys import MIN_MEMBER, PLACEMENT, Options, Packing
+from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.podgroup import PodGroup, read_coscheduling, read_native
+from extender.domain.reason import Problem
+from extender.wire import codec
+from extender.wire import kubernetes as wire
+from tests.builders import CREATED, GPU, Json, coscheduling_json, native_json, written
+from tests.wire.documents import load, survivors
+
+
+def coscheduling(document: Json) -> PodGroup:
+    """Read a coscheduling PodGroup given as JSON."""
+    return read_coscheduling(codec.decode_coscheduling_pod_group(written(document)))
+
+
+def native(document: Json) -> PodGroup:
+    """Read a native PodGroup given as JSON."""
+    return read_native(codec.decode_native_pod_group(written(document)))
+
+
+def test_a_coscheduling_group_is_read_whole() -> None:
+    """Identity, minimum, resources, timeout, generation and options are taken over."""
+    document = coscheduling_json(
+        "train",
+        annotations={PLACEMENT: "binpack"},
+        minMember=4,
+        minResources={GPU: 32, "cpu": "500m"},
+        scheduleTimeoutSeconds=30,
+    )
+    document["metadata"]["generation"] = 2
+    assert coscheduling(document) == PodGroup(
+        ref=GroupRef(GroupApi.COSCHEDULING, "default", "train"),
+        uid="uid-train",
+        min_member=4,
+        min_resources={GPU: 32, "cpu": 500},
+        schedule_timeout=30.0,
+        created=CREATED,
+        generation=2,
+        options=Options(packing=Packing.BINPACK),
+    )
+
+
+@pytest.mark.parametrize("spec", [{}, {"minMember": 0}, {"minMember": None}])
+def test_a_group_without_minimum_is_a_gang_of_one(spec: Json) -> None:
+    """The coscheduling API leaves out a zero minMember: each pod may start by itself."""
+    group = coscheduling(coscheduling_json(**spec))
+    assert (group.min_member, group.problem) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"minMember": -1}, Problem("spec.minMember", "-1 is negative")),
+        ({"scheduleTimeoutSeconds": 0}, Problem("spec.scheduleTimeoutSeconds", "0 is not positive")),
+        ({"scheduleTimeoutSeconds": -5}, Problem("spec.scheduleTimeoutSeconds", "-5 is not positive")),
+        ({"minResources": {"cpu": "-1"}}, Problem("spec.minResources.cpu", "'-1' is negative")),
+        ({"minResources": {"cpu": "-1"}, "minMember": -2}, Problem("spec.minMember", "-2 is negative")),
+        ({"minMember": -2, "scheduleTimeoutSeconds": 0}, Problem("spec.minMember", "-2 is negative")),
+    ],
+)
+def test_a_bad_field_is_a_problem(spec: Json, problem: Problem) -> None:
+    """A group that cannot be used names the field, and has harmless values in place of the bad ones."""
+    group = coscheduling(coscheduling_json(**spec))
+    assert group.problem == problem
+    assert (group.min_member, group.min_resources, group.schedule_timeout) == (1, {}, None)
+
+
+def test_a_native_gang_is_read_whole() -> None:
+    """Identity, minimum, priority and options are taken over."""
+    document = native_json("train", annotations={MIN_MEMBER: "2"}, gang={"minCount": 4})
+    document["spec"]["priority"] = 10
+    assert native(document) == PodGroup(
+        ref=GroupRef(GroupApi.NATIVE, "default", "train"),
+        uid="uid-train",
+        min_member=4,
+        priority=10,
+        created=CREATED,
+        options=Options(min_member=2),
+    )
+
+
+@pytest.mark.parametrize("policy", [{"basic": {}}, {}])
+def test_a_basic_native_group_is_a_gang_of_one(policy: Json) -> None:
+    """Without the gang policy each pod may start by itself."""
+    group = native(native_json(**policy))
+    assert (group.min_member, group.problem) == (1, None)
+
+
+@pytest.mark.parametrize(("gang", "found"), [({}, "None"), ({"minCount": 0}, "0"), ({"minCount": -3}, "-3")])
+def test_a_native_gang_without_minimum_is_a_problem(gang: Json, found: str) -> None:
+    """A native gang must say how many pods it needs."""
+    group = native(native_json(gang=gang))
+    assert group.problem == Problem("spec.schedulingPolicy.gang.minCount", f"{found} is not at least 1")
+    assert group.min_member == 1
+
+
+def test_the_smallest_values_are_fine() -> None:
+    """A minimum of one pod and a timeout of one second are no mistakes."""
+    group = coscheduling(coscheduling_json(minMember=1, scheduleTimeoutSeconds=1))
+    assert (group.min_member, group.schedule_timeout, group.problem) == (1, 1.0, None)
+    assert native(native_json(gang={"minCount": 1})).problem is None
+
+
+def test_an_empty_object_is_a_gang_of_one() -> None:
+    """A group that says nothing asks for nothing."""
+    assert coscheduling({}) == PodGroup(GroupRef(GroupApi.COSCHEDULING, "", ""), "")
+    assert native({}) == PodGroup(GroupRef(GroupApi.NATIVE, "", ""), "")
+
+
+COSCHEDULING = coscheduling_json(
+    annotations={PLACEMENT: "spread"}, minMember=4, minResources={"cpu": "4", GPU: 8}, scheduleTimeoutSeconds=10
+)
+
+
+@given(group=survivors(codec.decode_coscheduling_pod_group, COSCHEDULING))
+def test_any_coscheduling_group_can_be_read(group: wire.CoschedulingPodGroup) -> None:
+    """No group that can be decoded raises; its minimum is at least one and its amounts are int64."""
+    value = read_coscheduling(group)
+    assert 1 <= value.min_member < 2**31
+    assert value.schedule_timeout is None or value.schedule_timeout > 0
+    assert all(0 <= amount < 2**63 for amount in value.min_resources.values())
+
+
+@given(group=survivors(codec.decode_native_pod_group, load("wire/data/objects.json")["NativePodGroup"]))
+def test_any_native_group_can_be_read(group: wire.NativePodGroup) -> None:
+    """No group that can be decoded raises; its minimum is at least one."""
+    assert 1 <= read_native(group).min_member < 2**31

@@ -1,0 +1,69 @@
+"""A gang that waits says why in one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.domain.reason import Problem, Reason, Wait
+
+#: Every reason with what it is given, and the sentence that people read.
+SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
+    Reason.POD_GROUP_MISSING: ({}, {"group": "ns/a"}, "PodGroup ns/a does not exist"),
+    Reason.INVALID_POD_GROUP: (
+        {},
+        {"group": "ns/a", "detail": "spec.minMember: -1 is negative"},
+        "PodGroup ns/a is invalid: spec.minMember: -1 is negative",
+    ),
+    Reason.INVALID_MEMBER: ({}, {"pod": "a-0", "detail": "spec: {odd}"}, "member a-0 is invalid: spec: {odd}"),
+    Reason.MIXED_PRIORITIES: ({}, {"detail": "0, 10"}, "members have different priorities: 0, 10"),
+    Reason.MIXED_SCHEDULERS: ({}, {"detail": "a, b"}, "members name different schedulers: a, b"),
+    Reason.MEMBERS_MISSING: ({"exist": 3, "minMember": 4}, {}, "3 of 4 members exist"),
+    Reason.MEMBERS_GATED: (
+        {"gated": 2, "exist": 5, "minMember": 4},
+        {},
+        "2 of 5 members have scheduling gates, 4 must be free of them",
+    ),
+    Reason.MIN_RESOURCES_UNMET: (
+        {"needed": 32, "free": 8},
+        {"wanted": "32 nvidia.com/gpu"},
+        "minResources asks for 32 nvidia.com/gpu, the cluster has less free",
+    ),
+    Reason.NO_NODE_MATCHES: (
+        {"nodes": 5},
+        {"unplaceable": "a-0"},
+        "none of 5 nodes matches the selectors and tolerations of a-0",
+    ),
+    Reason.EXCEEDS_CLUSTER: ({"fits": 3, "minMember": 4}, {}, "3 of 4 members would fit on the empty cluster"),
+    Reason.INSUFFICIENT_CAPACITY: ({"fits": 3, "minMember": 4}, {}, "3 of 4 members fit now"),
+    Reason.BEHIND_HEAD: ({}, {"head": "ns/b"}, "the free capacity is held for ns/b, which is ahead in the queue"),
+    Reason.BACKING_OFF: ({"attempts": 2}, {}, "backing off after 2 reservations that did not start"),
+    Reason.REFUSED_BY_SCHEDULER: ({}, {"detail": "0/4 nodes"}, "kube-scheduler refused: 0/4 nodes"),
+    Reason.AWAITING_MEMBERS: ({"minMember": 4}, {}, "placed; waits for 4 members to reach bind"),
+    Reason.CACHE_NOT_SYNCED: ({}, {}, "cache not synced"),
+}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_a_sentence(reason: Reason) -> None:
+    """Each reason renders its numbers and names, and nothing of them is taken for a placeholder."""
+    numbers, names, sentence = SENTENCES[reason]
+    assert Wait(reason, numbers, names).message == sentence
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_is_a_name_for_programs(reason: Reason) -> None:
+    """The value serves as metric label, condition reason and anchor: letters only, capital first."""
+    assert reason.isascii()
+    assert reason.isalpha()
+    assert reason[0].isupper()
+
+
+def test_equal_waits_are_equal_values() -> None:
+    """Two waits for the same reason with the same numbers are one state, not a change."""
+    assert Wait(Reason.MEMBERS_MISSING, {"exist": 3}) == Wait(Reason.MEMBERS_MISSING, {"exist": 3})
+    assert Wait(Reason.MEMBERS_MISSING, {"exist": 3}) != Wait(Reason.MEMBERS_MISSING, {"exist": 2})
+
+
+def test_a_problem_reads_as_field_and_message() -> None:
+    """A problem is written the way Kubernetes writes them."""
+    assert str(Problem("spec.minMember", "-1 is negative")) == "spec.minMember: -1 is negative"

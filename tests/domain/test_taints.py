@@ -1,0 +1,89 @@
+"""Tolerations cover the taints that Kubernetes says they cover."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.domain.taints import Taint, Toleration, first_untolerated, read_taints, read_tolerations
+from extender.wire import kubernetes as wire
+from tests.wire.documents import load
+
+TAINTS = tuple(
+    Taint(taint["key"], taint.get("value", ""), taint["effect"]) for taint in load("domain/data/taints.json")
+)
+CASES = load("domain/data/tolerations.json")
+
+GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
+MAINTENANCE = Taint("maintenance", "", "NoExecute")
+
+
+def toleration(key: str = "", operator: str = "", value: str = "", effect: str = "") -> Toleration:
+    """Build a toleration that says only what is given."""
+    return Toleration(key, operator, value, effect)
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [list(group) for _, group in itertools.groupby(CASES, lambda case: case["toleration"].get("operator", ""))],
+    ids=lambda cases: f"{cases[0]['toleration'].get('key', 'any key')} {cases[0]['toleration'].get('operator', '')}",
+)
+def test_a_toleration_covers_what_kubernetes_says(cases: list[dict[str, Any]]) -> None:
+    """For every key, operator, value and effect, the taints covered are those of Toleration.ToleratesTaint."""
+    for case in cases:
+        known = toleration(**case["toleration"])
+        covered = [index for index, taint in enumerate(TAINTS) if known.tolerates(taint)]
+        assert covered == case["tolerates"], known
+
+
+def test_only_hard_taints_are_read() -> None:
+    """PreferNoSchedule and unknown effects keep no pod away; absent fields read as empty."""
+    taints = [
+        wire.Taint("a", "1", "NoSchedule"),
+        wire.Taint("b", "2", "PreferNoSchedule"),
+        wire.Taint("c", None, "NoExecute"),
+        wire.Taint("d", "4", None),
+        wire.Taint(effect="NoSchedule"),
+    ]
+    assert read_taints(taints) == (
+        Taint("a", "1", "NoSchedule"),
+        Taint("c", "", "NoExecute"),
+        Taint("", "", "NoSchedule"),
+    )
+    assert read_taints(None) == ()
+
+
+def test_absent_fields_of_a_toleration_read_as_empty() -> None:
+    """A toleration may leave out any of its fields; a pod may have none."""
+    assert read_tolerations([wire.Toleration(key="a")]) == (toleration("a"),)
+    assert read_tolerations([wire.Toleration("a", "Equal", "b", "NoExecute")]) == (
+        Toleration("a", "Equal", "b", "NoExecute"),
+    )
+    assert read_tolerations(None) == ()
+
+
+def test_the_first_taint_that_nobody_covers_is_named() -> None:
+    """A node is closed by the first of its taints that no toleration covers."""
+    taints = (GPU_TAINT, MAINTENANCE)
+    assert first_untolerated(taints, ()) is GPU_TAINT
+    assert first_untolerated(taints, (toleration("nvidia.com/gpu", "Exists"),)) is MAINTENANCE
+    assert first_untolerated(taints, (toleration(operator="Exists"),)) is None
+    assert first_untolerated((), ()) is None
+
+
+TEXTS = st.sampled_from(["", "a", "5", "-5", "9" * 30, "Exists"]) | st.text(max_size=5)
+
+
+@given(
+    known=st.builds(Toleration, TEXTS, st.sampled_from(["", "Equal", "Exists", "Lt", "Gt", "In"]), TEXTS, TEXTS),
+    taint=st.builds(Taint, TEXTS, TEXTS, TEXTS),
+)
+def test_tolerating_never_raises(known: Toleration, taint: Taint) -> None:
+    """Any toleration can be held against any taint; one that covers it still does without key and effect."""
+    wider = toleration(operator=known.operator, value=known.value)
+    assert not known.tolerates(taint) or wider.tolerates(taint)
+    assert first_untolerated([taint], (known,)) is (None if known.tolerates(taint) else taint)

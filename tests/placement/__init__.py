@@ -1,0 +1,1 @@
+"""Tests of placement: every optimum is compared with brute force on clusters small enough for it."""

@@ -1,0 +1,174 @@
+"""Settings: what is accepted, and how what is not is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from extender.settings import Settings, SettingsError, load_settings
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Return the path of a configuration file that does not exist yet."""
+    return tmp_path / "muster.yaml"
+
+
+def refusal(path: Path | None, overrides: dict[str, Any] | None = None) -> str:
+    """Return the message with which a configuration is refused."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path, overrides or {})
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    """Without a file and without options every setting has its default."""
+    assert load_settings(None, {}) == Settings()
+    assert Settings().scheduler_names == ("muster",)
+
+
+def test_every_setting_is_documented() -> None:
+    """Each setting says what it is for; each one in seconds, bytes or counts is a number."""
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        unit = name.rpartition("_")[2]
+        assert unit in ("names", "seconds", "second", "concurrency", "bytes"), name
+        assert field.annotation in (float, int) or unit == "names", name
+
+
+def test_file_and_options(config: Path) -> None:
+    """A file replaces defaults, an option of the command line replaces what the file says."""
+    config.write_text("veto_seconds: 5\nscheduler_names: [a, b]\nwrite_concurrency: 3\n")
+    loaded = load_settings(config, {"veto_seconds": 7.5})
+    assert (loaded.veto_seconds, loaded.scheduler_names, loaded.write_concurrency) == (7.5, ("a", "b"), 3)
+    assert loaded.nudge_seconds == Settings().nudge_seconds
+
+
+@pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "---\n", "{}\n"])
+def test_empty_file(config: Path, text: str) -> None:
+    """An empty file says nothing, and the defaults stand."""
+    config.write_text(text)
+    assert load_settings(config, {}) == Settings()
+
+
+def test_missing_file_is_named(config: Path) -> None:
+    """A file that is not there is an error that names it."""
+    assert refusal(config).startswith(f"{config}: ")
+    assert "No such file" in refusal(config)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a: [", "expected the node content"),
+        (b"\xff\xfe\xfd", "codec can't decode"),
+        (b"veto_seconds: 2026-13-45", "month must be in 1..12"),
+        (b"- veto_seconds", "expected a mapping of settings, found list"),
+        (b"false", "expected a mapping of settings, found bool"),
+        (b"veto_seconds", "expected a mapping of settings, found str"),
+        (b"a: 1\n---\nb: 2\n", "expected a single document"),
+    ],
+)
+def test_unreadable_file_is_named(config: Path, content: bytes, expected: str) -> None:
+    """What is no mapping in YAML is refused with the file's name and the cause."""
+    config.write_bytes(content)
+    message = refusal(config)
+    assert message.startswith(f"{config}: ")
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("veto_seconds: 0", "veto_seconds: Input should be greater than 0 (got 0)"),
+        ("debounce_seconds: -1", "debounce_seconds: Input should be greater than or equal to 0 (got -1)"),
+        ("stale_after_seconds: .inf", "stale_after_seconds: Input should be a finite number (got inf)"),
+        ("nudge_seconds: .nan", "nudge_seconds: Input should be a finite number (got nan)"),
+        ("write_concurrency: 1.5", "write_concurrency: Input should be a valid integer"),
+        ("write_rate_per_second: fast", "write_rate_per_second: Input should be a valid number"),
+        ("report_delay_seconds:", "report_delay_seconds: Input should be a valid number"),
+        ("scheduler_names: muster", "scheduler_names: Input should be a valid tuple (got 'muster')"),
+        ("scheduler_names: [muster, 7]", "scheduler_names.1: Input should be a valid string (got 7)"),
+        ("body_limit_bytes: 10", "body_limit_bytes: Input should be greater than or equal to 1024 (got 10)"),
+        ("veto_secnds: 5", "veto_secnds: there is no such setting; did you mean veto_seconds? (got 5)"),
+        ("x: {y: 1}", "x: there is no such setting (got {'y': 1})"),
+        ("7: 1", "7: Keys should be strings (got 7)"),
+    ],
+)
+def test_bad_value_is_named(config: Path, text: str, expected: str) -> None:
+    """A value that is refused is named with its file, its key, what is wrong and what was found."""
+    config.write_text(text)
+    assert f"{config}: {expected}" in refusal(config)
+
+
+def test_all_bad_values_are_named_at_once(config: Path) -> None:
+    """One look at the message is enough to repair the file: every bad value has its line."""
+    config.write_text("veto_seconds: 0\nnudge_seconds: no\nfoo: 1\n")
+    lines = refusal(config).splitlines()
+    assert [line.removeprefix(f"{config}: ").partition(":")[0] for line in lines] == [
+        "veto_seconds",
+        "nudge_seconds",
+        "foo",
+    ]
+
+
+def test_bad_option_is_not_blamed_on_the_file(config: Path) -> None:
+    """A value from the command line is named as such, with or without a file."""
+    config.write_text("nudge_seconds: 1\n")
+    for path in (None, config):
+        assert refusal(path, {"veto_seconds": -1}).startswith("command line: veto_seconds: ")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({"scheduler_names": ()}, "scheduler_names: at least one name is needed"),
+        ({"scheduler_names": ("muster", "")}, "scheduler_names: at least one name is needed, and none may be empty"),
+        ({"bind_hold_seconds": 30}, "bind_hold_seconds (30) must be below http_timeout_seconds (30)"),
+        ({"backoff_initial_seconds": 121}, "backoff_initial_seconds (121) must not exceed backoff_max_seconds (120)"),
+    ],
+)
+def test_contradictions_are_named(config: Path, overrides: dict[str, Any], expected: str) -> None:
+    """Settings that contradict each other are refused with both names and values."""
+    assert refusal(None, overrides).startswith(f"command line: {expected}")
+    config.write_text(yaml.safe_dump({key: list(v) if isinstance(v, tuple) else v for key, v in overrides.items()}))
+    assert refusal(config).startswith(f"{config}: {expected}")
+
+
+def test_limits_are_inclusive() -> None:
+    """The smallest values that make sense are accepted."""
+    smallest = {"debounce_seconds": 0, "observe_wait_seconds": 0, "report_delay_seconds": 0, "write_concurrency": 1}
+    loaded = load_settings(None, smallest | {"backoff_initial_seconds": 5, "backoff_max_seconds": 5})
+    assert (loaded.debounce_seconds, loaded.backoff_max_seconds) == (0, 5)
+
+
+def test_settings_do_not_change() -> None:
+    """A running process has one configuration: assignments are refused."""
+    loaded = Settings()
+    with pytest.raises(ValueError, match="frozen"):
+        loaded.veto_seconds = 1  # type: ignore[misc]  # that is the point
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.lists(st.text()))
+FILES = st.one_of(
+    st.binary(max_size=60),
+    st.text(max_size=60).map(str.encode),
+    st.dictionaries(st.sampled_from(sorted(Settings.model_fields)), SCALARS).map(yaml.safe_dump).map(str.encode),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(FILES)
+def test_any_file_is_read_or_refused(config: Path, content: bytes) -> None:
+    """Whatever the file holds, it gives settings that hold together or the error that the command line reports."""
+    config.write_bytes(content)
+    with contextlib.suppress(SettingsError):
+        loaded = load_settings(config, {})
+        assert loaded.bind_hold_seconds < loaded.http_timeout_seconds < math.inf

@@ -1,0 +1,153 @@
+"""Whatever arrives, decoding gives a struct or a DecodeError; what is encoded, Kubernetes can read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.wire import codec, extender
+from tests import builders
+from tests.builders import written
+from tests.wire.documents import load, spoiled
+
+OBJECTS = load("wire/data/objects.json")
+PROTOCOL = load("wire/data/protocol.json")
+
+#: One valid document for each decoder there is.
+DOCUMENTS: dict[codec.Decoder[Any], object] = {
+    codec.decode_pod: OBJECTS["Pod"],
+    codec.decode_node: OBJECTS["Node"],
+    codec.decode_priority_class: OBJECTS["PriorityClass"],
+    codec.decode_coscheduling_pod_group: builders.coscheduling_json(minMember=4, minResources={"cpu": 4}),
+    codec.decode_native_pod_group: OBJECTS["NativePodGroup"],
+    codec.decode_object_list: OBJECTS["ObjectList"],
+    codec.decode_watch_event: {"type": "ADDED", "object": builders.pod_json()},
+    codec.decode_metadata: OBJECTS["Pod"],
+    codec.decode_status: OBJECTS["Status"],
+    codec.decode_extender_args: PROTOCOL["filterNodes"],
+    codec.decode_binding_args: PROTOCOL["bind"],
+    codec.decode_preemption_args: PROTOCOL["preemptMeta"],
+}
+
+decoders = pytest.mark.parametrize("decoder", DOCUMENTS, ids=lambda decoder: decoder.kind.__name__)
+
+
+def outcome(decoder: codec.Decoder[Any], body: bytes) -> object:
+    """Decode `body`; return the struct or the DecodeError, and let any other exception through."""
+    try:
+        return decoder(body)
+    except codec.DecodeError as error:
+        return error
+
+
+def test_every_decoder_is_tested_here() -> None:
+    """The table of documents names every decoder of the codec."""
+    assert set(DOCUMENTS) == {value for value in vars(codec).values() if isinstance(value, codec.Decoder)}
+
+
+@decoders
+def test_a_valid_document_is_decoded(decoder: codec.Decoder[Any]) -> None:
+    """A document as Kubernetes writes it is decoded, whichever buffer it arrives in."""
+    body = written(DOCUMENTS[decoder])
+    decoded = decoder(body)
+    assert isinstance(decoded, decoder.kind)
+    for same in (bytearray(body), memoryview(body), msgspec.Raw(body)):
+        assert msgspec.json.encode(decoder(same)) == msgspec.json.encode(decoded)
+
+
+@decoders
+@given(body=st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused_with_a_decode_error(decoder: codec.Decoder[Any], body: bytes) -> None:
+    """No byte string makes a decoder raise anything but DecodeError."""
+    assert isinstance(outcome(decoder, body), decoder.kind | codec.DecodeError)
+
+
+@decoders
+@given(data=st.data())
+def test_spoiled_documents_are_refused_with_a_decode_error(decoder: codec.Decoder[Any], data: st.DataObject) -> None:
+    """No replaced, missing, null or repeated value makes a decoder raise anything but DecodeError."""
+    body = written(data.draw(spoiled(DOCUMENTS[decoder])))
+    assert isinstance(outcome(decoder, body), decoder.kind | codec.DecodeError)
+
+
+@decoders
+@given(data=st.data())
+def test_damaged_bytes_are_refused_with_a_decode_error(decoder: codec.Decoder[Any], data: st.DataObject) -> None:
+    """No truncation and no flipped byte makes a decoder raise anything but DecodeError."""
+    body = bytearray(written(DOCUMENTS[decoder]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    damaged = bytes(body[: data.draw(st.integers(0, len(body)))])
+    assert isinstance(outcome(decoder, damaged), decoder.kind | codec.DecodeError)
+
+
+@decoders
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{} {}",
+        b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"metadata":' * 100_000,
+    ],
+    ids=["empty", "null", "list", "trailing", "deep", "deep and open"],
+)
+def test_what_is_no_json_object_is_refused(decoder: codec.Decoder[Any], body: bytes) -> None:
+    """Nothing, null, a list, trailing data and excessive nesting are DecodeErrors."""
+    with pytest.raises(codec.DecodeError, match=f"^cannot read {decoder.kind.__name__}: "):
+        decoder(body)
+
+
+def test_an_error_names_the_place() -> None:
+    """The message of a DecodeError holds the path of the value that is wrong."""
+    with pytest.raises(codec.DecodeError, match=r"at `\$\.spec\.priority`"):
+        codec.decode_pod(b'{"spec": {"priority": "high"}}')
+
+
+@pytest.mark.parametrize(
+    ("decoder", "body"),
+    [
+        (codec.decode_pod, b'{"spec": {"priority": 2147483648}}'),
+        (codec.decode_coscheduling_pod_group, b'{"spec": {"minMember": -2147483649}}'),
+        (codec.decode_coscheduling_pod_group, b'{"spec": {"scheduleTimeoutSeconds": 1' + b"0" * 400 + b"}}"),
+        (codec.decode_preemption_args, b'{"NodeNameToVictims": {"a": {"NumPDBViolations": 9223372036854775808}}}'),
+    ],
+)
+def test_an_integer_beyond_its_type_is_refused(decoder: codec.Decoder[Any], body: bytes) -> None:
+    """A number that does not fit the API's int32 or int64 is a DecodeError, as it is for Go."""
+    with pytest.raises(codec.DecodeError):
+        decoder(body)
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"\xed\xa0\x80", rb"\ud800", rb"\udc00\ud800"])
+def test_no_text_can_be_decoded_that_cannot_be_encoded(name: bytes) -> None:
+    """Bad UTF-8 and half a surrogate pair, which no answer could echo, are refused on the way in."""
+    with pytest.raises(codec.DecodeError):
+        codec.decode_extender_args(b'{"NodeNames": ["' + name + b'"]}')
+
+
+def test_items_of_a_list_are_left_undecoded() -> None:
+    """A page of a list, and an event's object, keep their items as the bytes that arrived."""
+    items = codec.decode_object_list(b'{"items": [{"a":  1}, 2]}').items
+    assert [bytes(item) for item in items or ()] == [b'{"a":  1}', b"2"]
+    assert bytes(codec.decode_watch_event(b'{"type": "ADDED", "object": {"a":  1}}').object) == b'{"a":  1}'
+    assert bytes(codec.decode_watch_event(b"{}").object) == b"null"
+
+
+def test_encode_writes_plain_values() -> None:
+    """Dicts, lists and scalars come out as compact UTF-8 JSON."""
+    assert codec.encode({"names": ["ä", 1, None, True]}) == '{"names":["ä",1,null,true]}'.encode()
+
+
+def test_encode_struct_uses_the_wire_names() -> None:
+    """Structs, one or many, come out under the names that Kubernetes reads."""
+    assert codec.encode_struct(extender.BindingResult(error="late")) == b'{"Error":"late"}'
+    scores = [extender.HostPriority(host="a", score=10)]
+    assert json.loads(codec.encode_struct(scores)) == [{"Host": "a", "Score": 10}]

@@ -1,0 +1,80 @@
+"""The structs name the fields that Kubernetes has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from extender.wire import codec, kubernetes
+from tests.builders import pod_json, written
+from tests.wire.documents import load
+
+OBJECTS = load("wire/data/objects.json")
+CRD = Path(__file__).parents[2] / "manifests" / "podgroup-crd.yaml"
+
+
+def unknown_fields(struct: msgspec.Struct, path: str) -> Iterator[str]:
+    """Yield the path of every field that is still None in a struct read from a document with every field set."""
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        if value is None:
+            yield f"{path}.{field.encode_name}"
+        for inner in value if isinstance(value, list) else [value]:
+            if isinstance(inner, msgspec.Struct):
+                yield from unknown_fields(inner, f"{path}.{field.encode_name}")
+
+
+@pytest.mark.parametrize("kind", sorted(OBJECTS))
+def test_every_field_is_one_that_kubernetes_writes(kind: str) -> None:
+    """Of an object that Kubernetes wrote with every field set, every declared field is found."""
+    decoded = codec.Decoder(getattr(kubernetes, kind))(written(OBJECTS[kind]))
+    assert list(unknown_fields(decoded, kind)) == []
+
+
+def properties(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Yield the path of every property of an OpenAPI schema."""
+    for name, inner in schema.get("properties", {}).items():
+        yield f"{path}.{name}"
+        yield from properties(inner.get("items", inner), f"{path}.{name}")
+
+
+def declared(kind: type[msgspec.Struct], path: str) -> Iterator[str]:
+    """Yield the path of every field of a struct."""
+    for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]  # a StructType for a struct
+        yield f"{path}.{field.encode_name}"
+        for variant in getattr(field.type, "types", ()):
+            inner = getattr(variant, "item_type", variant)
+            if isinstance(inner, msgspec.inspect.StructType):
+                yield from declared(inner.cls, f"{path}.{field.encode_name}")
+
+
+def test_every_field_of_a_coscheduling_group_is_in_the_crd() -> None:
+    """The PodGroup struct reads no field of spec and status that the shipped CRD lacks."""
+    schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    read = set(declared(kubernetes.CoschedulingSpec, ".spec")) | set(declared(kubernetes.CoschedulingStatus, ".status"))
+    assert ".status.conditions.observedGeneration" in read
+    assert read - set(properties(schema, "")) == set()
+
+
+def test_an_empty_object_is_a_struct_of_nones() -> None:
+    """Nothing is required: absent and null fields both read as None."""
+    assert codec.decode_pod(b"{}") == kubernetes.Pod()
+    assert codec.decode_pod(b'{"metadata":null,"spec":null,"status":null}') == kubernetes.Pod()
+
+
+def test_unknown_fields_are_skipped() -> None:
+    """Fields that no decision needs do not matter, whatever they hold."""
+    plain = codec.decode_pod(written(pod_json()))
+    assert codec.decode_pod(written(pod_json() | {"extra": [{"deep": [1, None]}]})) == plain
+
+
+def test_a_quantity_may_be_a_number() -> None:
+    """A resource list takes strings, whole numbers and fractions, as people write them in YAML."""
+    pod = codec.decode_pod(b'{"spec":{"overhead":{"cpu":1.5,"memory":1024,"nvidia.com/gpu":"8"}}}')
+    assert pod.spec is not None
+    assert pod.spec.overhead == {"cpu": 1.5, "memory": 1024, "nvidia.com/gpu": "8"}
