@@ -96,8 +96,16 @@ class Pod:
         self._scene.api.delete(PODS, self.name, self.namespace, grace_seconds=0)
 
     def recreate(self) -> None:
-        """Delete the pod and create it anew under the same name."""
-        self.delete()
+        """Delete the pod and create it anew under the same name.
+
+        A bound pod is left to kwok to end, as to a kubelet: taken from under it, kwok may yet delete by name, and so
+        the new one.
+        """
+        if self.bound:
+            self._scene.api.delete(PODS, self.name, self.namespace)
+            self._wait(lambda: not self.exists, "gone", DEFAULT_TIMEOUT_SECONDS)
+        else:
+            self.delete()
         self.create()
 
     def complete(self) -> None:

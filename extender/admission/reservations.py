@@ -156,7 +156,7 @@ class Reservations:
         arrived passed kube-scheduler's filters on that very node: what was refused is one more of its kind.
         """
         table = self._model.table
-        over = set(table.overcommitted())
+        over = table.overcommitted()
         for reservation in self.ledger:
             gang = self._model.gangs.get(reservation.ref)
             if gang is None or gang.uid != reservation.gang_uid:
@@ -167,7 +167,9 @@ class Reservations:
                     continue
                 row = table.row(slot.node)
                 nodes = admitted if slot.state is SlotState.HELD else eligible
-                if row is None or slot.node in over or not nodes(slot.pod.shape)[row]:
+                # Only who asks for what is short moves: the others would come back to the same node.
+                short = not over.get(slot.node, frozenset()).isdisjoint(name for name, _ in slot.pod.shape.requests)
+                if row is None or short or not nodes(slot.pod.shape)[row]:
                     self.drop(uid, f"node {slot.node} is no longer available")
 
     def rebuild(self, eligible: Eligible) -> None:

@@ -195,8 +195,8 @@ class Verbs:
         for uid in uids:
             victim = self._model.pods.get(uid)
             gang = None if victim is None else self._model.gang_of(victim)
-            if victim is None or gang is None or not victim.bound:
-                continue
+            if victim is None or gang is None or not victim.bound or victim.deleting:
+                continue  # nothing to lose, or lost already
             lost[gang.uid] = lost.get(gang.uid, 0) + 1
             secured = gang.census().secured
             if secured >= gang.min_member > secured - lost[gang.uid]:

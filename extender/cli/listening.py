@@ -7,12 +7,11 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import uvicorn
-from fastapi import FastAPI
 
 #: Seconds that an idle connection stays open. Go's client keeps one for 90 s; closing earlier races with its next call.
 KEEP_ALIVE_SECONDS = 120
@@ -20,6 +19,10 @@ KEEP_ALIVE_SECONDS = 120
 SHUTDOWN_SECONDS = 3
 #: Connections that may wait to be accepted: hundreds of binds arrive at once, each on a connection of its own.
 BACKLOG = 2048
+
+
+AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+"""Whatever the HTTP server can serve."""
 
 
 class ListenError(Exception):
@@ -30,7 +33,7 @@ class ListenError(Exception):
 class Site:
     """An application and the socket that it is served on."""
 
-    app: FastAPI
+    app: AsgiApp
     socket: socket.socket
 
 
@@ -53,7 +56,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: FastAPI) -> uvicorn.Server:
+def _server(app: AsgiApp) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,

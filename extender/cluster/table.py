@@ -222,10 +222,14 @@ class NodeTable:
         """Return the UIDs of the pods that claim something on `node`."""
         return frozenset(self._claimants.get(node, ()))
 
-    def overcommitted(self) -> list[str]:
-        """Return the names of present nodes on which more is claimed than there is."""
-        over = (self.used[:, : self.rows] > self.allocatable[:, : self.rows]).any(axis=0) & self.present[: self.rows]
-        return [self.node(int(row)).name for row in np.flatnonzero(over)]
+    def overcommitted(self) -> dict[str, frozenset[str]]:
+        """Return present nodes on which more is claimed than there is: node name -> the resources concerned."""
+        over = (self.used[:, : self.rows] > self.allocatable[:, : self.rows]) & self.present[: self.rows]
+        resources = self.resources
+        return {
+            self.node(row).name: frozenset(resources[column] for column in np.flatnonzero(over[:, row]).tolist())
+            for row in np.flatnonzero(over.any(axis=0)).tolist()
+        }
 
     def _new_row(self, name: str) -> int:
         if self._free_rows:

@@ -19,12 +19,20 @@ from extender.control.ports import ApiError, Observer
 from extender.kube.api import NOT_FOUND, TIMEOUT, UNREADABLE, ApiServer
 from extender.kube.backoff import Backoff
 from extender.kube.listing import list_pages
-from extender.kube.watch import GONE, Cause, Feed, Identity, T, WatchOptions, identify, watch_error
+from extender.kube.watch import (
+    GONE,
+    INITIAL_EVENTS_END,
+    Cause,
+    Feed,
+    Identity,
+    PlaceLostError,
+    T,
+    WatchOptions,
+    identify,
+    watch_error,
+)
 from extender.wire.codec import DecodeError, decode_metadata, decode_watch_event
 from extender.wire.kubernetes import ObjectMeta
-
-#: Marks the bookmark that ends the initial events of a WatchList. Source: metav1.InitialEventsAnnotationKey.
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY_REQUESTS = 401, 403, 429
 #: How servers without WatchList refuse its parameters. Source: k8s.io/apimachinery ValidateListOptions.
@@ -35,14 +43,6 @@ _FRUITLESS = frozenset({Cause.CLOSED, Cause.REFUSED})
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 log = structlog.get_logger("muster.watch")
-
-
-class _PlaceLostError(Exception):
-    """The server no longer knows where the watch was."""
-
-    def __init__(self, cause: Cause) -> None:
-        super().__init__(cause)
-        self.cause = cause
 
 
 class Reflector(Generic[T]):
@@ -96,14 +96,14 @@ class Reflector(Generic[T]):
             self._damaged = False
             try:
                 await self._stay_connected()
-            except _PlaceLostError as lost:
+            except PlaceLostError as lost:
                 self._log.info("listing again", cause=str(lost.cause))
                 await self._pause(lost.cause)
 
     # The reconnect loop.
 
     async def _stay_connected(self) -> NoReturn:
-        """Connect, and connect again from where the last connection ended; raise _PlaceLostError if that is gone."""
+        """Connect, and connect again from where the last connection ended; raise PlaceLostError if that is gone."""
         while True:
             self._resumed = self._version is not None
             self._progressed = False
@@ -133,9 +133,9 @@ class Reflector(Generic[T]):
         return query | {"resourceVersion": self._version}
 
     async def _cope(self, error: ApiError) -> None:
-        """Do what the answer asks for, then pause; raise _PlaceLostError when only a new list helps."""
+        """Do what the answer asks for, then pause; raise PlaceLostError when only a new list helps."""
         if error.status == GONE:
-            raise _PlaceLostError(Cause.EXPIRED)
+            raise PlaceLostError(Cause.EXPIRED)
         if error.status in _NO_WATCH_LIST and self._version is None and not self._pages:
             self._log.info("the server has no WatchList, listing in pages", answer=str(error))
             self._pages = True
@@ -157,13 +157,13 @@ class Reflector(Generic[T]):
             await self._ended(Cause.DISCONNECTED)
 
     async def _ended(self, cause: Cause, retry_after: float | None = None) -> None:
-        """Pause after a connection; raise _PlaceLostError when it is of no use to continue from its place."""
+        """Pause after a connection; raise PlaceLostError when it is of no use to continue from its place."""
         if self._damaged:
-            raise _PlaceLostError(Cause.DAMAGED)
+            raise PlaceLostError(Cause.DAMAGED)
         if self._resumed and not self._progressed and cause in _FRUITLESS:
             self._fruitless += 1
             if self._fruitless >= self._options.fruitless_connections:
-                raise _PlaceLostError(Cause.STUCK)
+                raise PlaceLostError(Cause.STUCK)
         await self._pause(cause, retry_after)
 
     async def _pause(self, cause: Cause, retry_after: float | None = None) -> None:

@@ -14,6 +14,8 @@ from extender.kube.api import UNREADABLE
 from extender.wire.codec import DecodeError, decode_status
 from extender.wire.kubernetes import ObjectMeta
 
+#: Marks the bookmark that ends the initial events of a WatchList. Source: metav1.InitialEventsAnnotationKey.
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 #: The place of a watch or a list has been compacted away.
 GONE = 410
 #: Reasons of a metav1.Status that mean GONE even where its code is missing.
@@ -42,6 +44,15 @@ class Cause(StrEnum):
     """The server answers, but connections from this place bring nothing, again and again."""
     DAMAGED = "damaged"
     """Something could not be read at all; it may have been a deletion, so the place is given up for a new list."""
+
+
+class PlaceLostError(Exception):
+    """The watch cannot go on from where it was; only a new list helps."""
+
+    def __init__(self, cause: Cause) -> None:
+        """Keep why."""
+        super().__init__(cause)
+        self.cause = cause
 
 
 class ApiObject(Protocol):

@@ -12,8 +12,8 @@ from extender.wire.codec import DecodeError, decode_pod
 
 _INVALID = 422
 
-#: What the API server finds invalid about a nomination that comes too late: it takes the UID of a namesake for an attempt
-#: to change it, and nominates no pod that is bound.
+#: What the API server finds invalid about a nomination that comes too late: it takes the UID of a namesake for an
+#: attempt to change it, and lets nobody nominate a pod that is bound.
 _OUTDATED = ("metadata.uid: Invalid value", "status.nominatedNodeName: Forbidden")
 
 

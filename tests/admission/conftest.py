@@ -179,7 +179,7 @@ class World:
 
     def check_promises(self) -> None:
         """Assert P2: nowhere is more bound and reserved than there is."""
-        assert self.admission.model.table.overcommitted() == []
+        assert self.admission.model.table.overcommitted() == {}
 
 
 @pytest.fixture

@@ -365,3 +365,15 @@ def test_problems_of_a_pod_group_are_told_once_it_has_members_of_musters(world: 
     assert world.effects().notes == []
     world.gang("ours", 2, group={"problem": problem})
     assert [(str(note.about), note.message) for note in world.effects().notes] == [("default/ours", str(problem))]
+
+
+def test_a_node_short_of_gpus_keeps_members_that_ask_for_none(world: World) -> None:
+    """When a GPU fails under a foreign pod, a CPU-only member planned there stays instead of moving for ever."""
+    world.nodes(1)
+    thief = world.pod("thief", 8, scheduler_name="default-scheduler", node_name="node-0", phase=Phase.RUNNING)
+    world.admission.pod_seen(thief)
+    job = world.gang("a", 1, gpus=0)
+    decision = world.filter(job.pods[0]).decision
+    world.admission.node_seen(Node("node-0", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 7}))
+    world.judge()
+    assert world.filter(job.pods[0]).decision == decision != ""

@@ -96,7 +96,7 @@ def test_column_appears_with_a_claim() -> None:
     table = table_of([node("plain")])
     table.claim("pod", "plain", ((GPU, 1),))
     assert amount(table, "used", "plain", GPU) == 1
-    assert table.overcommitted() == ["plain"]
+    assert table.overcommitted() == {"plain": frozenset({GPU})}
 
 
 def test_resource_that_a_node_stops_listing_is_gone() -> None:
@@ -169,12 +169,12 @@ def test_overcommitted_names_nodes_that_shrank() -> None:
     table = table_of([node("full", gpus=2), node("fine", gpus=2), node("shrinks", gpus=2), node("gone", gpus=2)])
     for each in table.nodes():
         table.claim(f"pod-{each.name}", each.name, ((GPU, 2),))
-    assert table.overcommitted() == []
+    assert table.overcommitted() == {}
     table.upsert(node("shrinks", gpus=1))
     table.remove("gone")
-    assert table.overcommitted() == ["shrinks"]
+    assert table.overcommitted() == {"shrinks": frozenset({GPU})}
     table.release("pod-shrinks")
-    assert table.overcommitted() == []
+    assert table.overcommitted() == {}
 
 
 def test_upsert_tells_whether_anything_changed() -> None:

@@ -5,19 +5,13 @@ from __future__ import annotations
 import pytest
 
 from extender.domain.node import UNSCHEDULABLE_TAINT, Node
-from extender.domain.pod import Pod
+from extender.domain.selectors import Selector
 from extender.domain.taints import Taint
 from extender.simulation.scheduler.events import Event, EventKind, Plugin, node_events, wakes
-from tests.builders import GPU, node, pod
+from tests.builders import node, pod, shape
 
 TAINT = Taint("k", "v", "NoSchedule")
-SMALL = Node("n", allocatable={"cpu": 1000, "pods": 10, GPU: 4})
-LARGE = Node("n", allocatable={"cpu": 1000, "pods": 10, GPU: 8})
-
-
-def asking(gpus: int) -> Pod:
-    """Return a pod that asks for some GPUs and nothing else."""
-    return pod("p", gpus=gpus)
+SMALL, LARGE = node("n", gpus=4), node("n", gpus=8)
 
 
 def test_an_error_is_woken_by_anything() -> None:
@@ -43,7 +37,7 @@ def test_an_update_of_a_waiting_pod_wakes_that_pod_alone(kind: EventKind) -> Non
     ("event", "woken"),
     [
         (Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x", node="n")), True),
-        (Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x", nominated="n")), True),
+        (Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x", nominated_node="n")), True),
         (Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x")), False),
         (Event(EventKind.ASSIGNED_POD_ADDED, pod=pod("x", node="n")), False),
         (Event(EventKind.TARGET_POD_UPDATED, pod=pod("p")), False),
@@ -58,14 +52,7 @@ def test_an_update_of_a_waiting_pod_wakes_that_pod_alone(kind: EventKind) -> Non
 )
 def test_a_pod_without_room_waits_for_room(event: Event, woken: bool) -> None:
     """Room comes from pods that leave, and from nodes that come or grow and are large enough."""
-    asks = Pod(uid="p", namespace="default", name="p", shape=asking(8).shape)
-    fits = {resource: 1 << 40 for resource, _ in asks.shape.requests if resource != GPU}
-
-    def roomy(at: Node | None) -> Node | None:
-        return at and Node(at.name, allocatable={**fits, **{GPU: at.allocatable[GPU]}})
-
-    event = Event(event.kind, roomy(event.before), roomy(event.after), event.pod)
-    assert wakes(event, asks, [Plugin.NODE_RESOURCES_FIT]) is woken
+    assert wakes(event, pod("p", gpus=8), [Plugin.NODE_RESOURCES_FIT]) is woken
 
 
 @pytest.mark.parametrize(
@@ -78,9 +65,7 @@ def test_a_pod_without_room_waits_for_room(event: Event, woken: bool) -> None:
         (Plugin.NODE_UNSCHEDULABLE, node("n"), node("n", taints=(UNSCHEDULABLE_TAINT,)), False),
     ],
 )
-def test_a_pod_kept_away_by_taints_waits_for_them_to_go(
-    plugin: Plugin, before: Node, after: Node, woken: bool
-) -> None:
+def test_a_pod_kept_away_by_taints_waits_for_them_to_go(plugin: Plugin, before: Node, after: Node, woken: bool) -> None:
     """A node that closes wakes nobody; one that opens wakes whom it kept away."""
     assert wakes(Event(EventKind.NODE_TAINTS_CHANGED, before, after), pod("p"), [plugin]) is woken
     assert wakes(Event(EventKind.NODE_ADDED, after=after), pod("p"), [plugin]) is woken
@@ -97,8 +82,8 @@ def test_a_new_toleration_wakes_its_pod(plugin: Plugin) -> None:
 
 def test_a_pod_that_asks_for_labels_waits_for_them() -> None:
     """A node with the labels wakes it, another does not, and only when it comes or its labels change."""
-    asks = pod("p", selector={"zone": "a"})
-    there, elsewhere = node("n", labels={"zone": "a"}), node("n", labels={"zone": "b"})
+    asks = pod("p", shape=shape(selector=Selector((("zone", "a"),))))
+    there, elsewhere = node("n", zone="a"), node("n", zone="b")
     assert wakes(Event(EventKind.NODE_LABELS_CHANGED, elsewhere, there), asks, [Plugin.NODE_AFFINITY])
     assert wakes(Event(EventKind.NODE_ADDED, after=there), asks, [Plugin.NODE_AFFINITY])
     assert not wakes(Event(EventKind.NODE_LABELS_CHANGED, there, elsewhere), asks, [Plugin.NODE_AFFINITY])
@@ -115,7 +100,7 @@ def test_an_update_of_a_node_is_as_many_events_as_it_changed_things() -> None:
     """A heartbeat is none."""
     before = node("n")
     assert node_events(before, before) == []
-    after = node("n", labels={"a": "b"}, taints=(TAINT,), gpus=4)
+    after = node("n", gpus=4, taints=(TAINT,), a="b")
     assert [event.kind for event in node_events(before, after)] == [
         EventKind.NODE_ALLOCATABLE_CHANGED,
         EventKind.NODE_LABELS_CHANGED,
