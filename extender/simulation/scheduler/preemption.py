@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,6 +36,15 @@ class Attempt:
     victims: tuple[Pod, ...] = ()
 
 
+@dataclass(slots=True)
+class _DryRun:
+    """What came of trying: victims per candidate, why other nodes are none, and what should not have happened."""
+
+    candidates: dict[str, list[Pod]] = field(default_factory=dict)
+    obstacles: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+
+
 class Preemption:
     """Look for victims for a pod that no node had room for. Source: framework/preemption and DefaultPreemption.
 
@@ -53,9 +62,12 @@ class Preemption:
         pod = version.pod
         if (obstacle := self._ineligible(version, columns, statuses)) is not None:
             return Attempt(f"preemption: {obstacle}", None)
-        candidates, said = self._dry_run(pod, columns, statuses)
+        trial = self._dry_run(pod, columns, statuses)
+        candidates = trial.candidates
+        if not candidates and trial.errors:
+            return Attempt(f"preemption: {_aggregate(trial.errors)}", None)
         if not candidates:
-            return Attempt(f"preemption: {fit_error(len(columns.names), said)}", "")
+            return Attempt(f"preemption: {fit_error(len(columns.names), trial.obstacles)}", "")
         if self._extender is not None:
             try:
                 candidates = await self._ask(self._extender, version, candidates)
@@ -79,24 +91,32 @@ class Preemption:
             return "not eligible due to a terminating pod on the nominated node."
         return None
 
-    def _dry_run(self, pod: Pod, columns: Columns, statuses: NodeStatuses) -> tuple[dict[str, list[Pod]], Counter[str]]:
-        """Return the victims per candidate, and what is to be said of the nodes that are none."""
+    def _dry_run(self, pod: Pod, columns: Columns, statuses: NodeStatuses) -> _DryRun:
+        """Try every node on which evicting might help, until there are enough candidates."""
         potential = statuses.count(Code.UNSCHEDULABLE)
         most = max(potential * _CANDIDATES_PERCENT // 100, _CANDIDATES_LEAST)
-        candidates: dict[str, list[Pod]] = {}
         hopeful = statuses.among(np.flatnonzero(columns.lowest_priority < pod.priority), Code.UNSCHEDULABLE)
-        said: Counter[str] = Counter({_NO_VICTIMS: potential - hopeful.shape[0]})
-        for row in hopeful.tolist():
-            info = self._cache.find(columns.names[row])
-            if info is None or len(candidates) >= most:
-                break
-            victims, obstacles = self._victims(pod, info)
-            if victims:
-                candidates[info.node.name] = victims
-            else:
-                said.update(obstacles)
-        said[_NOT_HELPFUL] = len(columns.names) - potential
-        return candidates, +said
+        trial = _DryRun()
+        trial.obstacles[_NO_VICTIMS] = potential - hopeful.shape[0]
+        trial.obstacles[_NOT_HELPFUL] = len(columns.names) - potential
+        infos = [self._cache.find(columns.names[row]) for row in hopeful.tolist()]
+        for info in infos:
+            if info is not None and len(trial.candidates) < most:
+                self._try(pod, info, trial)
+        trial.obstacles = +trial.obstacles
+        return trial
+
+    def _try(self, pod: Pod, info: NodeInfo, trial: _DryRun) -> None:
+        """Find the victims on one node, or what stands in the way."""
+        name = info.node.name
+        victims, lacking = self._victims(pod, info)
+        if victims:
+            trial.candidates[name] = victims
+        elif lacking:
+            trial.obstacles.update(lacking)
+        else:
+            # It fits with everybody back: the extender refused this node, and evicting is no answer to that.
+            trial.errors.append(f'expected at least one victim pod on node "{name}"')
 
     def _victims(self, pod: Pod, info: NodeInfo) -> tuple[list[Pod], list[str]]:
         """Return the fewest and least important pods that must leave one node, most important first, or what it lacks.
@@ -118,8 +138,7 @@ class Preemption:
             if not trial.fits(pod):
                 trial.remove(other.uid)
                 victims.append(other)
-        # It fits with everybody back: somebody other than the filters refused this node, and evicting is no answer.
-        return victims, [] if victims else [f'expected at least one victim pod on node "{info.node.name}"']
+        return victims, []
 
     async def _ask(
         self, extender: ExtenderClient, version: Stored, candidates: dict[str, list[Pod]]
@@ -140,6 +159,12 @@ class Preemption:
                 raise ExtenderError(f'expected at least one victim pod on node "{node}"')
             result[node] = [info.pods[uid] for uid in uids]
         return result
+
+
+def _aggregate(errors: Sequence[str]) -> str:
+    """Write errors as apimachinery's Aggregate does: one by itself, several in brackets, equal ones once."""
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def _importance(pod: Pod) -> tuple[int, str, str]:
