@@ -71,8 +71,8 @@ class Settings(BaseModel):
     """How long one write is retried while the API server does not answer, refuses with 429, or fails with 5xx."""
 
     stale_after_seconds: float = Field(default=60.0, gt=0)
-    """A watch silent for longer makes readiness false. The API server sends a bookmark about once a minute per watch,
-    and Muster's read timeout restarts a silent one before this."""
+    """A watch silent for longer makes readiness false. A quiet watch is renewed after 45 s without a word, and
+    counts as heard then: keep this above that."""
 
     report_delay_seconds: float = Field(default=0.2, ge=0)
     """How long changes of a gang are collected before its status and events are written. Zero writes one for every pod

@@ -16,7 +16,6 @@ from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
 from extender.domain.reason import Problem
 from extender.placement.eligibility import Eligibility
-from extender.placement.plan import Eligible
 from extender.settings import Settings
 
 
@@ -50,11 +49,6 @@ class Admission:
         self._told: dict[str, tuple[Problem, ...]] = {}
 
     @property
-    def eligible(self) -> Eligible:
-        """Return which nodes admit a shape, vetoes taken into account."""
-        return self.vetoes.apply(self.model.table, self._eligibility.mask)
-
-    @property
     def pending(self) -> bool:
         """Tell whether something changed since the last pass that could change a decision."""
         return self._pending and self.rebuilt
@@ -80,7 +74,7 @@ class Admission:
             return False
         self._pending = False
         self.passes += 1
-        self.head = self._pass.run(self._eligibility.mask, self.eligible)
+        self.head = self._pass.run(self._eligibility.mask, self.vetoes.by_gang(self.model.table))
         return True
 
     def tick(self) -> None:
@@ -195,12 +189,11 @@ class Admission:
         self.reservations.effects.changed[gang.ref] = None
 
     def _tell_group(self, gang: Gang) -> None:
-        """Note what is wrong with a PodGroup, once it is known to be for Muster: others' are none of its business."""
+        """Note odd keys of a PodGroup once it is known to be for Muster; a wrong field is the reason why it waits."""
         group = gang.group
         if group is None or not any(self.model.manages(pod) for pod in gang.members.values()):
             return
-        problems = group.options.problems if group.problem is None else (group.problem, *group.options.problems)
-        self._tell(group.ref, group.uid, problems)
+        self._tell(group.ref, group.uid, group.options.problems)
 
     def _tell(self, about: GroupRef | Pod, uid: str, problems: tuple[Problem, ...]) -> None:
         """Note each new problem of an object once."""

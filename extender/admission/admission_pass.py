@@ -9,19 +9,20 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from extender.admission.diagnosis import Misfit, Site, examine, explain, unmet_min_resources
 from extender.admission.judgement import Candidates, judge
 from extender.admission.queue import Position, position
 from extender.admission.reservations import Reservations
+from extender.admission.vetoes import Vetoed, leave_out
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, member_order
 from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
-from extender.domain.quantity import format_amount
 from extender.domain.reason import Reason, Wait
 from extender.placement.earmark import earmark
-from extender.placement.plan import Eligible, Plan, Shortfall, group_by_shape, plan
+from extender.placement.plan import Eligible, Plan, group_by_shape, plan
 
 _Profile: TypeAlias = tuple[Packing, frozenset[tuple[Shape, int]]]
 
@@ -43,9 +44,10 @@ class _Ground:
     """What a pass works on: what is free for whoever is judged next, and what it has found out so far."""
 
     whatif: WhatIf
-    eligible: Eligible
+    admitted: Eligible
+    vetoed: Vetoed
     head: Head | None = None
-    failed: dict[_Profile, Wait] = field(default_factory=dict)
+    misfits: dict[_Profile, Misfit] = field(default_factory=dict)
 
 
 class AdmissionPass:
@@ -62,13 +64,13 @@ class AdmissionPass:
         self._reservations = reservations
         self._clock = clock
 
-    def run(self, admitted: Eligible, eligible: Eligible) -> Head | None:
+    def run(self, admitted: Eligible, vetoed: Vetoed) -> Head | None:
         """Judge everybody once; return the head of the queue if there is one that waits for capacity.
 
-        `admitted` says which nodes admit a shape, `eligible` the same with the vetoed ones left out.
+        `admitted` says which nodes admit a shape, `vetoed` which of them kube-scheduler refused.
         """
-        self._reservations.drop_invalid(admitted, eligible)
-        ground = _Ground(WhatIf(self._model.table), eligible)
+        self._reservations.drop_invalid(admitted, vetoed)
+        ground = _Ground(WhatIf(self._model.table), admitted, vetoed)
         extras: list[tuple[Gang, tuple[Pod, ...]]] = []
         waiting = ((gang, self._waiting(gang)) for gang in self._model.gangs)
         queue = sorted(
@@ -148,57 +150,36 @@ class AdmissionPass:
             self._become_head(gang, place, core, ground)
         return ()
 
-    def _fit(self, gang: Gang, core: Sequence[Pod], ground: _Ground) -> Plan | Wait:
-        """Plan the pods, or say why they do not fit. Equal gangs that fail are planned once per pass."""
-        groups = group_by_shape(core)
-        profile = (gang.packing, frozenset((shape, len(pods)) for shape, pods in groups.items()))
-        if (known := ground.failed.get(profile)) is not None:
-            return known
-        if (unmet := self._min_resources(gang, ground)) is not None:
+    def _fit(self, gang: Gang, pods: Sequence[Pod], ground: _Ground) -> Plan | Wait:
+        """Plan the pods, or say why they do not fit. Of gangs of the same shapes that fail only one is examined."""
+        site = self._site(gang, ground)
+        if (unmet := unmet_min_resources(gang, site)) is not None:
             return unmet
-        began = self._clock.monotonic()
-        result = plan(core, ground.whatif, ground.eligible, gang.packing)
-        self._reservations.effects.plan_seconds.append(self._clock.monotonic() - began)
-        if isinstance(result, Plan):
-            return result
-        wait = ground.failed[profile] = self._why(gang, core, result, ground)
-        return wait
+        profile = (gang.packing, frozenset((shape, len(alike)) for shape, alike in group_by_shape(pods).items()))
+        misfit = ground.misfits.get(profile) if site.eligible is site.admitted else None
+        if misfit is None:
+            began = self._clock.monotonic()
+            result = plan(pods, ground.whatif, site.eligible, gang.packing)
+            self._reservations.effects.plan_seconds.append(self._clock.monotonic() - began)
+            if isinstance(result, Plan):
+                return result
+            misfit = examine(gang, pods, result, site)
+            if site.eligible is site.admitted:
+                ground.misfits[profile] = misfit
+        return explain(gang, pods, misfit, site, "" if ground.head is None else str(ground.head.gang.ref))
 
-    def _why(self, gang: Gang, core: Sequence[Pod], shortfall: Shortfall, ground: _Ground) -> Wait:
-        """Turn a shortfall into the reason that says most: impossible ever, held for the head, or full now."""
-        table = self._model.table
-        secured = gang.min_member - len(core)
-        if shortfall.unmatched:
-            return Wait(Reason.NO_NODE_MATCHES, {"nodes": len(table)}, {"unplaceable": shortfall.unmatched})
-        empty = WhatIf(table, table.allocatable[:, : table.rows])
-        ever = plan(core, empty, ground.eligible, gang.packing)
-        if isinstance(ever, Shortfall):
-            return Wait(Reason.EXCEEDS_CLUSTER, {"fits": secured + ever.fits, "minMember": gang.min_member})
-        if ground.head is not None:
-            without_head = WhatIf(table, ground.whatif.free + ground.head.kept)
-            if isinstance(plan(core, without_head, ground.eligible, gang.packing), Plan):
-                return Wait(Reason.BEHIND_HEAD, names={"head": str(ground.head.gang.ref)})
-        return Wait(Reason.INSUFFICIENT_CAPACITY, {"fits": secured + shortfall.fits, "minMember": gang.min_member})
-
-    def _min_resources(self, gang: Gang, ground: _Ground) -> Wait | None:
-        """Check minResources against what is free in the cluster plus what the gang holds, as coscheduling does."""
-        wanted = {} if gang.group is None else gang.group.min_resources
-        if not wanted:
-            return None
-        totals = np.maximum(ground.whatif.free, 0).sum(axis=1)
-        free = dict(zip(self._model.table.resources, totals.tolist(), strict=True))
-        for resource, needed in sorted(wanted.items()):
-            held = sum(pod.shape.request(resource) for pod in gang.members.values() if pod.bound)
-            if free.get(resource, 0) + held < needed:
-                numbers = {"needed": needed, "free": free.get(resource, 0) + held}
-                names = {"wanted": f"{format_amount(resource, needed)} {resource}"}
-                return Wait(Reason.MIN_RESOURCES_UNMET, numbers, names)
-        return None
+    def _site(self, gang: Gang, ground: _Ground) -> Site:
+        """Return where the gang's pods could go."""
+        free = ground.whatif.free
+        kept = np.zeros_like(free) if ground.head is None else ground.head.kept
+        eligible = leave_out(ground.admitted, ground.vetoed.get(gang.uid))
+        return Site(self._model.table, free, kept, ground.admitted, eligible)
 
     def _become_head(self, gang: Gang, place: Position, core: Sequence[Pod], ground: _Ground) -> None:
         """Keep for the gang what it waits for, if waiting can help at all."""
         table = self._model.table
-        kept = earmark(core, WhatIf(table, ground.whatif.free), WhatIf(table, table.potential()), ground.eligible)
+        eligible = self._site(gang, ground).eligible
+        kept = earmark(core, WhatIf(table, ground.whatif.free), WhatIf(table, table.potential()), eligible)
         if kept is not None:
             ground.head = Head(gang, place, kept)
             ground.whatif = WhatIf(table, ground.whatif.free - kept)
@@ -216,7 +197,7 @@ class AdmissionPass:
         """Take back into the snapshot what a dropped reservation gave up."""
         free = self._model.table.free()
         ground.whatif = WhatIf(self._model.table, free if ground.head is None else free - ground.head.kept)
-        ground.failed.clear()
+        ground.misfits.clear()
 
     def _wait(self, gang: Gang, wait: Wait | None) -> None:
         """Record a gang's reason (None: it does not wait) and note when it changed."""

@@ -27,13 +27,28 @@ class Note:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """A step of a gang's reservation: `what` happened, and `decision`, the name that it has in the log.
+
+    `members` is how many pods it concerns. `waited` is, for a start, the seconds since the gang was first seen.
+    """
+
+    what: str
+    gang: GroupRef
+    decision: str
+    members: int
+    why: str = ""
+    waited: float = 0.0
+
+
 @dataclass(slots=True)
 class Effects:
     """What has accumulated since it was last taken.
 
     `nominations` holds the newest wish per pod UID. `released` are pods whose held bind calls may go on, `refused`
     those whose held bind calls fail, with the message. `changed` are the gangs whose status may read differently.
-    `plan_seconds` is how long each plan took, `expired` counts
+    `milestones` are for the log, `plan_seconds` is how long each plan took, `expired` counts
     reservations given up at their deadline.
     """
 
@@ -42,5 +57,6 @@ class Effects:
     refused: dict[str, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     changed: dict[GroupRef, None] = field(default_factory=dict)
+    milestones: list[Milestone] = field(default_factory=list)
     plan_seconds: list[float] = field(default_factory=list)
     expired: int = 0

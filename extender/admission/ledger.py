@@ -38,13 +38,15 @@ class Slot:
 class Reservation:
     """All slots of one gang, in one life of it.
 
-    `deadline` is in seconds of the monotonic clock; `decision` names the decision in logs from filter to bind.
+    `deadline` is in seconds of the monotonic clock; `decision` names the decision in logs from filter to bind;
+    `started` says that its barrier has opened.
     """
 
     ref: GroupRef
     gang_uid: str
     decision: str
     deadline: float
+    started: bool = False
     slots: dict[str, Slot] = field(default_factory=dict)
 
     def arrived(self) -> int:

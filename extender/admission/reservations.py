@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Mapping
 
 from extender.admission.backoff import Backoff
-from extender.admission.effects import Effects, Nomination, Note
+from extender.admission.effects import Effects, Milestone, Nomination, Note
 from extender.admission.ledger import Ledger, Reservation, Slot, SlotState
 from extender.admission.queue import position
+from extender.admission.vetoes import Vetoed, leave_out
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
@@ -59,6 +60,7 @@ class Reservations:
             slot.nominated_at = now
             if pods[uid].nominated_node != node:
                 self.effects.nominations[uid] = Nomination(pods[uid], node)
+        self.effects.milestones.append(Milestone("gang placed", gang.ref, reservation.decision, len(nodes)))
         self.effects.changed[gang.ref] = None
         return reservation
 
@@ -67,10 +69,16 @@ class Reservations:
         reservation = self.ledger.of_gang(gang.uid)
         if reservation is None or gang.census().secured + reservation.arrived() < gang.min_member:
             return False
-        for uid, slot in reservation.slots.items():
-            if slot.state is SlotState.HELD:
-                slot.state = SlotState.BINDING
-                self.effects.released.append(uid)
+        held = [uid for uid, slot in reservation.slots.items() if slot.state is SlotState.HELD]
+        for uid in held:
+            reservation.slots[uid].state = SlotState.BINDING
+        self.effects.released += held
+        if not reservation.started:
+            reservation.started = True
+            waited = self._clock.monotonic() - gang.first_seen
+            self.effects.milestones.append(
+                Milestone("gang started", gang.ref, reservation.decision, len(held), waited=waited)
+            )
         self.backoff.forget(gang.uid)
         self.waits.pop(gang.uid, None)
         self.effects.changed[gang.ref] = None
@@ -85,7 +93,12 @@ class Reservations:
 
     def drop_gang(self, gang_uid: str, why: str) -> int:
         """Take back all slots of a gang whose Binding is not under way; return how many."""
+        reservation = self.ledger.of_gang(gang_uid)
         slots = self.ledger.release_gang(gang_uid)
+        if reservation is not None and slots:
+            self.effects.milestones.append(
+                Milestone("gang released", reservation.ref, reservation.decision, len(slots), why=why)
+            )
         for slot in slots:
             self._after_drop(slot, why)
         return len(slots)
@@ -102,7 +115,9 @@ class Reservations:
         due = self.ledger.expire(now)
         for reservation in due:
             late = [slot for slot in reservation.slots.values() if slot.state is SlotState.RESERVED]
-            if not late:  # all have arrived; Bindings under way end by themselves
+            if not late:  # all have arrived; should a Binding fail, its member has this much time again
+                timeout = self._settings.reservation_timeout_seconds
+                self.ledger.open(reservation.ref, reservation.gang_uid, reservation.decision, now + timeout)
                 continue
             self.effects.expired += 1
             arrived, total = reservation.arrived(), len(reservation.slots)
@@ -149,11 +164,11 @@ class Reservations:
             default=None,
         )
 
-    def drop_invalid(self, admitted: Eligible, eligible: Eligible) -> None:
+    def drop_invalid(self, admitted: Eligible, vetoed: Vetoed) -> None:
         """Take back slots on nodes that went, closed, shrank or were filled by others, and those of gangs that went.
 
-        A veto (left out of `eligible`, not of `admitted`) moves members that are still on their way. One that has
-        arrived passed kube-scheduler's filters on that very node: what was refused is one more of its kind.
+        A veto moves members that are still on their way. One that has arrived passed kube-scheduler's filters on that
+        very node: what was refused is one more of its kind.
         """
         table = self._model.table
         over = table.overcommitted()
@@ -162,6 +177,7 @@ class Reservations:
             if gang is None or gang.uid != reservation.gang_uid:
                 self.end_life(reservation.gang_uid, "the PodGroup is gone")
                 continue
+            eligible = leave_out(admitted, vetoed.get(reservation.gang_uid))
             for uid, slot in list(reservation.slots.items()):
                 if slot.state is SlotState.BINDING:
                     continue

@@ -57,7 +57,7 @@ class Verbs:
             # This attempt began before kube-scheduler learned of the plan, from a snapshot that may be older than what
             # the plan relies on, or it tries an outdated nomination: it says nothing about the planned node.
             return self._refuse("planned on a node that this attempt does not offer")
-        return self._learn(known, slot, names)
+        return self._learn(known, reservation, slot, names)
 
     def prioritize(self, pod: Pod, names: list[str]) -> list[int]:
         """Return a score of 0 to 10 for each offered node."""
@@ -203,9 +203,9 @@ class Verbs:
                 return True
         return False
 
-    def _learn(self, pod: Pod, slot: Slot, names: list[str]) -> Filtered:
+    def _learn(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered:
         """Veto the planned node, which kube-scheduler refuses for reasons of its own, and place the member anew."""
-        self._admission.vetoes.add(pod.shape, slot.node)
+        self._admission.vetoes.add(reservation.gang_uid, pod.shape, slot.node)
         self._admission.reservations.drop(pod.uid, f"kube-scheduler refused node {slot.node}")
         self._admission.reconsider()
         self._admission.decide()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 from cachetools import TTLCache
@@ -13,19 +14,25 @@ from extender.cluster.table import NodeTable
 from extender.domain.pod import Shape
 from extender.placement.plan import Eligible
 
+Vetoed: TypeAlias = dict[str, dict[Shape, list[int]]]
+"""Gang UID -> shape -> rows that kube-scheduler refused."""
+
 
 class Vetoes:
-    """Remember for a while which nodes a shape should not be sent to.
+    """Remember for a while which nodes a gang's pods of some shape should not be sent to.
+
+    A shape leaves out what Muster does not model (pod affinity, spread, volumes), and just that is what kube-scheduler
+    refused a node for: so a veto counts for the gang that met with it, and not for others of the same shape.
 
     Advisory: a forgotten veto costs one more refusal, so a cache that drops entries when full is the right store.
     """
 
-    #: Distinct (shape, node) pairs remembered: 5,000 nodes refused for 20 shapes.
+    #: Vetoes remembered: 5,000 nodes refused to 20 gangs.
     CAPACITY = 100_000
 
     def __init__(self, seconds: float, timer: Callable[[], float]) -> None:
         """Remember each veto for `seconds` by `timer` (seconds, monotonic)."""
-        self._until: TTLCache[tuple[Shape, str], float] = TTLCache(self.CAPACITY, seconds, timer=timer)
+        self._until: TTLCache[tuple[str, Shape, str], float] = TTLCache(self.CAPACITY, seconds, timer=timer)
         self._ends: deque[float] = deque(maxlen=self.CAPACITY)
         self._seconds = seconds
         self._timer = timer
@@ -34,10 +41,10 @@ class Vetoes:
         """Count the vetoes in force."""
         return len(self._until)
 
-    def add(self, shape: Shape, node: str) -> None:
-        """Keep pods of `shape` away from `node` from now on."""
+    def add(self, gang_uid: str, shape: Shape, node: str) -> None:
+        """Keep the gang's pods of `shape` away from `node` from now on."""
         until = self._timer() + self._seconds
-        self._until[shape, node] = until
+        self._until[gang_uid, shape, node] = until
         self._ends.append(until)
 
     def next_end(self) -> float | None:
@@ -51,21 +58,26 @@ class Vetoes:
             self._ends.popleft()
         return len(self._ends) < before
 
-    def apply(self, table: NodeTable, eligible: Eligible) -> Eligible:
-        """Return `eligible` with the vetoed nodes left out."""
-        if not self._until:
-            return eligible
-        vetoed: dict[Shape, list[int]] = {}
-        for shape, node in self._until:
+    def by_gang(self, table: NodeTable) -> Vetoed:
+        """Return the vetoes in force as rows of `table`: gang UID -> shape -> rows."""
+        vetoed: Vetoed = {}
+        for gang_uid, shape, node in self._until:
             row = table.row(node)
             if row is not None:
-                vetoed.setdefault(shape, []).append(row)
+                vetoed.setdefault(gang_uid, {}).setdefault(shape, []).append(row)
+        return vetoed
 
-        def without_vetoed(shape: Shape) -> NDArray[np.bool_]:
-            mask = eligible(shape)
-            if shape in vetoed:
-                mask = mask.copy()
-                mask[vetoed[shape]] = False
-            return mask
 
-        return without_vetoed
+def leave_out(admitted: Eligible, vetoed: Mapping[Shape, list[int]] | None) -> Eligible:
+    """Return `admitted` without one gang's vetoed rows, or `admitted` itself if there are none."""
+    if not vetoed:
+        return admitted
+
+    def eligible(shape: Shape) -> NDArray[np.bool_]:
+        mask = admitted(shape)
+        if shape in vetoed:
+            mask = mask.copy()
+            mask[vetoed[shape]] = False
+        return mask
+
+    return eligible

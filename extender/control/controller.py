@@ -11,7 +11,7 @@ import structlog
 
 from extender.admission.admission import Admission
 from extender.admission.answers import BindVerdict, Filtered, Outcome
-from extender.admission.effects import Nomination
+from extender.admission.effects import Milestone, Nomination
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
@@ -67,7 +67,6 @@ class Controller:
         self._to_report: dict[GroupRef, None] = {}
         self._report_timer: asyncio.TimerHandle | None = None
         self._default_priorities: dict[str, int] = {}
-        self._started: dict[GroupRef, str] = {}  # gang -> UID of the life that has started
         self._synced = asyncio.Event()
 
     @property
@@ -189,14 +188,16 @@ class Controller:
             self._synced.set()
             for gang in self._admission.model.gangs:
                 self._to_report[gang.ref] = None
-                if gang.census().secured >= gang.min_member:
-                    self._started[gang.ref] = gang.uid
             log.info("synced", gangs=len(self._admission.model.gangs), nodes=len(self._admission.model.table))
             self._settle()
 
     def heard(self, kind: Kind) -> None:
         """Learn that a watch is alive."""
         self._watches.heard(kind)
+
+    def skipped(self, kind: Kind) -> None:
+        """Learn that an object could not be decoded."""
+        self._metrics.undecodable.labels(kind).inc()
 
     def watch_restarted(self, kind: Kind, cause: str) -> None:
         """Learn that a watch had to start again."""
@@ -257,13 +258,16 @@ class Controller:
             self._barrier.refuse(uid, why)
         for nomination in effects.nominations.values():
             self._nominate(nomination)
+        for step in effects.milestones:
+            self._log_milestone(step)
         for seconds in effects.plan_seconds:
             self._metrics.plan_seconds.observe(seconds)
         self._metrics.reservations_expired.inc(effects.expired)
         for note in effects.notes:
             gang = self._admission.model.gangs.get(note.about) if isinstance(note.about, GroupRef) else None
             self._reports.note(note, gang)
-            log.info("note", reason=note.reason, message=note.message, about=str(note.about))
+            about = note.about.key if isinstance(note.about, Pod) else str(note.about)
+            log.info("note", reason=note.reason, message=note.message, about=about)
         if effects.changed:
             self._report_later(effects.changed)
         if self._admission.pending or effects.nominations or effects.refused:
@@ -340,18 +344,20 @@ class Controller:
             gang = self._admission.model.gangs.get(ref)
             if gang is None:
                 self._reports.forget(ref)
-                self._started.pop(ref, None)
                 continue
             seen = self._view(gang)
             if seen.managed:
                 self._reports.report(gang, seen)
-                self._time_start(gang, seen)
 
-    def _time_start(self, gang: Gang, seen: GangView) -> None:
-        """Observe once per life of a gang how long it waited."""
-        if seen.census.secured >= seen.min_member and self._started.get(gang.ref) != gang.uid:
-            self._started[gang.ref] = gang.uid
-            self._metrics.gang_wait_seconds.observe(self._clock.monotonic() - gang.first_seen)
+    def _log_milestone(self, step: Milestone) -> None:
+        """Log one line per decision about a gang, under the name that its filter and bind calls carry."""
+        words: dict[str, object] = {"gang": str(step.gang), "decision": step.decision, "members": step.members}
+        if step.what == "gang started":
+            self._metrics.gang_wait_seconds.observe(step.waited)
+            words["waited_seconds"] = round(step.waited, 3)
+        if step.why:
+            words["why"] = step.why
+        log.info(step.what, **words)
 
     def _view(self, gang: Gang) -> GangView:
         model, reservations = self._admission.model, self._admission.reservations

@@ -62,6 +62,10 @@ class Metrics:
         self.watch_restarts = Counter(
             "muster_watch_restarts", "Watches started again.", ("kind", "cause"), registry=self.registry
         )
+        self.undecodable = Counter(
+            "muster_undecodable_objects", "Objects and watch events left out because they could not be decoded.",
+            ("kind",), registry=self.registry,
+        )  # fmt: skip
         self.watch_age = Gauge(
             "muster_watch_age_seconds",
             "Time since the watch of a kind was last heard of.",

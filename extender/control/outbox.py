@@ -15,9 +15,8 @@ from extender.control.metrics import Metrics
 from extender.control.ports import ApiError
 from extender.settings import Settings
 
-#: Statuses that mean the object is gone, another one by now, or past the point where the wish made sense (the API
-#: server forbids nominations on bound pods with 422): the wish has no object left, which is no failure.
-_OUTDATED = frozenset({404, 409, 410, 422})
+#: Statuses that mean the object is gone, or another one by now: the wish has no object left, which is no failure.
+_OUTDATED = frozenset({404, 409, 410})
 #: A timer may fire a hair before its time; waiting for the hair would spin.
 SHORTEST_PAUSE_SECONDS = 0.001
 _FIRST_PAUSE_SECONDS = 0.05

@@ -103,7 +103,7 @@ class GroupStatus:
 class ClusterApi(Protocol):
     """The writes that Muster makes.
 
-    Each makes one request and raises ApiError when it fails; retrying is the caller's affair.
+    Each raises ApiError when it fails; retrying is the caller's affair.
     """
 
     async def nominate(self, pod: PodKey, node: str) -> None:
@@ -174,6 +174,10 @@ class Observer(Protocol):
 
     def heard(self, kind: Kind) -> None:
         """Learn that the watch of `kind` is alive: an event, a bookmark or a list arrived."""
+        ...
+
+    def skipped(self, kind: Kind) -> None:
+        """Learn that an object or event of `kind` could not be decoded and was left out."""
         ...
 
     def watch_restarted(self, kind: Kind, cause: str) -> None:

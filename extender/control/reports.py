@@ -7,7 +7,7 @@ from functools import partial
 from extender.admission.effects import Note
 from extender.cluster.gangs import Gang
 from extender.control.outbox import Outbox, Urgency
-from extender.control.ports import ClusterApi, ClusterEvent, GroupStatus, ObjectRef
+from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus, ObjectRef
 from extender.control.views import GangView, group_status
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.pod import Pod
@@ -32,7 +32,7 @@ class Reports:
             status = group_status(seen, gang.group.generation)
             if self._statuses.get(gang.ref) != (gang.group.uid, status):
                 self._statuses[gang.ref] = (gang.group.uid, status)
-                call = partial(self._api.update_group_status, gang.ref, gang.group.uid, status)
+                call = partial(self._write_status, gang.ref, gang.group.uid, status)
                 self._outbox.put(Urgency.STATUS, f"status/{gang.ref.api}/{gang.ref}", str(gang.ref), call)
         started = seen.census.secured >= seen.min_member
         reason = None if seen.wait is None else seen.wait.reason
@@ -68,6 +68,15 @@ class Reports:
         """Forget what was said of a gang that is gone."""
         self._statuses.pop(ref, None)
         self._said.pop(ref, None)
+
+    async def _write_status(self, ref: GroupRef, uid: str, status: GroupStatus) -> None:
+        """Write a status; one that could not be written is not remembered as said."""
+        try:
+            await self._api.update_group_status(ref, uid, status)
+        except ApiError:
+            if self._statuses.get(ref) == (uid, status):
+                del self._statuses[ref]
+            raise
 
     def _event(self, about: ObjectRef, *, warning: bool, reason: str, message: str) -> None:
         event = ClusterEvent(about, warning=warning, reason=reason, message=message, action="Scheduling")

@@ -80,7 +80,7 @@ def group_status(seen: GangView, generation: int) -> GroupStatus:
 
 
 def _reason(seen: GangView) -> str:
-    return str(seen.wait.reason) if seen.wait else "NotJudgedYet"
+    return str(seen.wait.reason) if seen.wait else "NothingToPlace"
 
 
 def _message(seen: GangView) -> str:

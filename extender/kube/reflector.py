@@ -301,6 +301,7 @@ class Reflector(Generic[T]):
 
     def _skip(self, error: str, where: str) -> None:
         self._undecodable += 1
+        self._observer.skipped(self._feed.kind)
         self._log.error("skipped what cannot be decoded", where=where, after=self._version, error=error)
 
     async def _breathe(self) -> None:

@@ -293,3 +293,22 @@ def test_a_partially_bound_gang_goes_before_everybody(world: World) -> None:
     world.judge()
     assert "a-3" in job.reserved
     assert urgent.reserved == {}
+
+
+def test_equal_gangs_are_told_of_themselves(world: World) -> None:
+    """Of gangs of one shape only one is examined, but each reads its own pods and numbers."""
+    world.nodes(3)
+    shape = replace(world.pod("x", 8).shape, selector=Selector(equals=(("gpu", "h100"),)))
+    first, second = (world.gang(name, 2, shape=shape) for name in ("a", "b"))
+    assert first.wait is not None
+    assert second.wait is not None
+    assert "default/a-0" in first.wait.message
+    assert "default/b-0" in second.wait.message
+
+
+def test_a_pod_without_creation_time_does_not_jump_the_queue(world: World) -> None:
+    """What was never created is younger than every gang."""
+    world.nodes(2)
+    world.gang("running", 1).run()
+    world.gang("head", 2)
+    assert world.filter(world.pod("probe", 8, created="")).accepted == []

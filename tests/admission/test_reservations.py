@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from extender.admission.effects import Nomination
+from extender.domain.keys import Options
 from extender.domain.node import UNSCHEDULABLE_TAINT, Node
 from extender.domain.pod import Phase
 from extender.domain.reason import Problem, Reason
@@ -360,10 +361,11 @@ def test_replacing_members_does_not_put_off_the_deadline(world: World) -> None:
 
 def test_problems_of_a_pod_group_are_told_once_it_has_members_of_musters(world: World) -> None:
     """A PodGroup that another scheduler looks after is left alone."""
-    problem = Problem("spec.minMember", "-1 is negative")
-    world.gang("theirs", 1, group={"problem": problem}, scheduler_name="volcano")
+    problem = Problem("metadata.annotations[muster.dev/placment]", "unknown key")
+    options = {"options": Options(problems=(problem,))}
+    world.gang("theirs", 1, group=options, scheduler_name="volcano")
     assert world.effects().notes == []
-    world.gang("ours", 2, group={"problem": problem})
+    world.gang("ours", 2, group=options)
     assert [(str(note.about), note.message) for note in world.effects().notes] == [("default/ours", str(problem))]
 
 
@@ -377,3 +379,19 @@ def test_a_node_short_of_gpus_keeps_members_that_ask_for_none(world: World) -> N
     world.admission.node_seen(Node("node-0", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 7}))
     world.judge()
     assert world.filter(job.pods[0]).decision == decision != ""
+
+
+def test_a_binding_that_fails_after_the_deadline_does_not_hold_for_ever(world: World) -> None:
+    """A reservation whose members all arrived outlives its deadline; should a Binding fail, the clock runs again."""
+    world.nodes(2)
+    job = world.gang("a", 2)
+    nodes = job.reserved
+    job.bind(0)
+    job.bind(1)
+    job.see(0, node_name=nodes["a-0"], phase=Phase.RUNNING)
+    world.later(61)
+    world.verbs.binding_failed(job.pods[1].uid, "no answer", final=False)
+    world.judge()
+    assert job.reserved == {"a-1": nodes["a-1"]}
+    world.later(61)
+    assert job.reserved == {}

@@ -359,3 +359,16 @@ def test_a_veto_spares_members_that_have_arrived_on_the_node(world: World) -> No
     assert job.reserved["a-0"] == shared
     assert job.reserved["a-1"] != shared
     assert job.bind(1).verdict is BindVerdict.WRITE
+
+
+def test_a_veto_counts_for_the_gang_that_met_it(world: World) -> None:
+    """What a gang's pods were refused for (anti-affinity, say) is not in their shape: others may use the node."""
+    names = world.nodes(2)
+    first = world.gang("a", 2)
+    planned = first.reserved["a-0"]
+    (other,) = set(names) - {planned}
+    world.filter(replace(first.pods[0], nominated_node=planned), [other])
+    assert first.wait is not None
+    assert first.wait.message.startswith("kube-scheduler refused: it left out planned nodes")
+    second = world.gang("b", 2)
+    assert len(second.reserved) == 2

@@ -50,6 +50,7 @@ async def test_held_binds_are_written_together(muster: Muster) -> None:
     assert muster.api.bindings == []
     assert await muster.bind(pods[3]) == ""
     assert await asyncio.gather(*held) == ["", "", ""]
+    assert muster.sample("muster_gang_wait_seconds_count") == 1
     assert len(muster.api.bindings) == 4
 
 
@@ -174,7 +175,6 @@ async def test_status_and_event_say_why_a_gang_waits_and_that_it_started(muster:
     assert [e.reason for e in muster.api.events] == ["MembersMissing", "Started"]
     assert muster.api.statuses[-1][1].phase == "Running"
     assert muster.api.statuses[-1][1].condition_status == "True"
-    assert muster.sample("muster_gang_wait_seconds_count") == 1
 
 
 async def test_an_expired_reservation_is_released_announced_and_counted(muster: Muster) -> None:
@@ -225,6 +225,8 @@ async def test_a_silent_watch_makes_the_controller_unready_until_it_speaks(muste
     for kind in Kind:
         muster.controller.heard(kind)
     assert muster.controller.ready
+    muster.controller.skipped(Kind.NODE)
+    assert muster.sample("muster_undecodable_objects_total", kind="nodes") == 1
     muster.controller.watch_restarted(Kind.POD, "expired")
     assert muster.sample("muster_watch_restarts_total", kind="pods", cause="expired") == 1
 

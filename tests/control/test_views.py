@@ -29,9 +29,9 @@ def test_phase_follows_from_the_counts(census: Census, reserved: int, phase: Gan
     assert phase_of(census, 2, reserved) is phase
 
 
-def test_a_gang_that_nobody_judged_yet_says_so() -> None:
+def test_a_gang_that_neither_started_nor_waits_says_so() -> None:
     """The condition always has a reason."""
     ref = GroupRef(GroupApi.COSCHEDULING, "ns", "a")
     seen = GangView(ref, "uid", GangPhase.PENDING, 2, Census(placeable=2), 0, None, managed=True)
     status = group_status(seen, 3)
-    assert (status.condition_status, status.reason, status.observed_generation) == ("False", "NotJudgedYet", 3)
+    assert (status.condition_status, status.reason, status.observed_generation) == ("False", "NothingToPlace", 3)

@@ -28,6 +28,7 @@ class Recorder(Changes):
         self.groups: list[PodGroup] = []
         self.synced_kinds: list[Kind] = []
         self.restarts: list[str] = []
+        self.skipped_kinds: list[Kind] = []
         self.heard_of = 0
         self._priority = priority
 
@@ -40,6 +41,10 @@ class Recorder(Changes):
         """Keep a pod."""
         self.pods.append(pod)
         self.tell("pod seen", pod.key, pod.uid)
+
+    def skipped(self, kind: Kind) -> None:
+        """Keep that something was skipped."""
+        self.skipped_kinds.append(kind)
 
     def pod_gone(self, uid: str) -> None:
         """Keep that a pod is gone."""

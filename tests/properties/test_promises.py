@@ -251,6 +251,26 @@ class Cluster(RuleBasedStateMachine):
             if census.placeable > let_go and census.secured + let_go < gang.min_member:
                 assert gang.uid in self.admission.reservations.waits
 
+    def serve_everybody(self) -> None:
+        """Take every pending member through filter and bind, and let every Binding that may be written succeed."""
+        for uid in sorted(self.pods):
+            self.serve_member(uid)
+        self.settle()
+        for uid, node in list(self.in_flight.items()):
+            entry = self.admission.reservations.ledger.of_pod(uid)
+            if entry is not None and entry[1].state is SlotState.BINDING:
+                self.in_flight.pop(uid)
+                self.change(uid, node_name=node, phase=Phase.RUNNING)
+        self.settle()
+
+    def finish_what_runs(self) -> None:
+        """Let every pod succeed that has no gang, or one that has its minimum."""
+        for uid, pod in list(self.pods.items()):
+            gang = self.admission.model.gang_of(pod)
+            if pod.bound and (gang is None or gang.census().secured >= gang.min_member):
+                self.change(uid, phase=Phase.SUCCEEDED)
+        self.settle()
+
     def teardown(self) -> None:
         """Assert P4 and P6: left in peace, every gang that fits alone runs, whatever happened before."""
         for name, node in self.nodes.items():
@@ -259,20 +279,8 @@ class Cluster(RuleBasedStateMachine):
         for _ in range(len(self.groups) * 3 + 10):
             self.clock.advance(130)  # beyond every pause and deadline: nothing may depend on luck
             self.settle()
-            for uid in sorted(self.pods):
-                self.serve_member(uid)
-            self.settle()
-            for uid, node in list(self.in_flight.items()):
-                entry = self.admission.reservations.ledger.of_pod(uid)
-                if entry is not None and entry[1].state is SlotState.BINDING:
-                    self.in_flight.pop(uid)
-                    self.change(uid, node_name=node, phase=Phase.RUNNING)
-            self.settle()
-            for uid, pod in list(self.pods.items()):
-                gang = self.admission.model.gang_of(pod)
-                if pod.bound and (gang is None or gang.census().secured >= gang.min_member):
-                    self.change(uid, phase=Phase.SUCCEEDED)
-            self.settle()
+            self.serve_everybody()
+            self.finish_what_runs()
         for gang in self.admission.model.gangs:
             census = gang.census()
             if gang.group is None or census.exist < gang.min_member:

@@ -1,0 +1,175 @@
+"""What Muster's watches would tell, read off the simulated API server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from extender.control.ports import Kind
+from extender.domain.membership import GroupRef
+from extender.domain.node import Node
+from extender.domain.pod import Pod
+from extender.domain.podgroup import PodGroup
+from extender.simulation.cluster import Cluster
+from extender.simulation.feed import BOOKMARK_SECONDS, Feed
+from tests.builders import coscheduling_json, node_json, pod_json
+from tests.simulation.conftest import Virtually, loop_clock, reach
+
+
+class Listener:
+    """Writes down what it is told. Implements `extender.control.ports.Observer`."""
+
+    def __init__(self) -> None:
+        """Start without having heard anything."""
+        self.told: list[str] = []
+        self.alive: list[tuple[float, Kind]] = []
+
+    def pod_seen(self, pod: Pod) -> None:
+        """Hear of a pod."""
+        self.told.append(f"pod {pod.name} on {pod.node_name or 'nothing'}")
+
+    def pod_gone(self, uid: str) -> None:
+        """Hear that a pod is gone."""
+        self.told.append(f"pod gone {uid[:8]}")
+
+    def node_seen(self, node: Node) -> None:
+        """Hear of a node."""
+        self.told.append(f"node {node.name}")
+
+    def node_gone(self, name: str) -> None:
+        """Hear that a node is gone."""
+        self.told.append(f"node gone {name}")
+
+    def group_seen(self, group: PodGroup) -> None:
+        """Hear of a PodGroup."""
+        self.told.append(f"group {group.ref.name} of {group.min_member}")
+
+    def group_gone(self, ref: GroupRef, uid: str) -> None:
+        """Hear that a PodGroup is gone."""
+        self.told.append(f"group gone {ref.name} {uid[:8]}")
+
+    def default_priority(self) -> int:
+        """Say what pods without priority have."""
+        return 0
+
+    def priority_class_seen(self, name: str, value: int, *, global_default: bool) -> None:
+        """Hear of a PriorityClass."""
+        self.told.append(f"class {name} {value} {global_default}")
+
+    def priority_class_gone(self, name: str) -> None:
+        """Hear that a PriorityClass is gone."""
+        self.told.append(f"class gone {name}")
+
+    def synced(self, kind: Kind) -> None:
+        """Hear that the first list is complete."""
+        self.told.append(f"synced {kind}")
+
+    def heard(self, kind: Kind) -> None:
+        """Hear that a watch is alive."""
+        self.alive.append((asyncio.get_running_loop().time(), kind))
+
+    def watch_restarted(self, kind: Kind, cause: str) -> None:
+        """Hear that a watch started again, which this one never does."""
+        raise AssertionError((kind, cause))
+
+
+class Setting:
+    """A cluster, and a listener fed from it."""
+
+    def __init__(self, latency: float = 0.0) -> None:
+        """Start on the running loop."""
+        self.cluster = Cluster(loop_clock())
+        self.listener = Listener()
+        self.feed = Feed(self.cluster, self.listener, latency)
+        self.running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start feeding."""
+        self.running = asyncio.create_task(self.feed.run())
+
+    async def stop(self) -> None:
+        """Stop feeding."""
+        assert self.running is not None
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+
+
+def test_what_is_there_comes_before_the_sync(virtually: Virtually) -> None:
+    """All objects are delivered, then every kind is reported as synced, those that are not installed included."""
+
+    async def story() -> list[str]:
+        setting = Setting()
+        setting.cluster.create(Kind.NODE, node_json("n"))
+        setting.cluster.create(Kind.POD, pod_json("a"))
+        setting.start()
+        await setting.feed.synced.wait()
+        await setting.stop()
+        return setting.listener.told
+
+    assert virtually(story()) == ["node n", "pod a on nothing", *(f"synced {kind}" for kind in Kind)]
+
+
+def test_every_kind_of_change_is_told(virtually: Virtually) -> None:
+    """Additions, updates and deletions of all kinds, in order."""
+
+    async def story() -> list[str]:
+        setting = Setting()
+        setting.start()
+        await setting.feed.synced.wait()
+        setting.listener.told.clear()
+        cluster = setting.cluster
+        documents: dict[Kind, dict[str, Any]] = {
+            Kind.NODE: node_json("n"),
+            Kind.POD: pod_json("a"),
+            Kind.PRIORITY_CLASS: {"metadata": {"name": "high"}, "value": 10, "globalDefault": True},
+            Kind.COSCHEDULING_POD_GROUP: coscheduling_json("g", minMember=3),
+        }
+        for kind, document in documents.items():
+            cluster.create(kind, document)
+        cluster.bind("default", "a", "n")
+        for kind, document in documents.items():
+            cluster.delete(kind, "default", document["metadata"]["name"])
+        await reach(0)
+        await setting.stop()
+        return setting.listener.told
+
+    assert virtually(story()) == [
+        "node n",
+        "pod a on nothing",
+        "class high 10 True",
+        "group g of 3",
+        "pod a on n",
+        "node gone n",
+        "pod gone 00000002",
+        "class gone high",
+        "group gone g 00000004",
+    ]
+
+
+def test_the_watches_stay_alive_without_news(virtually: Virtually) -> None:
+    """A silent watch has bookmarks, or a service would call itself stale."""
+
+    async def story() -> list[float]:
+        setting = Setting()
+        setting.start()
+        await reach(3600)
+        await setting.stop()
+        return [when for when, kind in setting.listener.alive if kind is Kind.NODE]
+
+    times = virtually(story())
+    assert max(later - earlier for earlier, later in zip(times, times[1:], strict=False)) <= BOOKMARK_SECONDS
+    assert times[-1] >= 3600 - BOOKMARK_SECONDS
+
+
+def test_with_latency_the_sync_waits_for_the_list(virtually: Virtually) -> None:
+    """Nothing is synced before it has been delivered."""
+
+    async def story() -> tuple[list[str], float]:
+        setting = Setting(latency=2.0)
+        setting.cluster.create(Kind.NODE, node_json("n"))
+        setting.start()
+        await setting.feed.synced.wait()
+        await setting.stop()
+        return setting.listener.told[:2], asyncio.get_running_loop().time()
+
+    assert virtually(story()) == (["node n", "synced nodes"], 2.0)
