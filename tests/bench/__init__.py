@@ -1,0 +1,1 @@
+"""Tests of the measurements' form; never of how fast this machine is."""
