@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -55,6 +56,12 @@ class Gang:
     group: PodGroup | None = None
     members: dict[str, Pod] = field(default_factory=dict)
     oldest_member: str = ""
+    _counts: Counter[str] = field(init=False, repr=False, compare=False, default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        """Count the members that the gang starts with."""
+        for pod in self.members.values():
+            self._counts.update(_states(pod))
 
     @property
     def min_member(self) -> int:
@@ -89,14 +96,27 @@ class Gang:
         """Return the members by rank, then natural order of their names: neighbours in rank stay neighbours."""
         return sorted(self.members.values(), key=member_order)
 
+    def join(self, pod: Pod) -> None:
+        """Take in a member, or its newest state."""
+        self.leave(pod.uid)
+        self.members[pod.uid] = pod
+        self._counts.update(_states(pod))
+
+    def leave(self, uid: str) -> None:
+        """Forget a member."""
+        pod = self.members.pop(uid, None)
+        if pod is not None:
+            self._counts.subtract(_states(pod))
+
     def census(self) -> Census:
-        """Count the members by state."""
-        counts = dict.fromkeys(("placeable", "gated", "bound", "running", "succeeded", "failed", "leaving"), 0)
-        for pod in self.members.values():
-            counts[_state(pod)] += 1
-            if pod.bound and not pod.deleting and pod.phase is Phase.RUNNING:
-                counts["running"] += 1
-        return Census(**counts)
+        """Count the members by state; the counts are kept, since a gang of 1,000 is asked at every step of each."""
+        return Census(**self._counts)
+
+
+def _states(pod: Pod) -> tuple[str, ...]:
+    """Return the counts that a pod is part of."""
+    running = pod.bound and not pod.deleting and pod.phase is Phase.RUNNING
+    return (_state(pod), "running") if running else (_state(pod),)
 
 
 def _state(pod: Pod) -> str:
@@ -143,7 +163,7 @@ class GangRegistry:
         if gang is None:
             # Without an object the first pod's UID names this life of the gang.
             gang = self._gangs[pod.group] = Gang(pod.group, uid=f"pod:{pod.uid}", first_seen=now)
-        gang.members[pod.uid] = pod
+        gang.join(pod)
         if not gang.oldest_member or pod.created < gang.oldest_member:
             gang.oldest_member = pod.created
         return gang
@@ -153,7 +173,7 @@ class GangRegistry:
         gang = None if pod.group is None else self._gangs.get(pod.group)
         if gang is None:
             return None
-        gang.members.pop(pod.uid, None)
+        gang.leave(pod.uid)
         self._forget_empty(gang)
         return gang
 
