@@ -39,7 +39,7 @@ class Reservation:
     """All slots of one gang, in one life of it.
 
     `deadline` is in seconds of the monotonic clock; `decision` names the decision in logs from filter to bind;
-    `started` says that its barrier has opened.
+    `started` says that its barrier has opened; `progressed_at` is when a member last arrived there (monotonic).
     """
 
     ref: GroupRef
@@ -47,6 +47,7 @@ class Reservation:
     decision: str
     deadline: float
     started: bool = False
+    progressed_at: float = 0.0
     slots: dict[str, Slot] = field(default_factory=dict)
 
     def arrived(self) -> int:

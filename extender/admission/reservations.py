@@ -19,6 +19,12 @@ from extender.domain.reason import Reason, Wait
 from extender.placement.plan import Eligible
 from extender.settings import Settings
 
+#: How often the pause between two nudges of one member doubles: from half a second to 16 s by default.
+_LONGEST_NUDGE_DOUBLINGS = 5
+
+#: How every reason begins that Muster gives kube-scheduler for a gang member.
+OWN_WORDS = "gang waits: "
+
 
 class Reservations:
     """Keep the ledger in step with the cluster, and order the nominations and answers that each change calls for.
@@ -63,6 +69,12 @@ class Reservations:
         self.effects.milestones.append(Milestone("gang placed", gang.ref, reservation.decision, len(nodes)))
         self.effects.changed[gang.ref] = None
         return reservation
+
+    def hold(self, reservation: Reservation, slot: Slot) -> None:
+        """Take in that a member has arrived at the barrier."""
+        if slot.state is SlotState.RESERVED:
+            slot.state = SlotState.HELD
+            reservation.progressed_at = self._clock.monotonic()
 
     def open_barrier(self, gang: Gang) -> bool:
         """Let all held members go if minMember of them have arrived, are bound or have succeeded; return whether so."""
@@ -138,13 +150,13 @@ class Reservations:
         """Nominate again the members that should have come back to filter and did not.
 
         kube-scheduler clears a nomination that lands while an attempt for the pod is in flight, and nothing wakes the
-        pod again; a nomination that still stands is cleared and set, which wakes it too.
+        pod again; a nomination that still stands is cleared and set, which wakes it too. While others of the gang
+        arrive, kube-scheduler is on its way through them, and nobody is nudged.
         """
         now = self._clock.monotonic()
         for reservation in self.ledger:
             for uid, slot in reservation.slots.items():
-                pause = self._settings.nudge_seconds * 2 ** min(slot.nudges, 5)
-                if slot.state is not SlotState.RESERVED or now < slot.nominated_at + pause:
+                if slot.state is not SlotState.RESERVED or now < self._nudge_due(reservation, slot):
                     continue
                 pod = self._model.pods.get(uid, slot.pod)
                 slot.nudges += 1
@@ -156,13 +168,17 @@ class Reservations:
         """Return when the next member is due to be nominated again (seconds, monotonic), or None."""
         return min(
             (
-                slot.nominated_at + self._settings.nudge_seconds * 2 ** min(slot.nudges, 5)
+                self._nudge_due(reservation, slot)
                 for reservation in self.ledger
                 for slot in reservation.slots.values()
                 if slot.state is SlotState.RESERVED
             ),
             default=None,
         )
+
+    def _nudge_due(self, reservation: Reservation, slot: Slot) -> float:
+        pause = self._settings.nudge_seconds * (1 << min(slot.nudges, _LONGEST_NUDGE_DOUBLINGS))
+        return max(slot.nominated_at, reservation.progressed_at) + pause
 
     def drop_invalid(self, admitted: Eligible, vetoed: Vetoed) -> None:
         """Take back slots on nodes that went, closed, shrank or were filled by others, and those of gangs that went.
@@ -229,7 +245,3 @@ class Reservations:
         """Return kube-scheduler's own words about a pod it never offered, or "" when they only repeat Muster's."""
         pod = self._model.pods.get(slot.pod.uid, slot.pod)
         return "" if OWN_WORDS in pod.refusal else pod.refusal
-
-
-#: How every reason begins that Muster gives kube-scheduler for a gang member.
-OWN_WORDS = "gang waits: "

@@ -127,8 +127,7 @@ class Verbs:
     def _hold(self, pod: Pod, reservation: Reservation, slot: Slot) -> Arrival:
         """Let the member wait at the barrier, which opens if it was the last one."""
         gang = self._model.gang_of(pod)
-        if slot.state is SlotState.RESERVED:
-            slot.state = SlotState.HELD
+        self._admission.reservations.hold(reservation, slot)
         if slot.state is SlotState.HELD and gang is not None:
             self._admission.reservations.open_barrier(gang)
         verdict = BindVerdict.WRITE if slot.state is SlotState.BINDING else BindVerdict.HOLD

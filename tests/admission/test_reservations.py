@@ -395,3 +395,16 @@ def test_a_binding_that_fails_after_the_deadline_does_not_hold_for_ever(world: W
     assert job.reserved == {"a-1": nodes["a-1"]}
     world.later(61)
     assert job.reserved == {}
+
+
+def test_nobody_is_nudged_while_others_of_the_gang_arrive(world: World) -> None:
+    """A large gang is taken by kube-scheduler member by member; the last ones are not late while it does."""
+    world.nodes(4)
+    job = world.gang("a", 4)
+    world.effects()
+    for index in range(3):
+        world.later(0.4)
+        job.bind(index)
+    assert world.effects().nominations == {}
+    world.later(0.6)
+    assert list(world.effects().nominations) == [job.pods[3].uid]
