@@ -223,6 +223,7 @@ class Controller:
             for slot in reservation.slots.values():
                 for resource, value in slot.pod.shape.requests:
                     metrics.reserved.labels(resource).inc(value)
+        metrics.binds_held.set(len(self._barrier))
         metrics.vetoes.set(len(self._admission.vetoes))
         metrics.write_queue.set(len(self._outbox))
         metrics.ready.set(self.ready)

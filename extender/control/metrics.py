@@ -46,6 +46,9 @@ class Metrics:
             "What is reserved for pods that are not bound yet (milli-CPU, bytes, counts).",
             ("resource",), registry=self.registry,
         )  # fmt: skip
+        self.binds_held = Gauge(
+            "muster_binds_held", "Bind calls that wait for the rest of their gang.", registry=self.registry
+        )
         self.reservations_expired = Counter(
             "muster_reservations_expired", "Reservations given up at their deadline.", registry=self.registry
         )

@@ -7,12 +7,19 @@ import datetime as dt
 import heapq
 import selectors
 from collections.abc import Callable
+from contextvars import Context
 from itertools import count
+from typing import TypeVarTuple, Unpack
 
 #: Where calendar time stands when virtual time is zero. Any fixed date does: results must not depend on today's.
 EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
-#: Decimals of a second that are kept, so that adding a timer's delay to the time gives the timer's own time.
+_Arguments = TypeVarTuple("_Arguments")
+
+#: asyncio says how long it would sleep; added to the time this is off the timer's own time by less (seconds).
+_TOLERANCE = 1e-9
+
+#: Decimals of a second that elapsed times keep.
 _DECIMALS = 9
 
 
@@ -54,6 +61,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         """Start at zero."""
         self._now = 0.0
+        self._timers: list[float] = []
         self._arrivals: list[tuple[float, int, asyncio.Future[None]]] = []
         self._serial = count()
         super().__init__(_VirtualSelector(self._pass_time))
@@ -61,6 +69,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._now
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Arguments]], object],
+        *args: *_Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Have `callback` called at `when` (seconds), and remember that time exactly."""
+        heapq.heappush(self._timers, when)
+        return super().call_at(when, callback, *args, context=context)
 
     async def reach(self, when: float) -> None:
         """Return once everything due up to and including `when` (seconds) has happened."""
@@ -70,7 +89,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _pass_time(self, timeout: float | None) -> None:
         """Move on to the next timer, `timeout` seconds away, or to an earlier moment that somebody waits to reach."""
-        timer = None if timeout is None else round(self._now + timeout, _DECIMALS)
+        timer = None if timeout is None else self._exactly(self._now + timeout)
         if self._arrivals and (timer is None or self._arrivals[0][0] < timer):
             when, _, arrival = heapq.heappop(self._arrivals)
             self._now = when
@@ -81,6 +100,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         else:
             msg = f"nothing can happen any more at {self._now:g} s: no timer is set and nobody is about to run"
             raise StalledError(msg)
+
+    def _exactly(self, about: float) -> float:
+        """Return the time of the timer that is due at `about`: whoever set it must find that it is, not nearly so."""
+        while self._timers and self._timers[0] < about - _TOLERANCE:
+            heapq.heappop(self._timers)  # it has fired, or was cancelled
+        return self._timers[0] if self._timers and self._timers[0] <= about + _TOLERANCE else about
 
 
 class LoopClock:

@@ -48,6 +48,7 @@ async def test_held_binds_are_written_together(muster: Muster) -> None:
     held = [asyncio.create_task(muster.bind(pod)) for pod in pods[:3]]
     await asyncio.sleep(1)
     assert muster.api.bindings == []
+    assert muster.sample("muster_binds_held") == 3
     assert await muster.bind(pods[3]) == ""
     assert await asyncio.gather(*held) == ["", "", ""]
     assert muster.sample("muster_gang_wait_seconds_count") == 1

@@ -216,7 +216,7 @@ def test_a_binding_that_cannot_be_is_a_conflict(virtually: Virtually, pod: dict[
 
 
 def test_a_deleted_pod_on_a_node_ends_after_its_grace_period(virtually: Virtually) -> None:
-    """It is marked at once and goes when the time is over; deleting it again changes nothing; without a node it goes."""
+    """It is marked at once and goes when the time is over; deleting it again changes nothing; others go at once."""
 
     async def story() -> list[tuple[float, str, bool]]:
         loop = asyncio.get_running_loop()

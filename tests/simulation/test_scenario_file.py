@@ -14,6 +14,9 @@ from extender.simulation.scenario_file import ScenarioError, load_scenario, read
 
 REPOSITORY = Path(__file__).parents[2]
 
+#: What may be requested.
+RESOURCES = "cpu, memory, ephemeral-storage, pods, hugepages-SIZE or DOMAIN/NAME"
+
 NODES = "nodes: [{name: n, allocatable: {nvidia.com/gpu: 8}}]\n"
 
 
@@ -28,6 +31,14 @@ def problems(text: str) -> tuple[str, ...]:
         read(text)
     assert str(refused.value) == "\n".join(refused.value.problems)
     return refused.value.problems
+
+
+def outcome(text: str) -> Scenario | tuple[str, ...]:
+    """Return the scenario, or what is wrong with it; any other exception is a failure."""
+    try:
+        return read(text)
+    except ScenarioError as refused:
+        return refused.problems
 
 
 def test_a_minimal_scenario_gets_sensible_defaults() -> None:
@@ -103,7 +114,7 @@ def test_everything_can_be_said() -> None:
 
 
 def test_sizes_follow_from_each_other() -> None:
-    """minMember is all pods where it is not given; the pods are minMember where their number is not."""
+    """MinMember is all pods where it is not given; the pods are minMember where their number is not."""
     text = (
         NODES + "gangs: [{name: a, replicas: 3}, {name: b, minMember: 2}, {name: c, roles: [{name: x, replicas: 4}]}]"
     )
@@ -137,11 +148,11 @@ def test_sizes_follow_from_each_other() -> None:
         ),
         (
             "{name: g, minMember: 1, requests: {gpu: 8}}",
-            "gangs[0].requests.gpu: 'gpu' is no resource: cpu, memory, ephemeral-storage, pods, hugepages-SIZE or DOMAIN/NAME",
+            "gangs[0].requests.gpu: 'gpu' is no resource: " + RESOURCES,
         ),
         (
             "{name: g, minMember: 1, requests: {3: 8}}",
-            "gangs[0].requests[3]: '3' is no resource: cpu, memory, ephemeral-storage, pods, hugepages-SIZE or DOMAIN/NAME",
+            "gangs[0].requests[3]: '3' is no resource: " + RESOURCES,
         ),
         ("{name: g, minMember: 0}", "gangs[0].minMember: '0' is not between 1 and 100000"),
         ("{name: g, minMember: -1}", "gangs[0].minMember: '-1' is negative"),
@@ -284,21 +295,18 @@ def test_a_control_character_is_no_yaml() -> None:
 def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     """Reading problems are scenario errors with the file's name."""
     missing = tmp_path / "missing.yaml"
-    with pytest.raises(ScenarioError, match="missing.yaml: No such file or directory"):
+    with pytest.raises(ScenarioError, match=r"missing\.yaml: No such file or directory"):
         load_scenario(missing)
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(ScenarioError, match="binary.yaml: not UTF-8"):
+    with pytest.raises(ScenarioError, match=r"binary\.yaml: not UTF-8"):
         load_scenario(binary)
 
 
 @given(st.text(max_size=200))
 def test_no_text_makes_anything_but_a_scenario_or_a_scenario_error(text: str) -> None:
     """Whatever stands in a file, reading it ends with a scenario or with a list of problems."""
-    try:
-        read(text)
-    except ScenarioError as refused:
-        assert refused.problems
+    assert outcome(text)
 
 
 _scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -325,10 +333,7 @@ def test_no_document_makes_anything_but_a_scenario_or_a_scenario_error(
     import yaml  # noqa: PLC0415 - only this test writes YAML
 
     text = yaml.safe_dump({"nodes": [nodes], "gangs": [gangs], "until": until}, allow_unicode=True)
-    try:
-        read(text)
-    except ScenarioError as refused:
-        assert refused.problems
+    assert outcome(text)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_two_jobs_deadlock_with_kube_scheduler_alone() -> None:
 
 
 def test_two_jobs_run_one_after_the_other_with_muster(connect: Connect) -> None:
-    """The first takes the whole cluster at once, the second follows at the very moment of its end; nothing is wasted."""
+    """The first takes the whole cluster at once, the second follows at the moment of its end; nothing is wasted."""
     result = simulate(TWO_JOBS, connect)
     summary = result.summary
     assert [(gang.admitted_at, gang.finished_at) for gang in result.gangs] == [(0.0, 1760.0), (1760.0, 3520.0)]
@@ -96,7 +96,8 @@ def test_a_waiting_gang_holds_nothing(connect: Connect) -> None:
     """No member of a gang is bound before all can be: its pods have no node."""
     result = simulate(
         scenario(
-            "{name: a, minMember: 3, requests: {nvidia.com/gpu: 8}},{name: b, minMember: 2, requests: {nvidia.com/gpu: 8}}"
+            "{name: a, minMember: 3, requests: {nvidia.com/gpu: 8}},"
+            "{name: b, minMember: 2, requests: {nvidia.com/gpu: 8}}"
         ),
         connect,
     )

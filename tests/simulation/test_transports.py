@@ -145,5 +145,5 @@ async def test_a_connection_that_is_reset_is_an_error() -> None:
     server = await asyncio.start_server(reset, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(TransportError, match="connection lost|no HTTP response"):
+        with pytest.raises(TransportError, match=r"connection lost|no HTTP response"):
             await http_transport("127.0.0.1", port)("/v1/filter", b"x" * 8_000_000)

@@ -45,13 +45,32 @@ def test_timers_fire_in_order_at_their_own_time(virtually: Virtually) -> None:
 
 
 def test_a_timer_further_away_than_a_day_is_reached(virtually: Virtually) -> None:
-    """asyncio looks up at least once a day; that ends no sleep early."""
+    """Asyncio looks up at least once a day; that ends no sleep early."""
 
     async def story() -> float:
         await asyncio.sleep(100 * 86_400)
         return asyncio.get_running_loop().time()
 
     assert virtually(story()) == 100 * 86_400
+
+
+def test_a_timer_that_fires_is_due(virtually: Virtually) -> None:
+    """Whoever compares the time with its own deadline finds it reached, however its sum was rounded."""
+
+    async def story() -> list[bool]:
+        loop = asyncio.get_running_loop()
+        due: list[bool] = []
+        for step in (0.1, 0.2, 0.3, 0.7, 1e-3, 1 / 3):
+            deadline = loop.time() + step + 1e-9
+            cancelled = loop.call_at(deadline - step / 2, due.clear)
+            fired = asyncio.Event()
+            loop.call_at(deadline, fired.set)
+            cancelled.cancel()
+            await fired.wait()
+            due.append(loop.time() >= deadline)
+        return due
+
+    assert virtually(story()) == [True] * 6
 
 
 def test_a_timeout_takes_its_time(virtually: Virtually) -> None:
@@ -67,7 +86,7 @@ def test_a_timeout_takes_its_time(virtually: Virtually) -> None:
 
 
 def test_reaching_a_time_includes_all_that_is_due_then(virtually: Virtually) -> None:
-    """What is due at the very moment has happened when it is reached, with all that follows at once; later things not."""
+    """What is due at the very moment has happened when it is reached, with all that follows at once; nothing later."""
 
     async def story() -> tuple[list[str], float]:
         happened: list[str] = []
@@ -132,8 +151,11 @@ def test_a_moment_that_never_ends_is_an_error(virtually: Virtually, monkeypatch:
     monkeypatch.setattr(virtual_time, "_MOST_TURNS", 1000)
 
     async def story() -> None:
-        while True:
-            await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(again)
+        await asyncio.Event().wait()
+
+    def again() -> None:
+        asyncio.get_running_loop().call_soon(again)
 
     with pytest.raises(StalledError, match="time does not pass: 1000 turns"):
         virtually(story())
@@ -146,7 +168,7 @@ def test_io_that_is_ready_comes_before_the_next_timer(virtually: Virtually) -> N
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            ours.setblocking(False)
+            ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
             theirs.sendall(b"ping")
             sleeping = asyncio.create_task(asyncio.sleep(60))
             data = await loop.sock_recv(ours, 16)

@@ -192,7 +192,7 @@ def asked(bench: Bench) -> dict[str, list[str]]:
 
 
 def test_an_extender_can_stop_preemption(virtually: Virtually) -> None:
-    """Asked with candidates and victims, it leaves none: nothing is evicted, the event says so, the nomination stays."""
+    """Asked with candidates and victims, it leaves none: nothing is evicted, and the event says so."""
 
     async def story() -> tuple[dict[str, list[str]], list[tuple[str, str]], str]:
         bench = Bench(extended=True)

@@ -1,4 +1,4 @@
-"""Scheduling cycles: the model of kube-scheduler on a small cluster, alone and with an extender that follows a script."""
+"""Scheduling cycles on a small cluster, without an extender and with one that follows a script."""
 
 from __future__ import annotations
 
