@@ -79,10 +79,8 @@ def test_random_mixes_end_whole(cluster: Sandbox, muster: Server, seed: int) -> 
         gang.create_next(rng.randint(1, 4))
         if len(gang.created) == len(gang.members):
             waiting.remove(gang)
-        if rng.random() < 0.3:
-            victim = rng.choice(gang.created)
-            if not victim.bound:
-                victim.recreate()
+        if rng.random() < 0.3 and len(gang.created) < gang.min_member:
+            rng.choice(gang.created).recreate()
     unfinished = list(gangs)
     while unfinished:
         cluster.wait_until(lambda: any(gang.whole for gang in unfinished), f"another of {unfinished} whole", 30)

@@ -50,7 +50,7 @@ class Setting:
 
 
 def test_each_filter_has_its_words_and_the_first_to_refuse_counts() -> None:
-    """NodeUnschedulable, TaintToleration, NodeAffinity and NodeResourcesFit speak in kube-scheduler's words and order."""
+    """NodeUnschedulable, TaintToleration, NodeAffinity and NodeResourcesFit speak as in kube-scheduler."""
     setting = Setting(
         node("cordoned", gpus=0, taints=(UNSCHEDULABLE_TAINT,)),
         node("tainted", gpus=0, taints=(TAINT,)),
