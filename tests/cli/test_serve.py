@@ -8,24 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from extender.cli import app
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from tests.cli.conftest import free_port, wait_for
 
 
 @pytest.fixture
@@ -88,17 +79,6 @@ def service(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, in
     process.wait()
     assert process.stderr is not None
     process.stderr.close()
-
-
-def wait_for(url: str, seconds: float = 30) -> httpx.Response:
-    """Return the first answer of a service that is starting."""
-    give_up = time.monotonic() + seconds  # noqa: TID251 - a real process keeps real time
-    while True:
-        try:
-            return httpx.get(url, trust_env=False)
-        except httpx.TransportError:
-            assert time.monotonic() < give_up, f"{url} never answered"  # noqa: TID251 - a real process keeps real time
-            time.sleep(0.05)  # noqa: TID251 - a real process keeps real time
 
 
 def test_it_serves_without_an_api_server_and_stops_when_told(
