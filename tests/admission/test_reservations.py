@@ -328,7 +328,7 @@ def test_restart_withdraws_nominations_that_cannot_start_a_gang(world: World) ->
 def test_problems_are_told_once(world: World) -> None:
     """An unknown key or bad value makes one note, not one per update."""
     world.nodes(1)
-    problem = Problem("metadata.annotations[muster.dev/placment]", "unknown key")
+    problem = Problem("metadata.annotations[muster.dev/pack]", "unknown key")
     job = world.gang("a", 1)
     options = replace(job.pods[0].options, problems=(problem,))
     job.see(0, options=options)
@@ -361,7 +361,7 @@ def test_replacing_members_does_not_put_off_the_deadline(world: World) -> None:
 
 def test_problems_of_a_pod_group_are_told_once_it_has_members_of_musters(world: World) -> None:
     """A PodGroup that another scheduler looks after is left alone."""
-    problem = Problem("metadata.annotations[muster.dev/placment]", "unknown key")
+    problem = Problem("metadata.annotations[muster.dev/pack]", "unknown key")
     options = {"options": Options(problems=(problem,))}
     world.gang("theirs", 1, group=options, scheduler_name="volcano")
     assert world.effects().notes == []

@@ -294,12 +294,12 @@ def test_preempt_spares_gangs_that_would_fall_below_their_minimum(world: World) 
     world.nodes(2)
     gang = world.gang("gang", 1, gpus=8)
     gang.run()
-    loner = world.pod("loner", 8)
-    world.admission.pod_seen(loner)
+    solo = world.pod("solo", 8)
+    world.admission.pod_seen(solo)
     (free,) = {"node-0", "node-1"} - {gang.pods[0].node_name}
-    world.admission.pod_seen(replace(loner, node_name=free, phase=Phase.RUNNING))
+    world.admission.pod_seen(replace(solo, node_name=free, phase=Phase.RUNNING))
     urgent = world.pod("urgent", 8, priority=100)
-    victims = {gang.pods[0].node_name: [gang.pods[0].uid], free: [loner.uid]}
+    victims = {gang.pods[0].node_name: [gang.pods[0].uid], free: [solo.uid]}
     assert world.verbs.preempt(urgent, victims) == [free]
 
 
@@ -317,13 +317,13 @@ def test_preempt_may_take_members_beyond_the_minimum(world: World) -> None:
 def test_preempt_strikes_out_nodes_where_the_pod_would_not_fit(world: World) -> None:
     """Evicting is useless where reservations take the room, on unknown nodes, and without victims."""
     world.nodes(1)
-    loner = world.pod("loner", 4)
-    world.admission.pod_seen(replace(loner, node_name="node-0", phase=Phase.RUNNING))
+    solo = world.pod("solo", 4)
+    world.admission.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
     world.gang("a", 1, gpus=4)
     urgent = world.pod("urgent", 8, priority=100)
-    assert world.verbs.preempt(urgent, {"node-0": [loner.uid], "ghost": [loner.uid], "empty": []}) == []
+    assert world.verbs.preempt(urgent, {"node-0": [solo.uid], "ghost": [solo.uid], "empty": []}) == []
     smaller = world.pod("smaller", 4, priority=100)
-    assert world.verbs.preempt(smaller, {"node-0": [loner.uid]}) == ["node-0"]
+    assert world.verbs.preempt(smaller, {"node-0": [solo.uid]}) == ["node-0"]
 
 
 def test_preempt_for_foreign_pods_only_protects_gangs(world: World) -> None:

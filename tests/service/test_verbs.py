@@ -151,9 +151,9 @@ class TestPreempt:
         """A candidate that is allowed is echoed; one without victims is left out."""
         muster.nodes(2)
         muster.sync()
-        loner = muster.pod("loner", 8)
-        muster.controller.pod_seen(replace(loner, node_name="node-0", phase=Phase.RUNNING))
-        victims = {"node-0": {"Pods": [{"UID": "loner-uid"}], "NumPDBViolations": 1}, "node-1": {"Pods": None}}
+        solo = muster.pod("solo", 8)
+        muster.controller.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
+        victims = {"node-0": {"Pods": [{"UID": "solo-uid"}], "NumPDBViolations": 1}, "node-1": {"Pods": None}}
         body = {"Pod": pod_body("urgent"), "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
         assert await ask(http, "preempt", body) == {"NodeNameToMetaVictims": {"node-0": victims["node-0"]}}
 
@@ -161,11 +161,11 @@ class TestPreempt:
         """The other form of the request gets the same form of answer."""
         muster.nodes(1)
         muster.sync()
-        loner = muster.pod("loner", 8)
-        muster.controller.pod_seen(replace(loner, node_name="node-0", phase=Phase.RUNNING))
-        victims = {"node-0": {"Pods": [pod_body("loner"), None], "NumPDBViolations": 0}, "node-1": None}
+        solo = muster.pod("solo", 8)
+        muster.controller.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
+        victims = {"node-0": {"Pods": [pod_body("solo"), None], "NumPDBViolations": 0}, "node-1": None}
         answer = await ask(http, "preempt", {"Pod": pod_body("urgent"), "NodeNameToVictims": victims})
-        assert answer == {"NodeNameToMetaVictims": {"node-0": {"Pods": [{"UID": "loner-uid"}], "NumPDBViolations": 0}}}
+        assert answer == {"NodeNameToMetaVictims": {"node-0": {"Pods": [{"UID": "solo-uid"}], "NumPDBViolations": 0}}}
 
     async def test_a_gang_member_gets_an_empty_map(self, http: httpx.AsyncClient, muster: Muster) -> None:
         """An empty map, never null, is what stops kube-scheduler."""
