@@ -131,13 +131,11 @@ class _Reader:
         members = self._members(document, path)
         if not members:
             return None
-        min_member = document.min_member or len(members)
-        if min_member > len(members):
-            self.problems.append(f"{path}.minMember: '{min_member}' is more than the {len(members)} pods of the gang")
         return ScenarioGang(
             name=document.name,
             namespace=document.namespace,
-            min_member=min_member,
+            # More than there are pods is no mistake: it is how a gang looks whose controller has not created them all.
+            min_member=document.min_member or len(members),
             members=members,
             priority=document.priority,
             arrival=document.arrival,

@@ -32,21 +32,21 @@ class StalledError(RuntimeError):
 
 
 class _VirtualSelector(selectors.DefaultSelector):
-    """Poll for I/O that is ready; where asyncio would sleep, let `pass_time` decide what time it is next."""
+    """Poll for I/O that is ready; where asyncio would sleep, let `pass_time` move the time, and tell whether it did."""
 
-    def __init__(self, pass_time: Callable[[float | None], None]) -> None:
+    def __init__(self, pass_time: Callable[[float | None], bool]) -> None:
         super().__init__()
         self._pass_time = pass_time
         self._turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
-        if not ready and (timeout is None or timeout > 0):
-            self._pass_time(timeout)
+        if not ready and (timeout is None or timeout > 0) and self._pass_time(timeout):
             self._turns = 0
             return ready
         self._turns += 1
         if self._turns > _MOST_TURNS:
+            self._turns = 0  # the loop still has to close
             msg = f"time does not pass: {_MOST_TURNS} turns of the loop in one moment"
             raise StalledError(msg)
         return ready
@@ -87,8 +87,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self._arrivals, (max(when, self._now), next(self._serial), arrival))
         await arrival
 
-    def _pass_time(self, timeout: float | None) -> None:
-        """Move on to the next timer, `timeout` seconds away, or to an earlier moment that somebody waits to reach."""
+    def _pass_time(self, timeout: float | None) -> bool:
+        """Move on to the next timer, `timeout` seconds away, or to an earlier moment that somebody waits to reach.
+
+        Return whether time has passed.
+        """
+        before = self._now
         timer = None if timeout is None else self._exactly(self._now + timeout)
         if self._arrivals and (timer is None or self._arrivals[0][0] < timer):
             when, _, arrival = heapq.heappop(self._arrivals)
@@ -100,10 +104,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         else:
             msg = f"nothing can happen any more at {self._now:g} s: no timer is set and nobody is about to run"
             raise StalledError(msg)
+        return self._now > before
 
     def _exactly(self, about: float) -> float:
         """Return the time of the timer that is due at `about`: whoever set it must find that it is, not nearly so."""
-        while self._timers and self._timers[0] < about - _TOLERANCE:
+        while self._timers and (self._timers[0] <= self._now or self._timers[0] < about - _TOLERANCE):
             heapq.heappop(self._timers)  # it has fired, or was cancelled
         return self._timers[0] if self._timers and self._timers[0] <= about + _TOLERANCE else about
 

@@ -92,6 +92,16 @@ def test_a_gang_that_waits_at_the_end_says_why(connect: Connect) -> None:
     assert result.summary.jobs_submitted == 3
 
 
+def test_a_gang_that_lacks_members_waits_for_them(connect: Connect) -> None:
+    """Three of four pods exist: none is bound with Muster, all are without, and neither starts."""
+    lacking = scenario("{name: g, minMember: 4, replicas: 3, requests: {nvidia.com/gpu: 8}}")
+    (gang,) = simulate(lacking, connect).gangs
+    assert gang.reason is not None
+    assert (gang.reason.code, gang.reason.numbers) == ("MembersMissing", {"exist": 3, "minMember": 4})
+    assert {pod.node for pod in gang.pods} == {None}
+    assert simulate(lacking, None).summary.idle_gpu_hours == 24.0
+
+
 def test_a_waiting_gang_holds_nothing(connect: Connect) -> None:
     """No member of a gang is bound before all can be: its pods have no node."""
     result = simulate(

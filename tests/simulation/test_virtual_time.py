@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import math
 import socket
 
 import pytest
@@ -71,6 +72,30 @@ def test_a_timer_that_fires_is_due(virtually: Virtually) -> None:
         return due
 
     assert virtually(story()) == [True] * 6
+
+
+def test_timers_that_differ_by_a_rounding_error_fire_one_after_the_other(virtually: Virtually) -> None:
+    """Two deadlines that are almost the same are both reached, each exactly."""
+
+    async def story() -> list[bool]:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(71)
+        due: list[bool] = []
+        deadlines = (71.2, math.nextafter(71.2, 0))
+        watches = [asyncio.create_task(watch(deadline, due)) for deadline in deadlines]
+        await asyncio.gather(*watches)
+        assert loop.time() == 71.2
+        return due
+
+    async def watch(deadline: float, due: list[bool]) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < deadline:
+            reached = asyncio.Event()
+            loop.call_at(deadline, reached.set)
+            await reached.wait()
+        due.append(True)
+
+    assert virtually(story()) == [True, True]
 
 
 def test_a_timeout_takes_its_time(virtually: Virtually) -> None:

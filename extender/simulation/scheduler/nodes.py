@@ -214,10 +214,7 @@ class NodeCache:
         return columns
 
     def _refresh(self, columns: Columns, name: str) -> None:
-        row = columns.row.get(name)
-        if row is None:
-            return
-        info = self._infos[name]
+        row, info = columns.row[name], self._infos[name]
         for resource, column in columns.requested.items():
             column[row] = info.requested.get(resource, 0)
         for resource, column in columns.scored.items():

@@ -142,6 +142,17 @@ def test_backoff_ends_by_itself_and_restores_the_order(virtually: Virtually) -> 
     assert virtually(story()) == ["woken", "a", "b"]
 
 
+def test_a_pod_that_never_failed_does_not_back_off(virtually: Virtually) -> None:
+    """Its backoff has ended before time began."""
+
+    async def story() -> float:
+        pods, queue = Pods(), SchedulingQueue()
+        queue.add(pods.make("a"))
+        return (await queue.pop()).backoff_end()
+
+    assert virtually(story()) == float("-inf")
+
+
 def test_backoff_doubles_to_ten_seconds(virtually: Virtually) -> None:
     """The window in which the backoff ends: 1, 2, 4, 8, then 10 seconds after the refusal."""
 

@@ -1,0 +1,126 @@
+"""What `muster simulate` and `muster demo` draw; what they print for programs is tested with the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import socket
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from extender.cli import demo, demo_service, screens, simulate
+from extender.simulation.accounting import GpuSeconds
+from extender.simulation.scenario_file import read_scenario
+from extender.simulation.simulate import simulate as play
+from extender.simulation.timeline import Moment
+
+
+def console(*, terminal: bool) -> tuple[Console, io.StringIO]:
+    """Return a wide console without colours, and what it writes to."""
+    written = io.StringIO()
+    return Console(file=written, force_terminal=terminal, width=160, height=40, color_system=None), written
+
+
+def test_a_table_says_how_each_gang_fared() -> None:
+    """Phase, times, the first few nodes and the reason of each gang; evictions; the totals."""
+    scenario = read_scenario(
+        """
+        nodes: [{name: n, count: 6, allocatable: {nvidia.com/gpu: 8}}]
+        gangs:
+          - {name: wide, minMember: 6, requests: {nvidia.com/gpu: 8}, duration: 30m}
+          - {name: urgent, minMember: 1, requests: {nvidia.com/gpu: 8}, priority: 9, arrival: 2m}
+        until: 5m
+        gpuHourPrice: 2
+        """,
+        "s",
+    )
+    screen, written = console(terminal=False)
+    simulate.show_result(screen, play(scenario, None))
+    for text in (
+        "default/wide",
+        "n-0, n-1, n-2, n-3 and 2 more",
+        "Unschedulable: 0/6 nodes are available",
+        "Evictions",
+        "default/wide-0",
+        "default/urgent-0",
+        "0 of 2",
+        "2.00 GPU-hours, $4.00 wasted",
+    ):
+        assert text in written.getvalue()
+
+
+def test_without_evictions_there_is_no_table_of_them() -> None:
+    """An empty table says nothing."""
+    scenario = read_scenario("nodes: []\ngangs: [{name: g, minMember: 1}]\nuntil: 1m", "s")
+    screen, written = console(terminal=False)
+    simulate.show_result(screen, play(scenario, None))
+    assert "Evictions" not in written.getvalue()
+
+
+def test_the_comparison_has_a_line_for_every_moment_of_change() -> None:
+    """Who holds how much and what for, on each side."""
+    scenario = demo.demo_scenario()
+    screen, written = console(terminal=False)
+    demo.show_comparison(screen, scenario, *demo.compare(scenario))
+    for text in (
+        "0s  job-a holds 16 GPUs, idle: waits for the rest; job-b holds 16 GPUs, idle: waits for the rest",
+        "29m20s  job-a finished; job-b holds 32 GPUs, rendezvous",
+        "58m40s  job-b finished",
+    ):
+        assert text in written.getvalue()
+
+
+def test_a_terminal_plays_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal both sides are drawn over time before the text."""
+    monkeypatch.setattr(demo, "_FRAMES", 4)
+    monkeypatch.setattr(demo, "_FRAME_SECONDS", 0.0)
+    scenario = demo.demo_scenario()
+    screen, written = console(terminal=True)
+    demo.show_comparison(screen, scenario, *demo.compare(scenario))
+    for drawn in ("t = 0s", "t = 30m", "t = 1h", "AAAAAAAA", "BBBBBBBB", "idle 32.00 GPU-h, $117.44 wasted"):
+        assert drawn in written.getvalue()
+
+
+def test_free_gpus_and_many_gangs_are_drawn_briefly() -> None:
+    """Free GPUs are dots; beyond a dozen gangs their number is given."""
+    doing = {f"default/g{index:02}": "waits" for index in range(15)} | {"default/g00": "productive"}
+    moment = Moment(0.0, {"n": {"default/g00": 3}}, doing, GpuSeconds())
+    side = screens.Side("world", [moment], {"n": 8}, price=1.0)
+    assert side.at(-1.0) is moment
+    screen, written = console(terminal=False)
+    screen.print(screens.draw_world(side, moment, 3600.0))
+    for drawn in ("AAA·····", "and 3 more", "productive 3.00 GPU-h"):
+        assert drawn in written.getvalue()
+
+
+def test_the_service_draws_its_cluster_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture is drawn while jobs come, run and go; those that finished are cleared away."""
+    for name, value in {
+        "_PAUSE_SECONDS": 0.02,
+        "_REFRESH_SECONDS": 0.02,
+        "_KEEP_SECONDS": 0.05,
+        "_RENDEZVOUS_SECONDS": 0.0,
+        "_JOBS": ((2, 8, 0.05), (6, 8, 0.2)),
+    }.items():
+        monkeypatch.setattr(demo_service, name, value)
+    screen, written = console(terminal=True)
+
+    async def story() -> int:
+        asyncio.get_running_loop().call_later(1.5, os.kill, os.getpid(), signal.SIGTERM)
+        return await demo_service.serve_demo(screen, socket.create_server(("127.0.0.1", 0)))
+
+    assert asyncio.run(story()) == 0
+    for drawn in ("embedded cluster", "train-1: ", "train-4: ", "trains", "stopped"):
+        assert drawn in written.getvalue()
+
+
+def test_jobs_go_on_for_ever_with_names_of_their_own() -> None:
+    """Job after job, in turns of the same shapes."""
+    upcoming = demo_service.jobs()
+    first = [next(upcoming) for _ in range(5)]
+    assert [job.name for job in first] == [f"train-{number}" for number in range(1, 6)]
+    assert replace(first[4], name="", members=()) == replace(first[0], name="", members=())
