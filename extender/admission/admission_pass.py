@@ -112,14 +112,10 @@ class AdmissionPass:
             self._wait(gang, verdict)
             return ()
         if not verdict.core:
-            if (
-                reservation is not None
-                and gang.census().secured < gang.min_member
-                and not reservations.open_barrier(gang)
-            ):
-                self._wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
-            elif gang.census().secured >= gang.min_member:
+            if gang.has_minimum:
                 self._wait(gang, None)
+            elif reservation is not None and not reservations.open_barrier(gang):
+                self._wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
             return verdict.extras
         pause = reservations.backoff.pause(gang.uid, self._clock.monotonic())
         if pause is not None:
@@ -170,10 +166,9 @@ class AdmissionPass:
 
     def _site(self, gang: Gang, ground: _Ground) -> Site:
         """Return where the gang's pods could go."""
-        free = ground.whatif.free
-        kept = np.zeros_like(free) if ground.head is None else ground.head.kept
+        kept = None if ground.head is None else ground.head.kept
         eligible = leave_out(ground.admitted, ground.vetoed.get(gang.uid))
-        return Site(self._model.table, free, kept, ground.admitted, eligible)
+        return Site(self._model.table, ground.whatif.free, kept, ground.admitted, eligible)
 
     def _become_head(self, gang: Gang, place: Position, core: Sequence[Pod], ground: _Ground) -> None:
         """Keep for the gang what it waits for, if waiting can help at all."""

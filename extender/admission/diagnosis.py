@@ -36,13 +36,13 @@ class Misfit:
 class Site:
     """Where pods could go.
 
-    `free` and `kept` (for the head, zero without one) are (resources, rows). `admitted` says which nodes admit a shape,
+    `free` and `kept` (for the head, None without one) are (resources, rows). `admitted` says which nodes admit a shape,
     `eligible` the same without those that kube-scheduler refused.
     """
 
     table: NodeTable
     free: NDArray[np.int64]
-    kept: NDArray[np.int64]
+    kept: NDArray[np.int64] | None
     admitted: Eligible
     eligible: Eligible
 
@@ -58,7 +58,7 @@ def examine(gang: Gang, pods: Sequence[Pod], shortfall: Shortfall, site: Site) -
         return Misfit(shortfall.fits, fits_ever=ever.fits)
     if site.eligible is not site.admitted and isinstance(fits_without(site.free, site.admitted), Plan):
         return Misfit(shortfall.fits, vetoed=True)
-    if site.kept.any() and isinstance(fits_without(site.free + site.kept, site.eligible), Plan):
+    if site.kept is not None and isinstance(fits_without(site.free + site.kept, site.eligible), Plan):
         return Misfit(shortfall.fits, kept=True)
     return Misfit(shortfall.fits)
 

@@ -54,7 +54,7 @@ class Reservations:
         """
         now = self._clock.monotonic()
         before = self.ledger.of_gang(gang.uid)
-        if before is not None and gang.census().secured < gang.min_member:
+        if before is not None and not gang.has_minimum:
             deadline = before.deadline
         else:
             timeout = None if gang.group is None else gang.group.schedule_timeout
@@ -212,6 +212,8 @@ class Reservations:
         table = self._model.table
         for gang in sorted((gang for gang in self._model.gangs if gang.members), key=position):
             nominated = [pod for pod in gang.ordered() if pod.placeable and pod.nominated_node]
+            if not nominated:
+                continue
             whatif = WhatIf(table)
             nodes: dict[str, str] = {}
             for pod in nominated:

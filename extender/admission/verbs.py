@@ -162,9 +162,8 @@ class Verbs:
         free = table.free()
         head = self._admission.head
         if head is not None and head.position < single_position(pod):
-            kept = np.zeros_like(free)
-            kept[: head.kept.shape[0], : head.kept.shape[1]] = head.kept
-            free -= kept
+            resources, rows = head.kept.shape  # the table may have grown since the pass
+            free[:resources, :rows] -= head.kept
         return free
 
     def _fits(self, pod: Pod, free: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -71,6 +71,11 @@ class Gang:
         return max((pod.options.min_member or 1 for pod in self.members.values()), default=1)
 
     @property
+    def has_minimum(self) -> bool:
+        """Tell whether minMember members are bound or have succeeded."""
+        return self.census().secured >= self.min_member
+
+    @property
     def priority(self) -> int:
         """Return the PodGroup's own priority, else the highest of the unbound members, else of all."""
         if self.group is not None and self.group.priority is not None:

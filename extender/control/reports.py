@@ -34,7 +34,7 @@ class Reports:
                 self._statuses[gang.ref] = (gang.group.uid, status)
                 call = partial(self._write_status, gang.ref, gang.group.uid, status)
                 self._outbox.put(Urgency.STATUS, f"status/{gang.ref.api}/{gang.ref}", str(gang.ref), call)
-        started = seen.census.secured >= seen.min_member
+        started = seen.has_minimum
         reason = None if seen.wait is None else seen.wait.reason
         message = "" if seen.wait is None else seen.wait.message
         if not started and seen.wait is None:

@@ -38,6 +38,11 @@ class GangView:
     wait: Wait | None
     managed: bool
 
+    @property
+    def has_minimum(self) -> bool:
+        """Tell whether minMember members are bound or have succeeded."""
+        return self.census.secured >= self.min_member
+
 
 def phase_of(census: Census, min_member: int, reserved: int) -> GangPhase:
     """Return the phase that the counts amount to, in the words of the coscheduling API."""
@@ -62,8 +67,7 @@ def view(gang: Gang, reserved: int, wait: Wait | None, *, managed: bool) -> Gang
 
 def group_status(seen: GangView, generation: int) -> GroupStatus:
     """Return what the PodGroup's status shall say of a gang."""
-    census = seen.census
-    started = census.secured >= seen.min_member
+    census, started = seen.census, seen.has_minimum
     return GroupStatus(
         phase=seen.phase,
         scheduled=census.bound,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -17,7 +16,7 @@ from extender.domain.node import Node
 from extender.domain.pod import Pod, Shape
 from extender.domain.podgroup import PodGroup
 from extender.settings import Settings
-from extender.simulation.virtual_time import VirtualTimeLoop
+from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
 
 GPU = "nvidia.com/gpu"
 
@@ -25,18 +24,6 @@ GPU = "nvidia.com/gpu"
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run every asynchronous test of this folder in virtual time."""
     return {"virtual": VirtualTimeLoop}
-
-
-class RunningLoopClock:
-    """The running event loop's own time, which is virtual in these tests."""
-
-    def monotonic(self) -> float:
-        """Return the loop's time."""
-        return asyncio.get_running_loop().time()
-
-    def now(self) -> dt.datetime:
-        """Return a calendar time that moves with the loop."""
-        return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=self.monotonic())
 
 
 @dataclass
@@ -129,7 +116,7 @@ def settings() -> Settings:
 async def muster(settings: Settings) -> AsyncIterator[Muster]:
     """Run a controller that has not been told anything yet."""
     api, metrics = ScriptedApi(), Metrics()
-    controller = Controller(settings, RunningLoopClock(), api, metrics)
+    controller = Controller(settings, LoopClock(asyncio.get_running_loop()), api, metrics)
     task = asyncio.create_task(controller.run())
     yield Muster(controller, api, metrics, settings)
     task.cancel()

@@ -11,7 +11,7 @@ from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ApiError
 from extender.settings import Settings
-from tests.control.conftest import RunningLoopClock
+from extender.simulation.virtual_time import LoopClock
 
 
 class Recorder:
@@ -61,7 +61,7 @@ def settings() -> Settings:
 @pytest.fixture
 async def outbox(settings: Settings, metrics: Metrics) -> AsyncIterator[Outbox]:
     """Run an outbox."""
-    box = Outbox(settings, RunningLoopClock(), metrics)
+    box = Outbox(settings, LoopClock(asyncio.get_running_loop()), metrics)
     task = asyncio.create_task(box.run())
     yield box
     task.cancel()
@@ -166,7 +166,7 @@ async def test_a_retry_gives_way_to_a_newer_wish(outbox: Outbox, recorder: Recor
 
 async def test_events_are_dropped_first_when_the_queue_is_full(metrics: Metrics, recorder: Recorder) -> None:
     """Beyond its capacity the outbox drops the oldest events, counted, and nothing else."""
-    box = Outbox(Settings(), RunningLoopClock(), metrics)
+    box = Outbox(Settings(), LoopClock(asyncio.get_running_loop()), metrics)
     box.CAPACITY = 3
     for name in "abcd":
         box.put(Urgency.EVENT, name, name, recorder.call(name))

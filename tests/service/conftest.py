@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from extender.service.app import create_app, create_read_app
 from extender.settings import Settings
-from tests.control.conftest import Muster, RunningLoopClock, muster
+from extender.simulation.virtual_time import LoopClock
+from tests.control.conftest import Muster, muster
 
 __all__ = ["muster"]
 
@@ -24,7 +26,7 @@ def settings() -> Settings:
 @pytest.fixture
 async def http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of the whole application."""
-    app = create_app(muster.controller, muster.settings, muster.metrics, RunningLoopClock())
+    app = create_app(muster.controller, muster.settings, muster.metrics, LoopClock(asyncio.get_running_loop()))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
         yield client
 
