@@ -4,8 +4,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from localcluster.build import Binary
 from localcluster.client import NAMESPACES, SERVICE_ACCOUNTS, ApiClient
@@ -17,6 +15,7 @@ from localcluster.manifests import apply_all, render
 from localcluster.ports import free_ports
 from localcluster.processes import Server
 from localcluster.reaper import Reaper
+from localcluster.startable import Startable
 from localcluster.waiting import wait_until
 
 MUSTER_NAMESPACE = "muster-system"
@@ -29,7 +28,7 @@ TOKEN_SECONDS = 24 * 3600
 NAMESPACE_TIMEOUT_SECONDS = 10.0
 
 
-class LocalCluster:
+class LocalCluster(Startable):
     """A Kubernetes cluster without machines, on loopback ports, in one folder that goes away with it.
 
     After `start`, API server and kwok run and Muster's manifests are applied. The servers `stock_scheduler` and
@@ -146,21 +145,6 @@ class LocalCluster:
             },
         )
         return self.control_plane.connection(answer["status"]["token"])
-
-    def __enter__(self) -> Self:
-        """Start."""
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
     def _default_namespace_exists(self) -> bool:
         try:

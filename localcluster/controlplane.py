@@ -5,8 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import httpx
 
@@ -15,6 +13,7 @@ from localcluster.credentials import Connection, User, write_service_account_key
 from localcluster.ports import LOOPBACK, free_ports
 from localcluster.processes import Command, Server
 from localcluster.reaper import Reaper
+from localcluster.startable import Startable
 
 #: Left out of the API server's defaults. ServiceAccount would refuse pods until a controller has made each namespace's
 #: default account. TaintNodesByCondition would taint every new node not-ready until a controller takes the taint away.
@@ -42,7 +41,7 @@ NATIVE_PODGROUP_API_SERVER = ApiServerOptions(
 )
 
 
-class ControlPlane:
+class ControlPlane(Startable):
     """One etcd and one kube-apiserver on free loopback ports, with their data, logs and keys in one folder."""
 
     def __init__(
@@ -106,21 +105,6 @@ class ControlPlane:
         """Stop the API server, then etcd. At once: there is nothing to save."""
         self.api_server.kill()
         self._etcd.kill()
-
-    def __enter__(self) -> Self:
-        """Start."""
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
     def _api_server_ready(self) -> bool:
         # The certificate is the server's own work, so it may not be there yet.
