@@ -46,6 +46,7 @@ class Admission:
         self._eligibility = Eligibility(self.model.table)
         self._pass = AdmissionPass(self.model, self.reservations, clock)
         self._pending = False
+        self._unjudged: set[GroupRef] = set()
         self._told: dict[str, tuple[Problem, ...]] = {}
 
     @property
@@ -53,9 +54,11 @@ class Admission:
         """Tell whether something changed since the last pass that could change a decision."""
         return self._pending and self.rebuilt
 
-    def reconsider(self) -> None:
-        """Ask for a pass."""
+    def reconsider(self, ref: GroupRef | None = None) -> None:
+        """Ask for a pass, because something about the gang called `ref` changed if one is named."""
         self._pending = True
+        if ref is not None:
+            self._unjudged.add(ref)
 
     def take_effects(self) -> Effects:
         """Hand over what is to be written and answered, and start collecting anew."""
@@ -73,9 +76,19 @@ class Admission:
         if not self.pending:
             return False
         self._pending = False
+        self._unjudged.clear()
         self.passes += 1
         self.head = self._pass.run(self._eligibility.mask, self.vetoes.by_gang(self.model.table))
         return True
+
+    def decide_on(self, ref: GroupRef) -> None:
+        """Run the pass if the gang called `ref` itself has changed since the last one.
+
+        Whatever else has changed is judged when the owner next calls `decide`, a moment later: a refused member is
+        asked about again after every change in the cluster, and each answer would cost a pass over all gangs.
+        """
+        if ref in self._unjudged:
+            self.decide()
 
     def tick(self) -> None:
         """Do what time alone asks for: deadlines, lost nominations, pauses and vetoes that ended."""
@@ -106,7 +119,7 @@ class Admission:
         change = self.model.put_pod(pod, self._clock.monotonic())
         before = change.before
         if before is None or _decisive(before) != _decisive(pod):
-            self._pending = True
+            self.reconsider(pod.group)
         self._follow_slot(pod, before)
         if change.gang is not None:
             self._changed(change.gang)
@@ -124,7 +137,7 @@ class Admission:
         self.reservations.effects.nominations.pop(uid, None)
         self._told.pop(uid, None)
         if pod is not None:
-            self._pending = True
+            self.reconsider(pod.group)
         if change.gang is not None:
             self._changed(change.gang)
             if self.model.gangs.get(change.gang.ref) is None:
@@ -147,7 +160,7 @@ class Admission:
             return
         if ended is not None:
             self.reservations.end_life(ended, f"PodGroup {group.ref} was created anew")
-        self._pending = True
+        self.reconsider(group.ref)
         self._changed(gang)
         self._tell_group(gang)
 
@@ -157,7 +170,7 @@ class Admission:
         if gang is not None:
             self.reservations.end_life(uid, f"PodGroup {ref} was deleted")
             self._told.pop(uid, None)
-            self._pending = True
+            self.reconsider(ref)
             self._changed(gang)
 
     def _follow_slot(self, pod: Pod, before: Pod | None) -> None:

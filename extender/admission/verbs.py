@@ -43,10 +43,10 @@ class Verbs:
             return Filtered(Outcome.PASSED, names)
         if pod.group is None:
             return self._filter_single(pod, names)
-        self._admission.decide()
         known = self._model.pods.get(pod.uid)
         if known is None:
             return self._refuse("this pod has not been observed yet")
+        self._admission.decide_on(pod.group)
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
         if entry is None:
             return self._refuse(self._why(known))
@@ -108,7 +108,7 @@ class Verbs:
             reservations.drop(uid, why)
         elif entry is not None:
             entry[1].state = SlotState.RESERVED
-        self._admission.reconsider()
+        self._admission.reconsider(None if entry is None else entry[0].ref)
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
         """Return which candidate nodes may be preempted on, given the UIDs of the victims of each.

@@ -48,6 +48,19 @@ def test_filter_judges_at_once_what_changed_since_the_last_pass(world: World) ->
     assert world.filter(job.pods[3]).outcome is Outcome.PINNED
 
 
+def test_a_change_elsewhere_costs_a_waiting_members_call_no_pass(world: World) -> None:
+    """Every change of the cluster wakes all refused members; their calls are answered from the last pass."""
+    world.nodes(1)
+    job = world.gang("a", 2)
+    refused = world.filter(job.pods[0])
+    world.nodes(1, prefix="late")
+    passes = world.admission.passes
+    assert world.filter(job.pods[0]) == refused
+    assert world.admission.passes == passes
+    assert world.admission.decide()
+    assert world.filter(job.pods[0]).outcome is Outcome.PINNED
+
+
 def test_an_unobserved_member_is_refused(world: World) -> None:
     """A member that the watch has not delivered is not decided about."""
     world.nodes(1)
