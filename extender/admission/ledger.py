@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import takewhile
 
 from extender.cluster.table import NodeTable
 from extender.domain.membership import GroupRef
@@ -25,6 +27,7 @@ class Slot:
     """One pod's promise of one node.
 
     `nominated_at` is when its nomination was last ordered (seconds, monotonic), `nudges` how often it was repeated.
+    `deadline` bounds the promise to a pod without gang (monotonic); a member's is that of its reservation.
     """
 
     pod: Pod
@@ -32,6 +35,7 @@ class Slot:
     state: SlotState = SlotState.RESERVED
     nominated_at: float = 0.0
     nudges: int = 0
+    deadline: float = math.inf
 
 
 @dataclass(slots=True)
@@ -59,7 +63,8 @@ class Ledger:
     """Keep every reservation, and let each slot claim its share of the node until it is bound or released.
 
     A slot's claim stands in the node table under the pod's UID, so that the claim of the bound pod takes its place
-    without a gap. Deadlines are kept in a heap; an entry whose reservation has moved its deadline is skipped.
+    without a gap. Deadlines are kept in a heap; an entry whose reservation has moved its deadline is skipped. Promises
+    to pods without gang are kept in the order of their deadlines, which are all equally far ahead.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -101,11 +106,16 @@ class Ledger:
         self._table.claim(pod.uid, node, pod.shape.requests)
         return slot
 
-    def promise_single(self, pod: Pod, node: str) -> Slot:
-        """Promise `node` to a pod without gang whose Binding is about to be written."""
-        slot = self._singles[pod.uid] = Slot(pod, node, SlotState.BINDING)
+    def promise_single(self, pod: Pod, node: str, deadline: float) -> Slot:
+        """Promise `node` until `deadline` to a pod without gang whose Binding is about to be written."""
+        self._singles.pop(pod.uid, None)
+        slot = self._singles[pod.uid] = Slot(pod, node, SlotState.BINDING, deadline=deadline)
         self._table.claim(pod.uid, node, pod.shape.requests)
         return slot
+
+    def singles(self) -> Iterator[Slot]:
+        """Iterate over the promises to pods without gang, earliest deadline first."""
+        return iter(list(self._singles.values()))
 
     def single(self, uid: str) -> Slot | None:
         """Return the slot of a pod without gang, or None."""
@@ -140,9 +150,15 @@ class Ledger:
                 due[gang_uid] = reservation
         return list(due.values())
 
+    def expire_singles(self, now: float) -> list[Slot]:
+        """Return the promises to pods without gang whose deadline has passed; the caller releases them."""
+        return list(takewhile(lambda slot: slot.deadline <= now, self._singles.values()))
+
     def next_deadline(self) -> float | None:
         """Return the earliest deadline (seconds, monotonic), or None."""
-        return self._deadlines[0][0] if self._deadlines else None
+        single = next(iter(self._singles.values()), None)
+        times = [self._deadlines[0][0]] if self._deadlines else []
+        return min(times if single is None else [*times, single.deadline], default=None)
 
     def _drop(self, uid: str) -> Slot | None:
         reservation = self._by_pod.pop(uid, None)

@@ -70,6 +70,11 @@ class Reservations:
         self.effects.changed[gang.ref] = None
         return reservation
 
+    def promise_single(self, pod: Pod, node: str) -> None:
+        """Promise a node to a pod without gang whose Binding is about to be written."""
+        timeout = self._settings.reservation_timeout_seconds
+        self.ledger.promise_single(pod, node, self._clock.monotonic() + timeout)
+
     def hold(self, reservation: Reservation, slot: Slot) -> None:
         """Take in that a member has arrived at the barrier."""
         if slot.state is SlotState.RESERVED:
@@ -122,7 +127,7 @@ class Reservations:
         self.waits.pop(gang_uid, None)
 
     def expire(self) -> bool:
-        """Give up reservations whose deadline has passed, each whole; return whether there were any."""
+        """Give up promises whose deadline has passed, a gang's as a whole; return whether there were any."""
         now = self._clock.monotonic()
         due = self.ledger.expire(now)
         for reservation in due:
@@ -144,7 +149,10 @@ class Reservations:
             )
             text = f"{message}; released all of them. {refusal}".rstrip()
             self.effects.notes.append(Note(reservation.ref, warning=True, reason="ReservationExpired", message=text))
-        return bool(due)
+        lapsed = self.ledger.expire_singles(now)
+        for slot in lapsed:  # its Binding failed, and kube-scheduler did not try that node again
+            self.ledger.release(slot.pod.uid)
+        return bool(due or lapsed)
 
     def nudge(self) -> None:
         """Nominate again the members that should have come back to filter and did not.

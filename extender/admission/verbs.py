@@ -135,15 +135,15 @@ class Verbs:
 
     def _arrive_single(self, pod: Pod, node: str) -> Arrival:
         """Promise the node to a pod without gang, unless it has been given away since filter."""
-        ledger = self._admission.reservations.ledger
-        slot = ledger.single(pod.uid)
+        reservations = self._admission.reservations
+        slot = reservations.ledger.single(pod.uid)
         if slot is None or slot.node != node:
             free = self._free_for(pod)
             row = self._model.table.row(node)
             fits = row is not None and self._fits(pod, free)[row]
             if self._model.manages(pod) and not fits:
                 return Arrival(BindVerdict.REFUSE, f"node {node}: {_NO_ROOM}")
-            ledger.promise_single(pod, node)
+            reservations.promise_single(pod, node)
         return Arrival(BindVerdict.WRITE)
 
     def _filter_single(self, pod: Pod, names: list[str]) -> Filtered:
@@ -157,9 +157,13 @@ class Verbs:
         return Filtered(outcome, accepted, per_node=refused, resolvable=True)
 
     def _free_for(self, pod: Pod) -> NDArray[np.int64]:
-        """Return (resources, rows) of what the pod may use: what is free and not kept for a head before it."""
+        """Return (resources, rows) of what the pod may use: what is free or its own, and not kept for a head before it.
+
+        Its own is a node whose Binding failed: it was promised, and may be tried again.
+        """
         table = self._model.table
         free = table.free()
+        self._give_back(free, pod.uid)
         head = self._admission.head
         if head is not None and head.position < single_position(pod):
             resources, rows = head.kept.shape  # the table may have grown since the pass
@@ -183,9 +187,17 @@ class Verbs:
         for uid in uids:
             claim = table.claim_of(uid)
             if claim is not None and claim.node == node:
-                vector = table.vector(claim.requests)
-                free[vector.columns, row] += vector.amounts
+                self._give_back(free, uid)
         return bool(self._fits(pod, free)[row])
+
+    def _give_back(self, free: NDArray[np.int64], uid: str) -> None:
+        """Add what pod `uid` claims to `free`, (resources, rows)."""
+        table = self._model.table
+        claim = table.claim_of(uid)
+        row = None if claim is None else table.row(claim.node)
+        if claim is not None and row is not None:
+            vector = table.vector(claim.requests)
+            free[vector.columns, row] += vector.amounts
 
     def _breaks_gang(self, uids: Sequence[str]) -> bool:
         """Tell whether evicting these pods would leave a gang that has its minimum without it."""

@@ -219,10 +219,11 @@ class Controller:
                 metrics.gangs.labels(seen.phase).inc()
                 if seen.wait is not None:
                     metrics.gangs_waiting.labels(seen.wait.reason).inc()
-        for reservation in self._admission.reservations.ledger:
-            for slot in reservation.slots.values():
-                for resource, value in slot.pod.shape.requests:
-                    metrics.reserved.labels(resource).inc(value)
+        ledger = self._admission.reservations.ledger
+        promised = [slot for reservation in ledger for slot in reservation.slots.values()]
+        for slot in (*promised, *ledger.singles()):
+            for resource, value in slot.pod.shape.requests:
+                metrics.reserved.labels(resource).inc(value)
         metrics.binds_held.set(len(self._barrier))
         metrics.vetoes.set(len(self._admission.vetoes))
         metrics.write_queue.set(len(self._outbox))

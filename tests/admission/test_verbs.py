@@ -385,3 +385,29 @@ def test_a_veto_counts_for_the_gang_that_met_it(world: World) -> None:
     assert first.wait.message.startswith("kube-scheduler refused: it left out planned nodes")
     second = world.gang("b", 2)
     assert len(second.reserved) == 2
+
+
+def test_a_pod_without_gang_whose_binding_failed_may_have_its_node_again(world: World) -> None:
+    """The promise that a failed Binding leaves behind does not keep out the very pod that it was made to."""
+    world.nodes(1)
+    pod = world.pod("single", 8)
+    world.admission.pod_seen(pod)
+    assert world.verbs.arrive(pod.uid, "node-0").verdict is BindVerdict.WRITE
+    world.verbs.binding_failed(pod.uid, "the API server did not answer", final=False)
+    assert world.filter(pod).accepted == ["node-0"]
+    assert world.verbs.arrive(pod.uid, "node-0").verdict is BindVerdict.WRITE
+
+
+def test_a_promise_to_a_pod_without_gang_ends(world: World) -> None:
+    """What a failed Binding leaves behind is given back after the reservation timeout, and not a moment before."""
+    world.nodes(1)
+    pod, other = world.pod("single", 8), world.pod("other", 8)
+    for seen in (pod, other):
+        world.admission.pod_seen(seen)
+    world.verbs.arrive(pod.uid, "node-0")
+    world.verbs.binding_failed(pod.uid, "the API server did not answer", final=False)
+    assert world.filter(other).accepted == []
+    assert world.admission.next_tick() == world.clock.monotonic() + 60
+    world.clock.advance(60)
+    world.admission.tick()
+    assert world.filter(other).accepted == ["node-0"]
