@@ -15,7 +15,7 @@ from extender.admission.queue import Position, position
 from extender.admission.reservations import Reservations
 from extender.admission.vetoes import Vetoed, leave_out
 from extender.clock import Clock
-from extender.cluster.gangs import Gang, member_order
+from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
@@ -93,12 +93,10 @@ class AdmissionPass:
 
     def _waiting(self, gang: Gang) -> list[Pod] | None:
         """Return the members that want a slot, in member order; None if nothing of the gang is waiting at all."""
-        unbound = [pod for pod in gang.members.values() if not (pod.node_name or pod.done)]
         # Members of several schedulers wait with a reason; a gang of another scheduler alone is not ours to judge.
-        if not any(self._model.manages(pod) for pod in unbound):
+        if not any(self._model.manages(pod) for pod in gang.unbound()):
             return None
-        pods = [p for p in unbound if p.placeable and self._reservations.ledger.of_pod(p.uid) is None]
-        return sorted(pods, key=member_order)
+        return [p for p in gang.unbound() if p.placeable and self._reservations.ledger.of_pod(p.uid) is None]
 
     def _judge(self, gang: Gang, place: Position, pods: list[Pod], ground: _Ground) -> tuple[Pod, ...]:
         """Give one gang its reservation or its reason; return the members beyond minMember still to be placed."""
@@ -159,7 +157,7 @@ class AdmissionPass:
             self._reservations.effects.plan_seconds.append(self._clock.monotonic() - began)
             if isinstance(result, Plan):
                 return result
-            misfit = examine(gang, pods, result, site)
+            misfit = examine(gang, pods, result.fits, site)
             if site.eligible is site.admitted:
                 ground.misfits[profile] = misfit
         return explain(gang, pods, misfit, site, "" if ground.head is None else str(ground.head.gang.ref))

@@ -14,7 +14,7 @@ from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Pod
 from extender.domain.quantity import format_amount
 from extender.domain.reason import Reason, Wait
-from extender.placement.plan import Eligible, Plan, Shortfall, group_by_shape, plan
+from extender.placement.plan import Eligible, Shortfall, group_by_shape, shortfall
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,20 @@ class Site:
     eligible: Eligible
 
 
-def examine(gang: Gang, pods: Sequence[Pod], shortfall: Shortfall, site: Site) -> Misfit:
-    """Find out why `pods` of `gang` do not fit, by planning them again without one obstacle after the other."""
+def examine(gang: Gang, pods: Sequence[Pod], fits: int, site: Site) -> Misfit:
+    """Find out why only `fits` of `pods` of `gang` fit, by trying them without one obstacle after the other."""
 
-    def fits_without(free: NDArray[np.int64], eligible: Eligible) -> Plan | Shortfall:
-        return plan(pods, WhatIf(site.table, free), eligible, gang.packing)
+    def lack_without(free: NDArray[np.int64], eligible: Eligible) -> Shortfall | None:
+        return shortfall(pods, WhatIf(site.table, free), eligible, gang.packing)
 
-    ever = fits_without(site.table.allocatable[:, : site.table.rows], site.admitted)
-    if isinstance(ever, Shortfall):
-        return Misfit(shortfall.fits, fits_ever=ever.fits)
-    if site.eligible is not site.admitted and isinstance(fits_without(site.free, site.admitted), Plan):
-        return Misfit(shortfall.fits, vetoed=True)
-    if site.kept is not None and isinstance(fits_without(site.free + site.kept, site.eligible), Plan):
-        return Misfit(shortfall.fits, kept=True)
-    return Misfit(shortfall.fits)
+    ever = lack_without(site.table.allocatable[:, : site.table.rows], site.admitted)
+    if ever is not None:
+        return Misfit(fits, fits_ever=ever.fits)
+    if site.eligible is not site.admitted and lack_without(site.free, site.admitted) is None:
+        return Misfit(fits, vetoed=True)
+    if site.kept is not None and lack_without(site.free + site.kept, site.eligible) is None:
+        return Misfit(fits, kept=True)
+    return Misfit(fits)
 
 
 def explain(gang: Gang, pods: Sequence[Pod], misfit: Misfit, site: Site, head: str) -> Wait:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from extender.cluster.gangs import Gang, member_order, needs_object
+from extender.cluster.gangs import Gang, needs_object
 from extender.domain.pod import Pod
 from extender.domain.reason import Reason, Wait
 
@@ -49,14 +49,13 @@ def _unfit(gang: Gang) -> Wait | None:
         return Wait(Reason.POD_GROUP_MISSING, names=names)
     if gang.group is not None and gang.group.problem is not None:
         return Wait(Reason.INVALID_POD_GROUP, names=names | {"detail": str(gang.group.problem)})
-    unbound = [pod for pod in gang.members.values() if not (pod.node_name or pod.done or pod.deleting)]
-    bad = min((pod for pod in unbound if pod.problem is not None), key=member_order, default=None)
+    unbound = [pod for pod in gang.unbound() if not pod.deleting]
+    bad = next((pod for pod in unbound if pod.problem is not None), None)
     if bad is not None:
         return Wait(Reason.INVALID_MEMBER, names={"pod": bad.key, "detail": str(bad.problem)})
     if gang.group is None and unbound and all(pod.options.min_member is None for pod in unbound):
         detail = "annotation muster.dev/min-member is missing or invalid"
-        first = min(unbound, key=member_order)
-        return Wait(Reason.INVALID_MEMBER, names={"pod": first.key, "detail": detail})
+        return Wait(Reason.INVALID_MEMBER, names={"pod": unbound[0].key, "detail": detail})
     schedulers = sorted({pod.scheduler_name for pod in unbound})
     if len(schedulers) > 1:
         return Wait(Reason.MIXED_SCHEDULERS, names={"detail": ", ".join(schedulers)})

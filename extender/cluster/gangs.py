@@ -57,6 +57,7 @@ class Gang:
     members: dict[str, Pod] = field(default_factory=dict)
     oldest_member: str = ""
     _counts: Counter[str] = field(init=False, repr=False, compare=False, default_factory=Counter)
+    _unbound: tuple[Pod, ...] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         """Count the members that the gang starts with."""
@@ -80,7 +81,7 @@ class Gang:
         """Return the PodGroup's own priority, else the highest of the unbound members, else of all."""
         if self.group is not None and self.group.priority is not None:
             return self.group.priority
-        waiting = [pod.priority for pod in self.members.values() if not (pod.node_name or pod.done)]
+        waiting = [pod.priority for pod in self.unbound()]
         return max(waiting or [pod.priority for pod in self.members.values()], default=0)
 
     @property
@@ -101,21 +102,37 @@ class Gang:
         """Return the members by rank, then natural order of their names: neighbours in rank stay neighbours."""
         return sorted(self.members.values(), key=member_order)
 
+    def unbound(self) -> tuple[Pod, ...]:
+        """Return the members that have neither a node nor an end, in member order; kept until one of them changes."""
+        if self._unbound is None:
+            waiting = [pod for pod in self.members.values() if not _settled(pod)]
+            self._unbound = tuple(sorted(waiting, key=member_order))
+        return self._unbound
+
     def join(self, pod: Pod) -> None:
         """Take in a member, or its newest state."""
         self.leave(pod.uid)
         self.members[pod.uid] = pod
         self._counts.update(_states(pod))
+        if not _settled(pod):
+            self._unbound = None
 
     def leave(self, uid: str) -> None:
         """Forget a member."""
         pod = self.members.pop(uid, None)
         if pod is not None:
             self._counts.subtract(_states(pod))
+            if not _settled(pod):
+                self._unbound = None
 
     def census(self) -> Census:
         """Count the members by state; the counts are kept, since a gang of 1,000 is asked at every step of each."""
         return Census(**self._counts)
+
+
+def _settled(pod: Pod) -> bool:
+    """Tell whether the pod has a node, or has ended: nothing is to be decided about it."""
+    return bool(pod.node_name) or pod.done
 
 
 def _states(pod: Pod) -> tuple[str, ...]:

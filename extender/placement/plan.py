@@ -10,7 +10,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.cluster.gangs import member_order
 from extender.cluster.table import NodeTable, is_extended
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
@@ -52,27 +51,40 @@ class Ground:
 def plan(pods: Sequence[Pod], whatif: WhatIf, eligible: Eligible, packing: Packing) -> Plan | Shortfall:
     """Place every pod, or say why it cannot be done.
 
-    Pods of one shape are placed together, shapes from the most demanding to the least, nodes that the plan already uses
-    first. If that order fails, the most restricted shape goes first in a second attempt.
+    `pods` are in member order: neighbours in it become neighbours on the nodes. Pods of one shape are placed together,
+    shapes from the most demanding to the least, nodes that the plan already uses first. If that order fails, the most
+    restricted shape goes first in a second attempt.
     Deterministic for equal input. On success the capacity stays taken in `whatif`; on failure nothing is.
     Complexity: O(shapes x nodes log nodes + pods).
     """
     groups = group_by_shape(pods)
-    shortfall = Shortfall(needed=len(pods), fits=-1)
+    best = Shortfall(needed=len(pods), fits=-1)
     for shapes in shape_orders(groups, whatif.table, eligible):
         result = _attempt(shapes, groups, whatif, eligible, packing)
         if isinstance(result, Plan):
             return result
-        shortfall = max(shortfall, result, key=lambda attempt: attempt.fits)
-        if shortfall.unmatched:
+        best = max(best, result, key=lambda attempt: attempt.fits)
+        if best.unmatched:
             break
-    return shortfall
+    return best
+
+
+def shortfall(pods: Sequence[Pod], whatif: WhatIf, eligible: Eligible, packing: Packing) -> Shortfall | None:
+    """Say how far the pods fall short, or None if `plan` would place them; nothing is taken. Pods alike are counted."""
+    groups = group_by_shape(pods)
+    if len(groups) == 1:
+        (shape,) = groups
+        return _lack(whatif, shape, pods, eligible(shape))
+    mark = whatif.mark()
+    result = plan(pods, whatif, eligible, packing)
+    whatif.undo(mark)
+    return result if isinstance(result, Shortfall) else None
 
 
 def group_by_shape(pods: Sequence[Pod]) -> dict[Shape, list[Pod]]:
-    """Group pods by shape, each group in member order."""
+    """Group pods by shape, each group in the order given."""
     groups: dict[Shape, list[Pod]] = {}
-    for pod in sorted(pods, key=member_order):
+    for pod in pods:
         groups.setdefault(pod.shape, []).append(pod)
     return groups
 
@@ -101,6 +113,8 @@ def _attempt(
         admitted = eligible(shape)
         if not admitted.any():
             unmatched = unmatched or pods[0].key
+        if len(groups) == 1 and (lack := _lack(whatif, shape, pods, admitted)) is not None:
+            return lack  # so it is with most gangs that wait: no need to pack
         stranded = strands(whatif.table, whatif.table.vector(shape.requests))
         # As few nodes as possible: back to those in use. As many as possible: away from them, among equals.
         preference = np.where(touched, -1, stranded) if packing is Packing.BINPACK else 2 * stranded + touched
@@ -113,6 +127,14 @@ def _attempt(
         whatif.undo(mark)
         return Shortfall(needed=needed, fits=fits, unmatched=unmatched)
     return Plan(nodes)
+
+
+def _lack(whatif: WhatIf, shape: Shape, pods: Sequence[Pod], admitted: NDArray[np.bool_]) -> Shortfall | None:
+    """Say how far pods of one shape fall short, or None if all of them fit."""
+    needed = len(pods)
+    counts = whatif.counts(whatif.table.vector(shape.requests), admitted)
+    fits = int(np.minimum(counts, needed).sum())
+    return None if fits >= needed else Shortfall(needed, fits, "" if admitted.any() else pods[0].key)
 
 
 def _place(whatif: WhatIf, shape: Shape, pods: int, ground: Ground) -> tuple[Share, ...]:
