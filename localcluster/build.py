@@ -16,77 +16,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
 
 from localcluster.errors import LocalClusterError
-
-MODULES_DIRECTORY = Path(__file__).parent / "modules"
+from localcluster.programs import DEFAULT_BINARIES, NEWEST, Binary, Module, Release, version_tuple
 
 #: How often a build that is still compiling says so, in seconds: a cold kube-apiserver takes minutes on two cores.
 PROGRESS_INTERVAL_SECONDS = 15.0
-
-
-class Binary(StrEnum):
-    """A program of the control plane; the value is the file name of its executable."""
-
-    ETCD = "etcd"
-    KUBE_APISERVER = "kube-apiserver"
-    KUBE_SCHEDULER = "kube-scheduler"
-    KUBE_CONTROLLER_MANAGER = "kube-controller-manager"
-    KUBECTL = "kubectl"
-    KWOK = "kwok"
-
-
-#: What tests and `make cluster` run. kube-controller-manager is left out: nothing here needs its controllers (pods are
-#: created singly, no namespace is ever deleted, node health is kwok's), and it would only compete for two cores.
-DEFAULT_BINARIES = (Binary.ETCD, Binary.KUBE_APISERVER, Binary.KUBE_SCHEDULER, Binary.KUBECTL, Binary.KWOK)
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """A pinned Go module and the programs that are built from it."""
-
-    name: str
-    packages: Mapping[Binary, str]
-
-    @property
-    def directory(self) -> Path:
-        """Return the folder that holds go.mod and go.sum."""
-        return MODULES_DIRECTORY / self.name
-
-    def required_version(self, dependency: str) -> str:
-        """Return the version of `dependency` that go.mod pins, such as `v1.37.0`."""
-        found = re.search(rf"^\s*(?:require\s+)?{re.escape(dependency)}\s+(v\S+)", self._go_mod(), re.MULTILINE)
-        if found is None:
-            raise LocalClusterError(f"{self.directory / 'go.mod'} does not require {dependency}")
-        return found.group(1)
-
-    def go_version(self) -> tuple[int, ...]:
-        """Return the oldest Go version that go.mod accepts, such as (1, 26, 0)."""
-        found = re.search(r"^go\s+([\d.]+)", self._go_mod(), re.MULTILINE)
-        if found is None:
-            raise LocalClusterError(f"{self.directory / 'go.mod'} has no go directive")
-        return _version_tuple(found.group(1))
-
-    def _go_mod(self) -> str:
-        return (self.directory / "go.mod").read_text(encoding="utf-8")
-
-
-KUBERNETES = Module(
-    "kubernetes",
-    {
-        Binary.ETCD: "go.etcd.io/etcd/server/v3",
-        Binary.KUBE_APISERVER: "k8s.io/kubernetes/cmd/kube-apiserver",
-        Binary.KUBE_SCHEDULER: "k8s.io/kubernetes/cmd/kube-scheduler",
-        Binary.KUBE_CONTROLLER_MANAGER: "k8s.io/kubernetes/cmd/kube-controller-manager",
-        Binary.KUBECTL: "k8s.io/kubernetes/cmd/kubectl",
-    },
-)
-#: A module of its own: kwok is built against another minor version of the Kubernetes libraries.
-KWOK = Module("kwok", {Binary.KWOK: "sigs.k8s.io/kwok/cmd/kwok"})
-MODULES = (KUBERNETES, KWOK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +40,6 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
         return Path(chosen) / "controlplane"
     base = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "muster" / "controlplane"
-
-
-def ldflags(module: Module) -> str:
-    """Return the linker flags for `module`'s programs.
-
-    `-s -w` drops debug symbols. A Kubernetes program that is linked without its version reports v0.0.0, which clients
-    take for an ancient server.
-    """
-    if module is not KUBERNETES:
-        return "-s -w"
-    version = module.required_version("k8s.io/kubernetes")
-    major, minor, *_ = version.removeprefix("v").split(".")
-    package = "k8s.io/component-base/version"
-    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-    return " ".join(["-s -w", *(f"-X {package}.{name}={value}" for name, value in values.items())])
 
 
 def find_go(required: tuple[int, ...], environment: Mapping[str, str]) -> GoToolchain:
@@ -143,7 +65,7 @@ def find_go(required: tuple[int, ...], environment: Mapping[str, str]) -> GoTool
     )
     version = answer.stdout.strip()
     found = re.search(r"go(\d+(?:\.\d+)+)", version)
-    if found is None or _version_tuple(found.group(1)) < required:
+    if found is None or version_tuple(found.group(1)) < required:
         raise LocalClusterError(
             f"Go {wanted} or newer is needed to build the local control plane, {executable} is {version}. {remedy}"
         )
@@ -156,7 +78,7 @@ def module_cache(module: Module, toolchain: GoToolchain, cache: Path) -> Path:
     for part in (
         (module.directory / "go.mod").read_bytes(),
         (module.directory / "go.sum").read_bytes(),
-        ldflags(module).encode(),
+        module.ldflags().encode(),
         toolchain.version.encode(),
     ):
         digest.update(len(part).to_bytes(8, "big"))
@@ -165,18 +87,23 @@ def module_cache(module: Module, toolchain: GoToolchain, cache: Path) -> Path:
 
 
 def built_binaries(
-    wanted: Iterable[Binary] = DEFAULT_BINARIES, *, environment: Mapping[str, str] = os.environ
+    wanted: Iterable[Binary] = DEFAULT_BINARIES,
+    *,
+    release: Release = NEWEST,
+    environment: Mapping[str, str] = os.environ,
 ) -> dict[Binary, Path]:
     """Return the executable of each wanted program without building any.
 
     Raises LocalClusterError with the command to run if one is not in the cache.
     """
-    executables = {name: path for _, _, found in _locate(wanted, environment) for name, path in found.items()}
+    located = _locate(wanted, release, environment)
+    executables = {name: path for _, _, found in located for name, path in found.items()}
     missing = [name for name, path in executables.items() if not path.exists()]
     if missing:
+        option = "" if release is NEWEST else f" --kubernetes {release}"
         raise LocalClusterError(
-            f"not built yet: {', '.join(missing)}. Run `{sys.executable} -m localcluster build`, about ten minutes"
-            " on two cores the first time."
+            f"not built yet: {', '.join(missing)}. Run `{sys.executable} -m localcluster build{option}`,"
+            " about ten minutes on two cores the first time."
         )
     return executables
 
@@ -184,6 +111,7 @@ def built_binaries(
 def ensure_binaries(
     wanted: Iterable[Binary] = DEFAULT_BINARIES,
     *,
+    release: Release = NEWEST,
     environment: Mapping[str, str] = os.environ,
     progress: TextIO = sys.stderr,
 ) -> dict[Binary, Path]:
@@ -193,7 +121,7 @@ def ensure_binaries(
     at once: one builds, the others wait for it. Progress goes to `progress`, one line per program.
     """
     executables: dict[Binary, Path] = {}
-    for module, toolchain, found in _locate(wanted, environment):
+    for module, toolchain, found in _locate(wanted, release, environment):
         executables |= found
         if all(path.exists() for path in found.values()):
             continue
@@ -207,12 +135,12 @@ def ensure_binaries(
 
 
 def _locate(
-    wanted: Iterable[Binary], environment: Mapping[str, str]
+    wanted: Iterable[Binary], release: Release, environment: Mapping[str, str]
 ) -> Iterator[tuple[Module, GoToolchain, dict[Binary, Path]]]:
     """Yield each module that builds some of the wanted programs, with the path that each of those has or will have."""
     names = tuple(wanted)
     cache = cache_directory(environment)
-    for module in MODULES:
+    for module in release.modules:
         of_module = [name for name in names if name in module.packages]
         if of_module:
             toolchain = find_go(module.go_version(), environment)
@@ -232,7 +160,7 @@ def _build(  # noqa: PLR0913, PLR0917 - one call site, each argument a different
     with tempfile.TemporaryDirectory(prefix=".building-", dir=target.parent) as temporary:
         output = Path(temporary) / name
         log_path = Path(temporary) / "go.log"
-        command = [str(toolchain.executable), "build", "-mod=readonly", "-ldflags", ldflags(module)]
+        command = [str(toolchain.executable), "build", "-mod=readonly", "-ldflags", module.ldflags()]
         command += ["-o", str(output), module.packages[name]]
         started = time.monotonic()
         print(f"building {name} with {toolchain.version} ...", file=progress, flush=True)
@@ -279,7 +207,3 @@ def _exclusive(lock_path: Path, progress: TextIO) -> Iterator[None]:
             print("another process is building the control plane; waiting for it", file=progress, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _version_tuple(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import httpx
 
-from localcluster.build import Binary
 from localcluster.credentials import Connection, User, write_service_account_key, write_token_file
 from localcluster.ports import LOOPBACK, free_ports
 from localcluster.processes import Command, Server
+from localcluster.programs import Binary
 from localcluster.reaper import Reaper
 from localcluster.startable import Startable
 
@@ -25,7 +25,7 @@ PROBE_TIMEOUT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ApiServerOptions:
-    """What a test may choose about the API server; the default is a stock 1.37."""
+    """What a test may choose about the API server; the default is a stock one."""
 
     feature_gates: Mapping[str, bool]
     runtime_config: Mapping[str, bool]
@@ -34,7 +34,7 @@ class ApiServerOptions:
 
 STOCK_API_SERVER = ApiServerOptions(feature_gates={}, runtime_config={})
 
-#: Serves native PodGroups, off by default in 1.37. Schedulers need the same gate.
+#: Serves native PodGroups: from 1.37 on, and off by default. Schedulers need the same gate.
 NATIVE_PODGROUP_GATES: Mapping[str, bool] = {"GenericWorkload": True}
 NATIVE_PODGROUP_API_SERVER = ApiServerOptions(
     feature_gates=NATIVE_PODGROUP_GATES, runtime_config={"scheduling.k8s.io/v1beta1": True}
@@ -145,7 +145,10 @@ def probe(url: str, connection: Connection | None = None) -> bool:
     verify: ssl.SSLContext | bool = True
     headers = {}
     if connection is not None:
-        verify = ssl.create_default_context(cafile=connection.certificate_authority)
+        try:
+            verify = ssl.create_default_context(cafile=connection.certificate_authority)
+        except ssl.SSLError:  # a server that makes its certificate itself has not finished writing it
+            return False
         headers["Authorization"] = f"Bearer {connection.token}"
     try:
         answer = httpx.get(url, headers=headers, verify=verify, timeout=PROBE_TIMEOUT_SECONDS, trust_env=False)

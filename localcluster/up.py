@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.build import Binary, ensure_binaries
+from localcluster.build import ensure_binaries
 from localcluster.cluster import LocalCluster
 from localcluster.components import REPOSITORY
 from localcluster.nodes import NodeShape, numbered_nodes
 from localcluster.processes import Server
+from localcluster.programs import Binary, Release
 
 #: How often the servers are looked at while the cluster is up, in seconds.
 WATCH_SECONDS = 0.5
@@ -24,12 +25,13 @@ class Size:
     gpus: int
 
 
-def run(size: Size, say: Callable[[str], None]) -> None:
+def run(size: Size, release: Release, say: Callable[[str], None]) -> None:
     """Start everything, say how to use it, and hold it up until interrupted; then remove every trace.
 
     Raises LocalClusterError with the end of a log if a server does not start or ends by itself.
     """
-    binaries = ensure_binaries()
+    binaries = ensure_binaries(release=release)
+    say("starting etcd, kube-apiserver, kube-scheduler, kwok and Muster; this takes about ten seconds")
     with LocalCluster(Path(tempfile.mkdtemp(prefix="muster-cluster-")), binaries) as cluster:
         cluster.admin.create_all(numbered_nodes(size.nodes, NodeShape(gpus=size.gpus)))
         muster = cluster.muster()
@@ -57,9 +59,10 @@ def _instructions(cluster: LocalCluster, size: Size) -> str:
     return f"""
 A Kubernetes {cluster.admin.request("GET", "/version")["gitVersion"]} with {size.nodes} nodes of {size.gpus} GPUs.
 Pods with `schedulerName: muster` are scheduled by a kube-scheduler that asks Muster, all others by a stock one.
+In a second terminal, in the same folder:
 
   export KUBECONFIG={cluster.admin_kubeconfig}
-  export PATH={cluster.binaries[Binary.KUBECTL].parent}:$PATH   # a kubectl of the same version
+  export PATH={cluster.binaries[Binary.KUBECTL].parent}:$PATH   # kubectl
 
   kubectl apply -f {example}
   kubectl get podgroups,pods -o wide

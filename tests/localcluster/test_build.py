@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from localcluster import build
-from localcluster.build import KUBERNETES, KWOK, Binary, GoToolchain
+from localcluster.build import GoToolchain
 from localcluster.errors import LocalClusterError
+from localcluster.programs import DEFAULT_BINARIES, KUBERNETES, Binary, Release
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version {version} linux/amd64"; exit; fi
@@ -53,20 +54,6 @@ def test_cache_is_chosen_by_the_environment() -> None:
     del chosen["MUSTER_CACHE"]
     assert build.cache_directory(chosen) == Path("/b/muster/controlplane")
     assert build.cache_directory({}) == Path.home() / ".cache/muster/controlplane"
-
-
-def test_kubernetes_programs_are_linked_with_their_version() -> None:
-    """The version that go.mod pins is what the programs say they are."""
-    flags = build.ldflags(KUBERNETES)
-    package = "k8s.io/component-base/version"
-    assert f"-X {package}.gitVersion=v1.37.0 -X {package}.gitMajor=1 -X {package}.gitMinor=37" in flags
-    assert "-X" not in build.ldflags(KWOK)
-
-
-def test_unknown_dependency_is_an_error_that_names_the_file() -> None:
-    """Asking for a version that go.mod does not pin is a mistake, not an empty string."""
-    with pytest.raises(LocalClusterError, match=r"kwok/go\.mod does not require k8s\.io/kubernetes"):
-        KWOK.required_version("k8s.io/kubernetes")
 
 
 def test_cache_folder_follows_the_toolchain() -> None:
@@ -142,13 +129,23 @@ def test_missing_programs_are_named_with_the_command_that_builds_them(environmen
     assert built[Binary.ETCD].exists()
 
 
-def test_modules_pin_every_dependency() -> None:
-    """Both Go modules ship with their checksums."""
-    for module in build.MODULES:
-        assert (module.directory / "go.sum").stat().st_size > 0
-        assert module.go_version() >= (1, 26)
+def test_older_release_shares_what_does_not_depend_on_it(environment: dict[str, str]) -> None:
+    """Another release compiles its own API server and scheduler; etcd, kubectl and kwok are built once for all."""
+    newest = build.ensure_binaries(environment=environment, progress=io.StringIO())
+    older = build.ensure_binaries(release=Release.V1_36, environment=environment, progress=io.StringIO())
+    assert set(newest) == set(older) == set(DEFAULT_BINARIES)
+    assert {name for name in newest if newest[name] != older[name]} == {Binary.KUBE_APISERVER, Binary.KUBE_SCHEDULER}
+    assert len(compilations(environment)) == len(newest) + 2
 
 
-def test_real_go_satisfies_the_modules() -> None:
-    """The machine that runs the gate has a Go that can build the control plane."""
-    assert build.find_go(KUBERNETES.go_version(), os.environ).version.startswith("go version go1.")
+def test_command_that_builds_another_release_names_it(environment: dict[str, str]) -> None:
+    """What to run for a release that is not built yet says which one."""
+    with pytest.raises(LocalClusterError, match=r"-m localcluster build --kubernetes 1\.35`"):
+        build.built_binaries(release=Release.V1_35, environment=environment)
+
+
+@pytest.mark.parametrize("release", Release)
+def test_real_go_satisfies_the_modules(release: Release) -> None:
+    """The machine that runs the gate has a Go that can build every release."""
+    for module in release.modules:
+        assert build.find_go(module.go_version(), os.environ).version.startswith("go version go1.")
