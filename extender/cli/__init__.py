@@ -1,4 +1,4 @@
-"""The command line: `muster serve`, `muster simulate`, `muster demo`.
+"""The command line: `muster serve`, `muster check-config`, `muster simulate`, `muster demo`.
 
 Commands parse, wire the layers together and print; they decide nothing. A command imports what it needs when it runs,
 so that `muster --help` answers at once.
@@ -10,15 +10,16 @@ from typing import Annotated
 
 import typer
 
-from extender.cli import demo, serve, settings, simulate
+from extender.cli import check_config, demo, serve, settings, simulate
 
 app = typer.Typer(
     name="muster",
     help="Gang-schedule GPU workloads with the kube-scheduler that you run.",
     no_args_is_help=True,
+    pretty_exceptions_show_locals=False,  # among them are tokens and request bodies
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, simulate, demo, settings):
+for command in (serve, simulate, demo, settings, check_config):
     command.register(app)
 
 

@@ -1,0 +1,1 @@
+"""Rules about a KubeSchedulerConfiguration: what is found, and that nothing is found in what is shipped."""
