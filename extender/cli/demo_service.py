@@ -19,6 +19,7 @@ from extender.clock import Clock, SystemClock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
 from extender.service.app import create_app
+from extender.service.connections import ConnectionRules
 from extender.settings import Settings
 from extender.simulation.scenario import Member, Scenario, ScenarioGang, ScenarioNode
 from extender.simulation.scheduler.extender import Transport
@@ -49,7 +50,8 @@ async def serve_demo(console: Console, listener: socket.socket) -> int:
     sites: list[Site] = []
 
     def connect(controller: Controller, settings: Settings, metrics: Metrics, clock: Clock) -> Transport:
-        sites.append(Site(create_app(controller, settings, metrics, clock), listener))
+        rules = ConnectionRules.from_settings(settings, metrics.connections_refused)
+        sites.append(Site(create_app(controller, settings, metrics, clock), listener, rules))
         return http_transport(host, port)
 
     clock = LoopClock(asyncio.get_running_loop(), start=SystemClock().now())

@@ -13,6 +13,9 @@ from typing import Any, TypeAlias
 
 import uvicorn
 
+from extender.service.certificates import Reload, ServingCertificates
+from extender.service.connections import ConnectionRules, GuardedProtocol
+
 #: Seconds that an idle connection stays open. Go's client keeps one for 90 s; closing earlier races with its next call.
 KEEP_ALIVE_SECONDS = 120
 #: Seconds for calls under way at shutdown; held binds fail by then, and kube-scheduler tries again.
@@ -31,10 +34,12 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An application and the socket that it is served on."""
+    """An application, the socket that it is served on, and to whom: over TLS where there are certificates."""
 
     app: AsgiApp
     socket: socket.socket
+    rules: ConnectionRules
+    certificates: ServingCertificates | None = None
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -47,29 +52,63 @@ def listen(host: str, port: int) -> socket.socket:
         raise ListenError(msg) from error
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves the signals to the process, which may run two of them."""
+class SiteServer(uvicorn.Server):
+    """A server with limits on its connections, which leaves the signals to the process: that may run two of them."""
+
+    def __init__(self, site: Site) -> None:
+        """Serve `site`."""
+        super().__init__(
+            uvicorn.Config(
+                site.app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
+        self._site = site
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections; uvicorn's own start-up knows no limits and no time for the TLS handshake."""
+        del sockets
+        site = self._site
+        tls = site.certificates
+        server = await asyncio.get_running_loop().create_server(
+            lambda: GuardedProtocol(self.config, self.server_state, site.rules),
+            sock=site.socket,
+            backlog=BACKLOG,
+            ssl=None if tls is None else tls.context,
+            ssl_handshake_timeout=None if tls is None else site.rules.head_seconds,
+        )
+        self.servers = [server]
+        self.started = True
+
+    @property
+    def certificates(self) -> ServingCertificates | None:
+        """Return the certificates of the site, None without TLS."""
+        return self._site.certificates
+
+    async def renew(self, certificates: ServingCertificates) -> None:
+        """Look for new certificates every now and then, for ever.
+
+        Connections of clients that the former authorities vouched for end with the answer under way: theirs may have
+        been taken away because its key was lost.
+        """
+        while True:
+            await asyncio.sleep(certificates.check_seconds)
+            if certificates.reload() is Reload.TRUST:
+                for connection in list(self.server_state.connections):
+                    connection.shutdown()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture nothing."""
         yield
-
-
-def _server(app: AsgiApp) -> uvicorn.Server:
-    return _Server(
-        uvicorn.Config(
-            app,
-            http="httptools",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        )
-    )
 
 
 async def run_until_stopped(sites: list[Site], background: list[Coroutine[Any, Any, None]]) -> int:
@@ -78,11 +117,12 @@ async def run_until_stopped(sites: list[Site], background: list[Coroutine[Any, A
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     waiting = asyncio.create_task(stop.wait())
-    servers = [(_server(site.app), site.socket) for site in sites]
-    serving = [asyncio.create_task(server.serve(sockets=[listener])) for server, listener in servers]
-    working = [asyncio.create_task(work) for work in background]
+    servers = [SiteServer(site) for site in sites]
+    serving = [asyncio.create_task(server.serve()) for server in servers]
+    renewing = [server.renew(server.certificates) for server in servers if server.certificates is not None]
+    working = [asyncio.create_task(work) for work in (*background, *renewing)]
     await asyncio.wait([waiting, *serving, *working], return_when=asyncio.FIRST_COMPLETED)
-    for server, _ in servers:
+    for server in servers:
         server.should_exit = True
     for task in (waiting, *working):
         task.cancel()

@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 import structlog
 
+_TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
 
 class LogFormat(StrEnum):
     """How log lines look."""
@@ -37,10 +39,14 @@ def configure_logs(level: LogLevel, form: LogFormat) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    # A traceback says where, never with which values: among the local variables are request bodies, and in those the
+    # environment of containers.
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(_dumps)
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if console
+        else structlog.processors.JSONRenderer(_dumps)
     )
-    failures: list[structlog.typing.Processor] = [] if console else [structlog.processors.dict_tracebacks]
+    failures: list[structlog.typing.Processor] = [] if console else [_TRACEBACKS]
     structlog.configure(
         processors=[*shared, *failures, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(minimum),

@@ -6,20 +6,25 @@ with it the reason.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from extender.admission.answers import Filtered, Outcome
 from extender.clock import Clock
-from extender.control.controller import Controller, NotSyncedError
+from extender.control.binding import Bound
+from extender.control.controller import Controller
+from extender.control.health import DegradedError
 from extender.control.metrics import Metrics
 from extender.control.ports import PodKey
 from extender.domain.pod import Pod, read_pod
-from extender.domain.reason import Reason
-from extender.service.bodies import BodyTooLargeError, read_body
+from extender.service.bodies import Body, BodyBudget, BodyLostError, BodyTooLargeError
+from extender.service.slots import CallSlots, TooManyCallsError
 from extender.settings import Settings
 from extender.wire import codec
 from extender.wire import extender as wire
@@ -29,6 +34,8 @@ log = structlog.get_logger("muster.verbs")
 
 _NO_NAMES = "neither NodeNames nor Nodes in the request; set nodeCacheCapable: true on this extender"
 _NO_POD = "no Pod in the request"
+#: Largest body of a bind call, in bytes: four names, of 253 characters at most, and a UID. Held binds are many.
+_BIND_BODY_BYTES = 16 * 1024
 
 
 class RequestError(ValueError):
@@ -55,6 +62,18 @@ class _Offer:
     raw: wire.NodeList | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    """One verb: how it is answered, what it answers when that fails, and its limits."""
+
+    name: str
+    answer: Callable[[bytes], Awaitable[Answer]]
+    failure: Callable[[str], bytes]
+    slots: CallSlots
+    body_bytes: int
+    body_limit_name: str
+
+
 class VerbRoutes:
     """Answer filter, prioritize, bind and preempt from a controller."""
 
@@ -64,19 +83,26 @@ class VerbRoutes:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._budget = BodyBudget(settings.bodies_limit_bytes)
+        self._late: set[asyncio.Task[Bound]] = set()
 
-    def router(self) -> APIRouter:
-        """Return the routes under /v1."""
-        router = APIRouter(prefix="/v1")
-        verbs: dict[str, tuple[Callable[[bytes], Awaitable[Answer]], Callable[[str], bytes], str]] = {
-            "filter": (self.filter, _filter_error, "Say which of the offered nodes a pod may go to."),
-            "prioritize": (self.prioritize, _no_scores, "Score the offered nodes from 0 to 10."),
-            "bind": (self.bind, _bind_error, "Bind a pod, once the rest of its gang has arrived."),
-            "preempt": (self.preempt, _no_victims, "Say on which of the candidate nodes pods may be evicted."),
-        }
-        for name, (answer, failure, summary) in verbs.items():
-            router.add_api_route(f"/{name}", self._route(name, answer, failure), methods=["POST"], summary=summary)
-        return router
+    def routes(self) -> list[Route]:
+        """Return the routes under /v1.
+
+        They are Starlette's own: what FastAPI does for each request (dependencies, validation, serialization) is not
+        needed for bytes in and bytes out, and costs twice as much as all the rest of a route.
+        """
+        settings = self._settings
+        bind_bytes = min(_BIND_BODY_BYTES, settings.body_limit_bytes)
+        limit = (settings.body_limit_bytes, "setting body_limit_bytes")
+        calls, binds = (settings.call_limit, "setting call_limit"), (settings.bind_limit, "setting bind_limit")
+        verbs = (
+            _Verb("filter", self.filter, _filter_error, CallSlots(*calls), *limit),
+            _Verb("prioritize", self.prioritize, _no_scores, CallSlots(*calls), *limit),
+            _Verb("bind", self.bind, _bind_error, CallSlots(*binds), bind_bytes, "fixed for bind"),
+            _Verb("preempt", self.preempt, _no_victims, CallSlots(*calls), *limit),
+        )
+        return [Route(f"/v1/{verb.name}", self._endpoint(verb), methods=["POST"]) for verb in verbs]
 
     async def filter(self, body: bytes) -> Answer:
         """Answer ExtenderArgs with an ExtenderFilterResult."""
@@ -100,7 +126,7 @@ class VerbRoutes:
             msg = "PodName, PodNamespace, PodUID and Node are all needed to bind"
             raise RequestError(msg)
         pod = PodKey(args.pod_namespace, args.pod_name, args.pod_uid)
-        bound = await self._controller.bind(pod, args.node)
+        bound = await self._in_time(asyncio.create_task(self._controller.bind(pod, args.node)))
         return Answer(_bind_error(bound.error), bound.outcome, str(pod), bound.decision, bound.error)
 
     async def preempt(self, body: bytes) -> Answer:
@@ -109,50 +135,72 @@ class VerbRoutes:
         pod = _require_pod(args.pod)
         offered = _read_victims(args)
         uids = {node: [p.uid for p in victims.pods or () if p and p.uid] for node, victims in offered.items()}
-        allowed = self._controller.preempt(pod, uids)
+        allowed = await self._controller.preempt(pod, uids)
         result = wire.PreemptionResult({node: offered[node] for node in allowed})
         outcome = Outcome.ALLOWED if allowed else Outcome.VETOED
         return Answer(codec.encode_struct(result), outcome, pod.key)
 
-    def _route(
-        self, verb: str, answer: Callable[[bytes], Awaitable[Answer]], failure: Callable[[str], bytes]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    async def _in_time(self, binding: asyncio.Task[Bound]) -> Bound:
+        """Return how a bind call ended, or that it has not while kube-scheduler was still waiting to hear.
+
+        The Binding itself is not stopped: it may be made at any moment, and only who waits for the API server's answer
+        knows. kube-scheduler will ask again.
+        """
+        settings = self._settings
+        await asyncio.wait({binding}, timeout=settings.http_timeout_seconds - settings.answer_margin_seconds)
+        if binding.done():
+            return binding.result()
+        self._late.add(binding)
+        binding.add_done_callback(self._ended_late)
+        return Bound(Outcome.ERROR, "the API server has not answered in time; the binding may yet be made")
+
+    def _ended_late(self, binding: asyncio.Task[Bound]) -> None:
+        self._late.discard(binding)
+        if not binding.cancelled() and (error := binding.exception()) is not None:
+            log.error("verb failed after its answer", verb="bind", exc_info=error)
+
+    def _endpoint(self, verb: _Verb) -> Callable[[Request], Awaitable[Response]]:
         """Wrap a verb: limits before, metric and log after, and an answer in the protocol's terms for every failure."""
 
         async def endpoint(request: Request) -> Response:
             began = self._clock.monotonic()
-            status = 200
+            status, headers = 200, None
             try:
-                result = await answer(await read_body(request, self._settings.body_limit_bytes))
+                body = Body(request, verb.body_bytes, verb.body_limit_name, self._budget)
+                with verb.slots, body:
+                    result = await verb.answer(await body.read())
             except codec.DecodeError as error:
-                status, result = 400, _failed(failure, str(error))
+                status, result = 400, _failed(verb, str(error))
             except BodyTooLargeError as error:
-                status, result = 413, _failed(failure, str(error))
-            except RequestError as error:
-                result = _failed(failure, str(error))
-            except NotSyncedError as error:
-                result = _failed(failure, f"{Reason.CACHE_NOT_SYNCED}: {error}")
+                # Whoever is still sending is not waited for.
+                status, headers, result = 413, {"Connection": "close"}, _failed(verb, str(error))
+            except BodyLostError as error:
+                status, result = 400, _failed(verb, str(error))
+            except (RequestError, TooManyCallsError) as error:
+                result = _failed(verb, str(error))
+            except DegradedError as error:
+                result = _failed(verb, str(error))
             except Exception as error:  # an error of ours is an answer, never a wrong placement (P9)
-                log.exception("verb failed", verb=verb)
-                result = _failed(failure, f"internal error: {type(error).__name__}")
+                log.exception("verb failed", verb=verb.name)
+                result = _failed(verb, f"internal error: {type(error).__name__}")
             seconds = self._clock.monotonic() - began
-            self._metrics.verb_seconds.labels(verb, result.outcome).observe(seconds)
+            self._metrics.verb_seconds.labels(verb.name, result.outcome).observe(seconds)
             write = log.warning if result.outcome is Outcome.ERROR else log.debug
             write(
-                verb,
+                verb.name,
                 pod=result.about,
                 outcome=result.outcome,
                 decision=result.decision,
                 message=result.error,
                 milliseconds=round(seconds * 1000, 3),
             )
-            return Response(result.body, status_code=status, media_type="application/json")
+            return Response(result.body, status, headers, media_type="application/json")
 
         return endpoint
 
 
-def _failed(failure: Callable[[str], bytes], message: str) -> Answer:
-    return Answer(failure(message), Outcome.ERROR, error=message)
+def _failed(verb: _Verb, message: str) -> Answer:
+    return Answer(verb.failure(message), Outcome.ERROR, error=message)
 
 
 def _require_pod(pod: WirePod | None) -> Pod:
@@ -168,7 +216,14 @@ def _read_offer(body: bytes) -> _Offer:
         return _Offer(pod, args.node_names, None)
     if args.nodes is None:
         raise RequestError(_NO_NAMES)
-    metas = [codec.decode_metadata(item).metadata for item in args.nodes.items or ()]
+    items = args.nodes.items or []
+    for index, item in enumerate(items):
+        try:
+            str(memoryview(item), "utf-8")
+        except UnicodeDecodeError as error:
+            # The decoder skips over fields that nobody reads without looking at their text; these are sent back.
+            raise codec.DecodeError(f"cannot read ExtenderArgs: {error} - at `$.Nodes.items[{index}]`") from error
+    metas = [codec.decode_metadata(item).metadata for item in items]
     names = [meta.name if meta is not None and meta.name else "" for meta in metas]
     return _Offer(pod, names, args.nodes)
 

@@ -45,3 +45,26 @@ def test_console_is_for_people_and_auto_for_whoever_reads(form: str) -> None:
     first = logged(form).splitlines()[0]
     assert first.startswith("{") == (form == "auto")
     assert "pinned" in first
+
+
+LEAK = """
+import structlog
+from extender.cli.logs import LogFormat, LogLevel, configure_logs
+configure_logs(LogLevel.DEBUG, LogFormat({form!r}))
+def decode(body):
+    raise ValueError("boom")
+try:
+    decode("".join(["TOKEN", "-", "VALUE"]))
+except ValueError:
+    structlog.get_logger("muster").exception("verb failed")
+"""
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_a_traceback_shows_no_values(form: str) -> None:
+    """Among the local variables are request bodies and tokens: only where it happened is logged."""
+    script = LEAK.format(form=form)
+    logs = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stderr
+    assert "boom" in logs
+    assert "decode" in logs
+    assert "TOKEN-VALUE" not in logs

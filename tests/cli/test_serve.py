@@ -40,6 +40,8 @@ def kubeconfig(tmp_path: Path) -> Path:
     [
         (["--host", "0.0.0.0"], "loopback"),
         (["--host", "example.org"], "loopback"),
+        (["--client-ca-file", "ca.crt"], "TLS needs both"),
+        (["--tls-cert-file", "/nowhere/tls.crt", "--tls-private-key-file", "/nowhere/tls.key"], "/nowhere/tls.crt"),
         (["--kubeconfig", "/nowhere/kubeconfig"], "/nowhere/kubeconfig"),
         (["--config", "/nowhere/muster.yaml"], "/nowhere/muster.yaml"),
         (["--scheduler-name", ""], "none may be empty"),

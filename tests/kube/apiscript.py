@@ -127,6 +127,13 @@ def refuses(code: int, reason: str, message: str = "because", headers: Mapping[s
     return says(status_object(code, reason, message), code, headers)
 
 
+async def slam(_script: ApiScript, request: web.Request) -> web.StreamResponse:
+    """Break the connection without an answer, as a proxy does whose server is away."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
 End: TypeAlias = Callable[["ApiScript", web.Request, web.StreamResponse], Awaitable[None]]
 
 

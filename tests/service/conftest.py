@@ -12,9 +12,9 @@ import pytest
 from extender.service.app import create_app, create_read_app
 from extender.settings import Settings
 from extender.simulation.virtual_time import LoopClock
-from tests.control.conftest import Muster, muster
+from tests.control.conftest import Muster, muster, term
 
-__all__ = ["muster"]
+__all__ = ["muster", "term"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from tests.control.conftest import Muster
 from tests.service.conftest import pod_body
@@ -20,7 +21,7 @@ async def test_readyz_says_what_is_missing(http: httpx.AsyncClient, muster: Must
     assert "pods not synced\n" in response.text
     muster.sync()
     response = await http.get("/readyz")
-    assert (response.status_code, response.text) == (200, "ok\n")
+    assert (response.status_code, response.text) == (200, "ok, leading\n")
 
 
 async def test_metrics_show_verbs_and_gangs(http: httpx.AsyncClient, muster: Muster) -> None:
@@ -51,4 +52,27 @@ async def test_the_second_listener_knows_no_verbs(read_http: httpx.AsyncClient, 
     muster.sync()
     assert (await read_http.get("/readyz")).status_code == 200
     assert (await read_http.get("/metrics")).status_code == 200
-    assert (await read_http.post("/v1/bind", json={})).status_code == 404
+    for path in ("/v1/filter", "/v1/prioritize", "/v1/bind", "/v1/preempt", "/openapi.json", "/docs"):
+        assert (await read_http.post(path, json={})).status_code == 404
+        assert (await read_http.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+async def test_the_second_listener_is_read_only(read_http: httpx.AsyncClient, path: str) -> None:
+    """Every method that could change something is 405."""
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert (await read_http.request(method, path)).status_code == 405
+
+
+async def test_the_verbs_are_described(http: httpx.AsyncClient) -> None:
+    """The OpenAPI document has each verb with the fields that kube-scheduler sends, and what comes back."""
+    document = (await http.get("/openapi.json")).json()
+    assert document == (await http.get("/openapi.json")).json()
+    assert set(document["paths"]) >= {"/v1/filter", "/v1/prioritize", "/v1/bind", "/v1/preempt", "/healthz"}
+    schemas = document["components"]["schemas"]
+    assert set(schemas["ExtenderArgs"]["properties"]) == {"Pod", "Nodes", "NodeNames"}
+    assert set(schemas["BindingArgs"]["properties"]) == {"PodName", "PodNamespace", "PodUID", "Node"}
+    filtering = document["paths"]["/v1/filter"]["post"]
+    assert filtering["responses"].keys() == {"200", "400", "413"}
+    shape = filtering["responses"]["200"]["content"]["application/json"]["schema"]
+    assert shape == {"$ref": "#/components/schemas/FilterResult"}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import httpx
 import pytest
 
+from extender.control.ports import PodKey
 from extender.domain.pod import Phase
+from extender.service.app import create_app
+from extender.settings import Settings
+from extender.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
 from tests.service.conftest import pod_body
+from tests.service.serving import served
 
 NAMES = ["node-0", "node-1"]
 
@@ -153,6 +159,7 @@ class TestPreempt:
         muster.sync()
         solo = muster.pod("solo", 8)
         muster.controller.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
+        muster.controller.pod_seen(muster.pod("urgent", 8))
         victims = {"node-0": {"Pods": [{"UID": "solo-uid"}], "NumPDBViolations": 1}, "node-1": {"Pods": None}}
         body = {"Pod": pod_body("urgent"), "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
         assert await ask(http, "preempt", body) == {"NodeNameToMetaVictims": {"node-0": victims["node-0"]}}
@@ -163,6 +170,7 @@ class TestPreempt:
         muster.sync()
         solo = muster.pod("solo", 8)
         muster.controller.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
+        muster.controller.pod_seen(muster.pod("urgent", 8))
         victims = {"node-0": {"Pods": [pod_body("solo"), None], "NumPDBViolations": 0}, "node-1": None}
         answer = await ask(http, "preempt", {"Pod": pod_body("urgent"), "NodeNameToVictims": victims})
         assert answer == {"NodeNameToMetaVictims": {"node-0": {"Pods": [{"UID": "solo-uid"}], "NumPDBViolations": 0}}}
@@ -206,6 +214,15 @@ class TestBadInput:
         response = await http.post("/v1/filter", content=b'{"NodeNames": ["a", 7]}')
         assert "$.NodeNames[1]" in response.json()["Error"]
 
+    async def test_whole_nodes_that_are_no_text_are_not_echoed(self, http: httpx.AsyncClient, muster: Muster) -> None:
+        """An answer is valid JSON even where the fields that nobody reads were not."""
+        muster.sync()
+        pod = b'{"metadata": {"name": "other", "uid": "u"}}'
+        nodes = b'{"items": [{}, {"metadata": {"name": "node-0"}, "status": {"x": "\xff"}}]}'
+        response = await http.post("/v1/filter", content=b'{"Pod": %b, "Nodes": %b}' % (pod, nodes))
+        assert response.status_code == 400
+        assert "$.Nodes.items[1]" in response.json()["Error"]
+
     async def test_a_body_beyond_the_limit_is_413(self, http: httpx.AsyncClient) -> None:
         """Both an announced and an unannounced body are cut off."""
         response = await http.post("/v1/filter", content=b"x" * 100_001)
@@ -234,3 +251,163 @@ class TestBadInput:
         answer = await ask(http, "filter", {"Pod": pod_body("p"), "NodeNames": NAMES})
         assert isinstance(answer, dict)
         assert answer["Error"] == "internal error: ZeroDivisionError"
+
+
+class TestLimits:
+    """Calls beyond what may be under way at once."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """Return settings with room for two calls of each verb."""
+        return Settings(
+            body_limit_bytes=100_000,
+            bodies_limit_bytes=120_000,
+            call_limit=2,
+            bind_limit=2,
+            observe_wait_seconds=0,
+            bind_hold_seconds=0.2,
+            http_timeout_seconds=0.5,
+            answer_margin_seconds=0.2,
+        )
+
+    async def test_a_bind_too_many_is_refused_in_words(self, http: httpx.AsyncClient, muster: Muster) -> None:
+        """It gets an answer at once, which names the setting; when a held one ends there is room again."""
+        muster.nodes(4)
+        muster.sync()
+        muster.gang("a", 4)
+        await asyncio.sleep(0.05)
+        planned = dict(muster.api.nominations)
+        calls = [
+            {"PodName": name, "PodNamespace": "default", "PodUID": f"{name}-uid", "Node": node}
+            for name, node in planned.items()
+        ]
+        held = [asyncio.create_task(ask(http, "bind", call)) for call in calls[:2]]
+        await asyncio.sleep(0.05)
+        refused = await ask(http, "bind", calls[2])
+        assert refused == {"Error": "2 calls are under way, no more are taken (setting bind_limit)"}
+        for answer in await asyncio.gather(*held):
+            assert isinstance(answer, dict)
+            assert "trying again" in answer["Error"]
+        again = await ask(http, "bind", {**calls[2], "Node": "ghost"})
+        assert isinstance(again, dict)
+        assert "is planned on" in again["Error"]
+
+    async def test_calls_of_one_verb_leave_the_others_alone(self, http: httpx.AsyncClient, muster: Muster) -> None:
+        """Each verb but bind has its own count; who sends slowly takes a place until its body is complete."""
+        muster.nodes(1)
+        muster.sync()
+        going_on = asyncio.Event()
+
+        async def slowly() -> AsyncIterator[bytes]:
+            yield b"{"
+            await going_on.wait()
+            yield b"}"
+
+        slow = [asyncio.create_task(http.post("/v1/filter", content=slowly())) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        offer = {"Pod": pod_body("single"), "NodeNames": ["node-0"]}
+        refused = await ask(http, "filter", offer)
+        assert isinstance(refused, dict)
+        assert refused["Error"] == "2 calls are under way, no more are taken (setting call_limit)"
+        assert await ask(http, "prioritize", offer) == [{"Host": "node-0", "Score": 0}]
+        going_on.set()
+        await asyncio.gather(*slow)
+        answer = await ask(http, "filter", offer)
+        assert isinstance(answer, dict)
+        assert answer["NodeNames"] == ["node-0"]
+
+    async def test_all_bodies_together_are_limited(self, http: httpx.AsyncClient, muster: Muster) -> None:
+        """One that is allowed for itself is refused while another is in memory, and not afterwards."""
+        muster.sync()
+        going_on = asyncio.Event()
+
+        async def slowly() -> AsyncIterator[bytes]:
+            yield b" " * 80_000
+            await going_on.wait()
+            yield b"{}"
+
+        slow = asyncio.create_task(http.post("/v1/filter", content=slowly()))
+        await asyncio.sleep(0.05)
+        refused = await http.post("/v1/filter", content=b" " * 80_000 + b"{}")
+        assert refused.status_code == 413
+        assert refused.headers["connection"] == "close"
+        assert refused.json()["Error"] == "bodies under way exceed 120000 bytes (setting bodies_limit_bytes)"
+        going_on.set()
+        assert (await slow).json()["Error"] == "no Pod in the request"
+        assert (await http.post("/v1/filter", content=b" " * 80_000 + b"{}")).status_code == 200
+
+    async def test_a_bind_call_has_a_small_body(self, http: httpx.AsyncClient, muster: Muster) -> None:
+        """Held calls are many, and have four names to say."""
+        muster.sync()
+        response = await http.post("/v1/bind", content=b" " * 20_000 + b"{}")
+        assert response.status_code == 413
+        assert response.json()["Error"] == "body exceeds 16384 bytes (fixed for bind)"
+
+    async def test_a_binding_that_takes_too_long_is_answered_in_time_and_goes_on(
+        self, http: httpx.AsyncClient, muster: Muster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """kube-scheduler hears of it before it gives up; the write is not stopped half-way."""
+        muster.nodes(1)
+        muster.sync()
+        muster.controller.pod_seen(muster.pod("single", 8))
+        answered, write = asyncio.Event(), muster.api.bind
+
+        async def slow_write(pod: PodKey, node: str) -> None:
+            await answered.wait()
+            await write(pod, node)
+
+        monkeypatch.setattr(muster.api, "bind", slow_write)
+        call = {"PodName": "single", "PodNamespace": "default", "PodUID": "single-uid", "Node": "node-0"}
+        answer = await ask(http, "bind", call)
+        assert answer == {"Error": "the API server has not answered in time; the binding may yet be made"}
+        assert muster.api.bindings == []
+        answered.set()
+        await asyncio.sleep(0.01)
+        assert muster.api.bindings == [("single", "node-0")]
+
+    async def test_a_late_binding_that_breaks_is_logged(
+        self,
+        http: httpx.AsyncClient,
+        muster: Muster,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """Nobody waits for it any more, so the log is where it shows."""
+        muster.nodes(1)
+        muster.sync()
+        muster.controller.pod_seen(muster.pod("single", 8))
+        answered = asyncio.Event()
+
+        async def broken_write(_pod: PodKey, _node: str) -> None:
+            await answered.wait()
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(muster.api, "bind", broken_write)
+        call = {"PodName": "single", "PodNamespace": "default", "PodUID": "single-uid", "Node": "node-0"}
+        await ask(http, "bind", call)
+        answered.set()
+        await asyncio.sleep(0.01)
+        assert "verb failed after its answer" in capsys.readouterr().out
+
+    async def test_who_goes_away_in_the_middle_is_no_failure_of_ours(
+        self, muster: Muster, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The call ends, its place and its bytes are free again, and no traceback is logged."""
+        muster.sync()
+        clock = LoopClock(asyncio.get_running_loop())
+        app = create_app(muster.controller, muster.settings, muster.metrics, clock)
+        async with served(muster.settings, app=app) as service:
+            for _ in range(3):
+                _, writer = await service.connect()
+                writer.write(
+                    b"POST /v1/filter HTTP/1.1\r\nHost: muster\r\nContent-Length: 90000\r\n\r\n" + b" " * 50_000
+                )
+                await asyncio.sleep(0.02)
+                writer.transport.abort()
+                await asyncio.sleep(0.02)
+            body = b" " * 90_000 + b"{}"
+            head = b"POST /v1/filter HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+            assert b"no Pod in the request" in await service.send(head + body)
+        logs = capsys.readouterr().out
+        assert "the client went away before its request was complete" in logs
+        assert "Traceback" not in logs

@@ -1,0 +1,237 @@
+"""What one connection may cost: how many there are, how large a request's head is, and how long its parts may take.
+
+uvicorn leaves these to a proxy in front. There is none: kube-scheduler calls Muster itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any, Self
+
+import uvicorn
+from prometheus_client import Counter
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from extender.settings import Settings
+
+
+class Cause(StrEnum):
+    """Why a connection was ended; the value is the metric label."""
+
+    TOO_MANY = "too_many"
+    HEAD_TOO_LARGE = "head_too_large"
+    SLOW_HEAD = "slow_head"
+    SLOW_BODY = "slow_body"
+    SLOW_READER = "slow_reader"
+    CLIENT_NAME = "client_name"
+    MALFORMED = "malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRules:
+    """What is allowed on the connections of one listener; without `client_names`, any client that TLS lets in."""
+
+    connections: int
+    head_bytes: int
+    headers: int
+    head_seconds: float
+    body_seconds: float
+    refused: Counter
+    client_names: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_settings(cls, settings: Settings, refused: Counter, client_names: Iterable[str] = ()) -> Self:
+        """Take the limits from the settings; `refused` counts by cause."""
+        return cls(
+            connections=settings.connection_limit,
+            head_bytes=settings.head_limit_bytes,
+            headers=settings.header_limit,
+            head_seconds=settings.head_timeout_seconds,
+            body_seconds=settings.body_timeout_seconds,
+            refused=refused,
+            client_names=frozenset(client_names),
+        )
+
+
+class _RefusedError(Exception):
+    """Stops the parser in the middle of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    status: HTTPStatus
+    cause: Cause
+    message: str
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 with limits.
+
+    One timer runs while a request comes in: first for its head, then for its body. None runs while it is answered, for
+    a bind may be held; nor between requests, where uvicorn closes connections that were idle for long.
+    """
+
+    def __init__(self, config: uvicorn.Config, server_state: ServerState, rules: ConnectionRules) -> None:
+        """Serve one connection under `rules`."""
+        super().__init__(config, server_state, {})
+        self._rules = rules
+        self._between_requests = True
+        self._in_head = False
+        self._head_bytes = 0
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+        self._refusal: _Refusal | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Take the connection in, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self._rules.connections:
+            text = f"more than {self._rules.connections} connections (setting connection_limit)"
+            self._refuse(_Refusal(HTTPStatus.SERVICE_UNAVAILABLE, Cause.TOO_MANY, text))
+            return
+        # uvicorn only starts to count idle seconds after the first answer.
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        allowed = self._rules.client_names
+        if allowed and allowed.isdisjoint(names := client_names(transport.get_extra_info("peercert"))):
+            shown = ", ".join(sorted(names)) or "no name"
+            text = f"client certificate of {shown} is not among the allowed client names"
+            self._refusal = _Refusal(HTTPStatus.FORBIDDEN, Cause.CLIENT_NAME, text)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection and its timers."""
+        self._stop_reading()
+        self._stop_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, and count it while it belongs to a head."""
+        if self._between_requests:
+            self._start_head()
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > self._rules.head_bytes:
+                self._refuse(self._too_large())
+
+    # What the parser calls; an exception here stops it, and comes back as `send_400_response`.
+
+    def on_message_begin(self) -> None:
+        """Start to count a head."""
+        super().on_message_begin()
+        self._start_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take in a header, unless there are too many."""
+        super().on_header(name, value)
+        if len(self.headers) > self._rules.headers:
+            text = f"more than {self._rules.headers} headers (setting header_limit)"
+            self._stop_parser(_Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, Cause.HEAD_TOO_LARGE, text))
+
+    def on_headers_complete(self) -> None:
+        """Let the request be answered, and wait for its body."""
+        if self._refusal is not None:
+            self._stop_parser(self._refusal)
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._rules.head_bytes:
+            self._stop_parser(self._too_large())
+        self._in_head = False
+        self._wait(self._rules.body_seconds, self._slow_body)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End the wait for the request."""
+        self._stop_reading()
+        self._between_requests = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what the parser stopped at."""
+        self._refuse(self._refusal or _Refusal(HTTPStatus.BAD_REQUEST, Cause.MALFORMED, msg))
+
+    # What the transport calls when the client does not take its answer.
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read, but not for ever."""
+        super().pause_writing()
+        self._stop_writing()
+        self._writing = self.loop.call_later(self._rules.body_seconds, self._slow_reader)
+
+    def resume_writing(self) -> None:
+        """Go on, for the client reads again."""
+        super().resume_writing()
+        self._stop_writing()
+
+    def _start_head(self) -> None:
+        self._between_requests = False
+        self._in_head = True
+        self._head_bytes = 0
+        self._wait(self._rules.head_seconds, self._slow_head)
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        self._stop_reading()
+        self._reading = self.loop.call_later(seconds, then)
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _stop_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def _slow_head(self) -> None:
+        text = f"the head took more than {self._rules.head_seconds:g} s (setting head_timeout_seconds)"
+        self._refuse(_Refusal(HTTPStatus.REQUEST_TIMEOUT, Cause.SLOW_HEAD, text))
+
+    def _slow_body(self) -> None:
+        if self.flow.read_paused:  # what is missing is ours to read
+            self._wait(self._rules.body_seconds, self._slow_body)
+            return
+        text = f"the body took more than {self._rules.body_seconds:g} s (setting body_timeout_seconds)"
+        self._refuse(_Refusal(HTTPStatus.REQUEST_TIMEOUT, Cause.SLOW_BODY, text))
+
+    def _slow_reader(self) -> None:
+        self._rules.refused.labels(Cause.SLOW_READER).inc()
+        self.transport.abort()
+
+    def _too_large(self) -> _Refusal:
+        text = f"request line and headers exceed {self._rules.head_bytes} bytes (setting head_limit_bytes)"
+        return _Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, Cause.HEAD_TOO_LARGE, text)
+
+    def _stop_parser(self, refusal: _Refusal) -> None:
+        self._refusal = refusal
+        raise _RefusedError
+
+    def _refuse(self, refusal: _Refusal) -> None:
+        """Say why, unless an answer is under way already, and close."""
+        self._rules.refused.labels(refusal.cause).inc()
+        self._stop_reading()
+        answering: RequestResponseCycle | None = self.cycle  # uvicorn declares it without the None that it begins with
+        if answering is None or answering.response_complete or not answering.response_started:
+            self.transport.write(_response(refusal))
+        if answering is not None:
+            answering.disconnected = True  # nothing more is to be written
+        self.transport.close()
+
+
+def _response(refusal: _Refusal) -> bytes:
+    body = f"{refusal.message}\n".encode()
+    head = (
+        f"HTTP/1.1 {refusal.status.value} {refusal.status.phrase}\r\n"
+        f"content-type: text/plain; charset=utf-8\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def client_names(certificate: dict[str, Any] | None) -> frozenset[str]:
+    """Return the common name and the subject alternative names of a peer's certificate, as `ssl` decodes it."""
+    if not certificate:
+        return frozenset()
+    common = {value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"}
+    return frozenset(common | {value for _, value in certificate.get("subjectAltName", ())})

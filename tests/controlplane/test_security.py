@@ -1,0 +1,351 @@
+"""Who may call Muster, what Muster may do, and what it never says: on a control plane with an audit log, over TLS."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from localcluster.build import built_binaries
+from localcluster.client import EVENTS, POD_GROUPS, PODS, JsonObject
+from localcluster.cluster import MUSTER_NAMESPACE, MUSTER_SERVICE_ACCOUNT, LocalCluster
+from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
+from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, ApiServerOptions
+from localcluster.ports import free_ports
+from localcluster.processes import Server
+from localcluster.sandbox import Sandbox
+from localcluster.waiting import wait_until
+from tests.kube.certificates import Certificate, make_certificate
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(120)]
+
+USER = f"system:serviceaccount:{MUSTER_NAMESPACE}:{MUSTER_SERVICE_ACCOUNT}"
+
+#: Every request of Muster's, without its content.
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [USER]}],
+}
+
+#: (API group, resource with subresource, verb), as in RBAC and in the audit log.
+Right = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A control plane whose kube-scheduler calls Muster with a client certificate, and the files of both."""
+
+    running: LocalCluster
+    folder: Path
+    audit_log: Path
+    health_port: int
+    certificates: dict[str, Certificate]
+
+    def mount(self, serving: str, client: str) -> None:
+        """Put these certificates in both parties' places; each file is replaced in one step."""
+        server, caller = self.certificates[serving], self.certificates[client]
+        for source, name in (
+            (server.certificate, "tls.crt"),
+            (server.key, "tls.key"),
+            (caller.certificate, "client-ca.crt"),
+            (caller.certificate, "client.crt"),
+            (caller.key, "client.key"),
+        ):
+            new = self.folder / f"{name}.new"
+            shutil.copy(source, new)
+            new.replace(self.folder / name)
+
+    def muster(self, *arguments: str) -> Server:
+        """Return a Muster that takes the verbs over mutual TLS, to be started."""
+        settings = self.folder / "settings.yaml"
+        settings.write_text("certificate_check_seconds: 0.1\nveto_seconds: 1\n", encoding="utf-8")
+        return self.running.muster(
+            [
+                *("--config", str(settings), "--metrics-port", str(self.health_port)),
+                *("--scheduler-lease", f"{MUSTER_NAMESPACE}/muster"),
+                *("--tls-cert-file", str(self.folder / "tls.crt")),
+                *("--tls-private-key-file", str(self.folder / "tls.key")),
+                *("--client-ca-file", str(self.folder / "client-ca.crt")),
+                *arguments,
+            ],
+            health_port=self.health_port,
+        )
+
+    def caller(self, client: str | None) -> httpx.Client:
+        """Return a client that shows the certificate of this name."""
+        tls = ssl.create_default_context(cafile=self.folder / "servers.crt")
+        if client is not None:
+            tls.load_cert_chain(self.certificates[client].certificate, self.certificates[client].key)
+        return httpx.Client(base_url=f"https://127.0.0.1:{self.running.muster_port}", verify=tls, trust_env=False)
+
+    def metric(self, series: str) -> float:
+        """Read one series of Muster's metrics, 0 where it does not exist yet."""
+        text = self.metrics()
+        line = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
+        return 0.0 if line is None else float(line[1])
+
+    def metrics(self) -> str:
+        """Return all of Muster's metrics."""
+        return httpx.get(f"http://127.0.0.1:{self.health_port}/metrics", trust_env=False).text
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """Run a control plane with an audit log, which serves both kinds of PodGroups, and a kube-scheduler for TLS."""
+    folder = tmp_path_factory.mktemp("security")
+    (folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT_POLICY), encoding="utf-8")
+    arguments = [f"--audit-policy-file={folder / 'audit.yaml'}", f"--audit-log-path={folder / 'audit.log'}"]
+    arguments.append("--feature-gates=WatchList=false")  # an older server's way: it is listed, then watched
+    native = NATIVE_PODGROUP_API_SERVER
+    options = ApiServerOptions(native.feature_gates, native.runtime_config, arguments)
+    certificates = {name: make_certificate(folder, name) for name in ("server-1", "server-2", "client-1", "client-2")}
+    servers = [certificates[name].certificate.read_text() for name in ("server-1", "server-2")]
+    (folder / "servers.crt").write_text("".join(servers), encoding="utf-8")
+    with LocalCluster(tmp_path_factory.mktemp("secured"), built_binaries(), options) as running:
+        (health_port,) = free_ports(1)
+        made = Secured(running, folder, folder / "audit.log", health_port, certificates)
+        made.mount("server-1", "client-1")
+        profile = SchedulerProfile(_tls_config(made), leader_election=True)
+        running.scheduler("tls-scheduler", profile, running.service_account("muster-scheduler")).start()
+        yield made
+
+
+def _tls_config(secured: Secured) -> Path:
+    """Write the shipped scheduler configuration with what TLS needs, as docs/security.md has it."""
+    document: JsonObject = yaml.safe_load((SCHEDULER_CONFIGS / "muster.yaml").read_text(encoding="utf-8"))
+    (extender,) = document["extenders"]
+    extender["urlPrefix"] = f"https://127.0.0.1:{secured.running.muster_port}/v1"
+    extender["enableHTTPS"] = True
+    extender["tlsConfig"] = {
+        "certFile": str(secured.folder / "client.crt"),
+        "keyFile": str(secured.folder / "client.key"),
+        "caFile": str(secured.folder / "servers.crt"),
+    }
+    path = secured.folder / "scheduler.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def _sandbox(secured: Secured) -> Iterator[Sandbox]:
+    with Sandbox(secured.running.admin) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def cluster(secured: Secured, _sandbox: Sandbox) -> Sandbox:
+    """Return the cluster, without pods, PodGroups or nodes."""
+    secured.running.check()
+    _sandbox.reset()
+    secured.mount("server-1", "client-1")
+    return _sandbox
+
+
+@pytest.fixture
+def start_muster(secured: Secured, cluster: Sandbox) -> Iterator[Callable[..., Server]]:
+    """Start Muster for mutual TLS with further arguments; it ends with the test."""
+    assert cluster.empty
+    started: list[Server] = []
+
+    def start(*arguments: str) -> Server:
+        started.append(secured.muster(*arguments))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+def test_a_gang_starts_over_mutual_tls_while_all_certificates_are_replaced(
+    secured: Secured, cluster: Sandbox, start_muster: Callable[..., Server]
+) -> None:
+    """A bind that is held under the old certificates is answered, and the last member comes with the new ones."""
+    muster = start_muster("--allowed-client-name", "client-1", "--allowed-client-name", "client-2")
+    nodes = cluster.nodes(2, gpus=8)
+    blockers = [cluster.pod(f"blocker-{node}", node_name=node, host_port=8080) for node in nodes]
+    for blocker in blockers:
+        blocker.wait_phase("Running")
+    free = cluster.role("free", 1, gpus=8)
+    blocked = cluster.role("blocked", 1, gpus=8, host_port=8080)
+    gang = cluster.gang("gang", roles=[free, blocked])
+    wait_until(lambda: secured.metric("muster_binds_held") == 1, timeout_seconds=10, description="one bind held")
+    secured.mount("server-2", "client-2")
+    expiry = secured.metric('muster_certificate_expiry_seconds{certificate="serving"}')
+    wait_until(
+        lambda: secured.metric('muster_certificate_reloads_total{result="ok"}') >= 1,
+        timeout_seconds=5,
+        description="certificates read again",
+    )
+    for blocker in blockers:
+        blocker.delete()
+    gang.wait_bound(2, timeout=40)
+    assert len([binding for binding in cluster.bindings() if binding.pod.startswith("gang-")]) == 2
+    assert expiry > 0
+    with secured.caller("client-2") as caller:
+        assert caller.get("/healthz").status_code == httpx.codes.OK
+    with secured.caller("client-1") as caller, pytest.raises(httpx.TransportError):
+        caller.get("/healthz")
+    muster.check()
+
+
+def test_who_shows_no_certificate_or_a_wrong_one_cannot_bind(
+    secured: Secured, cluster: Sandbox, start_muster: Callable[..., Server]
+) -> None:
+    """Neither a stranger's certificate nor an allowed authority's other client gets as far as a verb."""
+    start_muster("--allowed-client-name", "kube-scheduler")
+    cluster.nodes(1, gpus=8)
+    pod = cluster.pod("pod", gpus=8, gates=("example.org/wait",))
+    call = {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": "node-0"}
+    for stranger in (None, "client-2"):
+        with secured.caller(stranger) as caller, pytest.raises(httpx.TransportError):
+            caller.post("/v1/bind", json=call)
+    with secured.caller("client-1") as caller:
+        answer = caller.post("/v1/bind", json=call)
+    assert answer.status_code == httpx.codes.FORBIDDEN
+    assert "client-1 is not among the allowed client names" in answer.text
+    plain = httpx.get(f"http://127.0.0.1:{secured.health_port}/v1/bind", trust_env=False)
+    assert plain.status_code == httpx.codes.NOT_FOUND
+    assert "muster_verb_seconds_count{" not in secured.metrics()
+
+
+def test_muster_uses_every_right_that_it_is_granted_and_needs_no_other(
+    secured: Secured, cluster: Sandbox, start_muster: Callable[..., Server]
+) -> None:
+    """After a story with everything in it the audit log has each rule of the manifests, and not one refusal."""
+    muster = start_muster()
+    cluster.nodes(1, gpus=8)
+    gang = cluster.gang("gang", members=2, gpus=8)
+    gang.wait_condition("False", "ExceedsCluster")
+    gang.members[1].delete()
+    gang.wait_condition("False", "MembersMissing")
+    gang.members[1].create()
+    wait_until(
+        lambda: ("events.k8s.io", "events", "patch") in _used(secured),
+        timeout_seconds=10,
+        description="an event that came again is counted",
+    )
+    cluster.nodes(2, gpus=8)
+    gang.wait_bound(2)
+    gang.wait_condition("True", "Started")
+    muster.kill()
+    muster.start()
+    cluster.pod("single", gpus=8).wait_bound()
+    # The API server says 409 to a Binding for a gated pod. Muster looks whether it is there nevertheless.
+    gated = cluster.pod("gated", gates=("example.org/wait",))
+    call = {"PodName": gated.name, "PodNamespace": gated.namespace, "PodUID": gated.uid, "Node": "node-0"}
+    with secured.caller("client-1") as caller:
+        assert "schedulingGates" in caller.post("/v1/bind", json=call).json()["Error"]
+    muster.check()
+
+    refused = [
+        entry for entry in _audit(secured) if entry.get("responseStatus", {}).get("code") == httpx.codes.FORBIDDEN
+    ]
+    assert [(entry["verb"], entry["requestURI"]) for entry in refused] == []
+    assert _used(secured) - _granted(secured) == set(), "used, and granted to everybody by chance"
+    assert _granted(secured) - _used(secured) == set(), "granted in manifests/rbac.yaml, and never used"
+
+
+def _audit(secured: Secured) -> list[JsonObject]:
+    """Return the entries of the audit log, but for a line that is being written."""
+    lines = secured.audit_log.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def _used(secured: Secured) -> set[Right]:
+    """Return what Muster has done, by the audit log; only requests about resources have an `objectRef`."""
+    return {
+        (about.get("apiGroup", ""), _with_subresource(about), entry["verb"])
+        for entry in _audit(secured)
+        if (about := entry.get("objectRef")) is not None
+    }
+
+
+def _with_subresource(about: JsonObject) -> str:
+    return "/".join(part for part in (about["resource"], about.get("subresource")) if part)
+
+
+def _granted(secured: Secured) -> set[Right]:
+    """Return what the roles bound to Muster's ServiceAccount allow, at the API server."""
+    rights: set[Right] = set()
+    api, root = secured.running.admin, "/apis/rbac.authorization.k8s.io/v1"
+    for kind in ("clusterrolebindings", "rolebindings"):
+        for binding in api.request("GET", f"{root}/{kind}")["items"]:
+            if not any(_is_muster(subject) for subject in binding.get("subjects", [])):
+                continue
+            role, namespace = binding["roleRef"], binding["metadata"].get("namespace")
+            where = "clusterroles" if role["kind"] == "ClusterRole" else f"namespaces/{namespace}/roles"
+            for rule in api.request("GET", f"{root}/{where}/{role['name']}")["rules"]:
+                rights |= {
+                    (group, resource, verb)
+                    for group in rule["apiGroups"]
+                    for resource in rule["resources"]
+                    for verb in rule["verbs"]
+                }
+    return rights
+
+
+def _is_muster(subject: JsonObject) -> bool:
+    identity = (subject["kind"], subject["name"], subject.get("namespace"))
+    return identity == ("ServiceAccount", MUSTER_SERVICE_ACCOUNT, MUSTER_NAMESPACE)
+
+
+def test_no_secret_is_ever_told(secured: Secured, cluster: Sandbox, start_muster: Callable[..., Server]) -> None:
+    """With every line logged, environment, annotations and tokens show up nowhere: logs, metrics, answers, objects."""
+    start_muster("--log-level", "debug")
+    mark = "hunter2-marked-value"
+    container: JsonObject = {"name": "main", "image": "registry.example/x:1", "command": ["run", mark]}
+    amounts = {"nvidia.com/gpu": "8"}
+    container |= {"env": [{"name": "PASSWORD", "value": mark}], "resources": {"requests": amounts, "limits": amounts}}
+    options: dict[str, Any] = {"annotations": {"example.org/token": mark}, "spec": {"containers": [container]}}
+    cluster.nodes(1, gpus=8)
+    gang = cluster.gang("gang", members=2, **options)
+    gang.wait_message("ExceedsCluster")
+    cluster.nodes(2, gpus=8)
+    gang.wait_bound(2)
+    single = cluster.pod("single", **options)
+    single.wait_bound()
+    pod = secured.running.admin.get(PODS, single.name, single.namespace)
+    garbled = {"Pod": pod | {"spec": {"containers": mark}}, "NodeNames": ["node-0"]}
+    bodies: list[bytes] = [
+        json.dumps({"Pod": pod, "NodeNames": ["node-0", "node-1"]}).encode(),
+        json.dumps(garbled).encode(),
+        json.dumps(
+            {"Pod": pod, "NodeNameToMetaVictims": {"node-0": {"Pods": [{"UID": pod["metadata"]["uid"]}]}}}
+        ).encode(),
+        json.dumps(
+            {"PodName": single.name, "PodUID": single.uid, "PodNamespace": "default", "Node": "node-0"}
+        ).encode(),
+        f'{{"Pod": {{"spec": "{mark}"'.encode(),
+    ]
+    answers = []
+    with secured.caller("client-1") as caller:
+        headers = {"Authorization": f"Bearer {mark}"}
+        for verb in ("filter", "prioritize", "bind", "preempt"):
+            answers += [caller.post(f"/v1/{verb}", content=body, headers=headers).text for body in bodies]
+    token = yaml.safe_load((secured.running.folder / "muster.kubeconfig").read_text())["users"][0]["user"]["token"]
+    log = (secured.running.folder / "muster.log").read_text(encoding="utf-8")
+    told = json.dumps(
+        [
+            log,
+            secured.metrics(),
+            answers,
+            secured.running.admin.list_items(EVENTS),
+            [group.get("status") for group in secured.running.admin.list_items(POD_GROUPS)],
+        ]
+    )
+    assert "default/single" in log
+    assert "cannot read ExtenderArgs" in log
+    for secret in (mark, token, "BEGIN PRIVATE KEY", "BEGIN EC PRIVATE KEY"):
+        assert secret not in told

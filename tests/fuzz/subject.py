@@ -1,0 +1,179 @@
+"""A Muster in this process with a small busy cluster, asked through its ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from extender.clock import SystemClock
+from extender.control.controller import Controller
+from extender.control.metrics import Metrics
+from extender.control.ports import ClusterEvent, GroupStatus, Kind, PodKey
+from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.node import Node
+from extender.domain.pod import Phase, Pod, Shape
+from extender.domain.podgroup import PodGroup
+from extender.service.app import create_app
+from extender.settings import Settings
+from extender.simulation.transports import AsgiApp, Message
+
+NODES = tuple(f"node-{index}" for index in range(6))
+GPU = "nvidia.com/gpu"
+
+#: Binds are held for a moment only, so that a run is not spent waiting; bodies are small, so that limits are met.
+SETTINGS = Settings(
+    bind_hold_seconds=0.02, observe_wait_seconds=0.001, body_limit_bytes=64 * 1024, debounce_seconds=0.001
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent."""
+
+    method: str
+    path: str
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ((b"content-type", b"application/json"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    body: bytes
+    content_type: str
+
+
+class ForgetfulApi:
+    """An API server to which every write succeeds, and which remembers none."""
+
+    async def nominate(self, pod: PodKey, node: str) -> None:
+        """Take a nomination."""
+
+    async def bind(self, pod: PodKey, node: str) -> None:
+        """Take a Binding."""
+
+    async def record_event(self, event: ClusterEvent) -> None:
+        """Take an Event."""
+
+    async def update_group_status(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
+        """Take a status."""
+
+
+@dataclass
+class Subject:
+    """The Muster that is asked."""
+
+    controller: Controller
+    app: AsgiApp
+    metrics: Metrics
+    waiting: list[Pod] = field(default_factory=list)
+    _serial: itertools.count[int] = field(default_factory=itertools.count)
+
+    async def ask(self, request: Request) -> Answer:
+        """Send a request through the application."""
+        return await call(self.app, request)
+
+    def populate(self) -> None:
+        """Add nodes, a gang that runs, and those that wait."""
+        for name in NODES:
+            self.controller.node_seen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: 8}))
+        for kind in Kind:
+            self.controller.synced(kind)
+        running = self._gang("running", 2)
+        for pod, node in zip(running, NODES, strict=False):
+            self._see(pod, node)
+        self.churn()
+
+    def churn(self) -> None:
+        """Replace what waits by new pods of the old names, as controllers do after a failure; the watches live."""
+        for kind in Kind:
+            self.controller.heard(kind)
+        for pod in self.waiting:
+            self.controller.pod_gone(pod.uid)
+        self.waiting = [*self._gang("gang", 2), *self._gang("large", 9), self._pod("single", None)]
+        for pod in self.waiting:
+            self.controller.pod_seen(pod)
+
+    def _gang(self, name: str, members: int) -> list[Pod]:
+        ref = GroupRef(GroupApi.COSCHEDULING, "default", name)
+        serial = f"{next(self._serial):09}"
+        self.controller.group_seen(PodGroup(ref, uid=f"{name}-{serial}", min_member=members, created=serial))
+        return [self._pod(f"{name}-{index}", ref) for index in range(members)]
+
+    def _pod(self, name: str, ref: GroupRef | None) -> Pod:
+        shape = Shape((("cpu", 1000), (GPU, 8), ("pods", 1)))
+        serial = f"{next(self._serial):09}"
+        return Pod(f"uid-{name}-{serial}", "default", name, shape, created=serial, group=ref, scheduler_name="muster")
+
+    def _see(self, pod: Pod, node: str) -> None:
+        seen = Pod(
+            pod.uid,
+            pod.namespace,
+            pod.name,
+            pod.shape,
+            created=pod.created,
+            group=pod.group,
+            scheduler_name="muster",
+            node_name=node,
+            phase=Phase.RUNNING,
+        )
+        self.controller.pod_seen(seen)
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Subject]:
+    """Run a Muster with a small cluster."""
+    clock, metrics = SystemClock(), Metrics()
+    controller = Controller(SETTINGS, clock, ForgetfulApi(), metrics)
+    subject = Subject(controller, create_app(controller, SETTINGS, metrics, clock), metrics)
+    task = asyncio.create_task(controller.run())
+    subject.populate()
+    await asyncio.sleep(0.01)
+    try:
+        yield subject
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def call(app: AsgiApp, request: Request) -> Answer:
+    """Send one request through an ASGI application, in two pieces, and return the whole answer."""
+    half = len(request.body) // 2
+    incoming: list[Message] = [
+        {"type": "http.request", "body": request.body[half:], "more_body": False},
+        {"type": "http.request", "body": request.body[:half], "more_body": True},
+    ]
+    status, content_type, chunks = 0, "", list[bytes]()
+
+    async def receive() -> Message:
+        return incoming.pop() if incoming else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        nonlocal status, content_type
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            content_type = dict(message["headers"]).get(b"content-type", b"").decode()
+        else:
+            chunks.append(message.get("body", b""))
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "http",
+        "path": request.path,
+        "raw_path": request.path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": list(request.headers),
+        "client": ("127.0.0.1", 0),
+        "server": ("127.0.0.1", 0),
+    }
+    await app(scope, receive, send)
+    return Answer(status, b"".join(chunks), content_type)

@@ -1,0 +1,70 @@
+"""The application against its own OpenAPI document, over HTTP, by schemathesis."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from schemathesis.specs.openapi.schemas import OpenApiSchema
+
+from tests.fuzz.subject import SETTINGS, running
+from tests.service.serving import served
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture(scope="module")
+def document() -> Iterator[OpenApiSchema]:
+    """Serve a Muster from a thread, for schemathesis calls synchronously, and return its OpenAPI document."""
+    ports: list[int] = []
+    listening = threading.Event()
+    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def serve() -> None:
+        async with running() as subject, served(SETTINGS, app=subject.app) as service:
+            ports.append(service.port)
+            loops.append((asyncio.get_running_loop(), asyncio.Event()))
+            listening.set()
+            await loops[0][1].wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert listening.wait(10)
+    yield schemathesis.openapi.from_url(f"http://127.0.0.1:{ports[0]}/openapi.json")
+    loop, done = loops[0]
+    loop.call_soon_threadsafe(done.set)
+    thread.join()
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("path", ["/v1/filter", "/v1/prioritize", "/v1/bind", "/v1/preempt"])
+def test_answers_are_as_documented(document: OpenApiSchema, path: str, mode: GenerationMode) -> None:
+    """Whatever the schema allows, and what it does not, is answered with a documented status and form."""
+    statuses: set[int] = set()
+
+    @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(document[path]["POST"].as_strategy(generation_mode=mode))
+    def check(case: schemathesis.Case[Any]) -> None:
+        statuses.add(case.call_and_validate(checks=CHECKS, headers={"Connection": "close"}).status_code)
+
+    check()
+    assert statuses >= ({200} if mode is GenerationMode.POSITIVE else {400})
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_reads_are_as_documented(document: OpenApiSchema, path: str) -> None:
+    """Health and metrics are answered as text."""
+    answer = document[path]["GET"].Case().call_and_validate(checks=CHECKS, headers={"Connection": "close"})
+    assert answer.status_code == 200
