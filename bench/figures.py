@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured quantity; `value` is the median of the repeats, `bound` None where the budget names none."""
+    """One measured quantity, over several repeats.
+
+    `value` is their median, or the percentile that `name` says; `bound` is None where the budget names none.
+    """
 
     name: str
     unit: str

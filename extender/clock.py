@@ -31,6 +31,11 @@ class SystemClock:
         return dt.datetime.now(dt.UTC)
 
 
+def thread_cpu_seconds() -> float:
+    """Return the CPU time that the calling thread has used, in seconds; only differences mean something."""
+    return time.thread_time()
+
+
 class ManualClock:
     """Stand still until told to move: the clock of tests and of the simulation.
 

@@ -70,6 +70,17 @@ class Settings(BaseModel):
     write_retry_seconds: float = Field(default=30.0, gt=0)
     """How long one write is retried while the API server does not answer, refuses with 429, or fails with 5xx."""
 
+    backlog_seconds: float = Field(default=5.0, gt=0)
+    """How long nominations may wait without one of them getting through before no further gang is placed. Shorter stops
+    at every hiccup of the API server; longer promises capacity to gangs that cannot be told of it."""
+
+    scheduler_lease: str | None = Field(
+        default=None, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
+    )
+    """Lease by which the kube-schedulers of several replicas elect the active one, as NAMESPACE/NAME: what
+    `leaderElection` in the scheduler config names. Muster then decides and writes only while the kube-scheduler beside
+    it holds that Lease. Without it Muster always does: right for one replica, and two gangs get one node with more."""
+
     stale_after_seconds: float = Field(default=60.0, gt=0)
     """A watch silent for longer makes readiness false. A quiet watch is renewed after 45 s without a word, and
     counts as heard then: keep this above that."""
@@ -81,6 +92,45 @@ class Settings(BaseModel):
     body_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     """Largest request body accepted; 15,000 node names are 0.7 MB, 5,000 whole nodes about 42 MB."""
 
+    bodies_limit_bytes: int = Field(default=192 * 1024 * 1024, ge=1024)
+    """Largest size of all request bodies being read or answered at once; a call beyond it is refused. kube-scheduler
+    asks one question at a time. Less than body_limit_bytes would refuse what that allows; more than the memory there is
+    lets callers end the process."""
+
+    head_limit_bytes: int = Field(default=16 * 1024, ge=512)
+    """Largest request line with headers. kube-scheduler sends about 200 bytes."""
+
+    header_limit: int = Field(default=64, ge=8)
+    """Most headers of a request. kube-scheduler sends five."""
+
+    head_timeout_seconds: float = Field(default=5.0, gt=0)
+    """How long a request line with its headers may take to come in, and a TLS handshake. Much less, and a machine under
+    load cuts its own kube-scheduler off; more lets silent callers keep connections."""
+
+    body_timeout_seconds: float = Field(default=15.0, gt=0)
+    """How long a body may take to come in, and how long a caller may leave an answer unread. A body takes milliseconds
+    over loopback, 42 MB at 100 Mbit/s about 4 s."""
+
+    connection_limit: int = Field(default=5000, ge=16)
+    """Most connections at once, on each listener. Every held bind has its own, so keep it above bind_limit; the process
+    may need as many files (`ulimit -n`)."""
+
+    bind_limit: int = Field(default=4096, ge=1)
+    """Most bind calls at once, held ones included; one more is refused. Fewer than the members of the largest gang, and
+    that gang can never start."""
+
+    call_limit: int = Field(default=64, ge=1)
+    """Most calls of filter at once; the same for prioritize and preempt. kube-scheduler makes one at a time, but may
+    have given up on some that are still being answered."""
+
+    answer_margin_seconds: float = Field(default=1.0, gt=0)
+    """How long before http_timeout_seconds a bind call is answered at the latest, so that kube-scheduler hears why it
+    failed. Too short, and it only hears of a timeout."""
+
+    certificate_check_seconds: float = Field(default=10.0, gt=0)
+    """How often the files of a TLS certificate are read again. They are small; a certificate that is renewed some hours
+    before it ends leaves room for any value below that."""
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         """Refuse settings that contradict each other."""
@@ -91,6 +141,25 @@ class Settings(BaseModel):
             msg = (
                 f"bind_hold_seconds ({self.bind_hold_seconds:g}) must be below http_timeout_seconds "
                 f"({self.http_timeout_seconds:g}), or kube-scheduler gives up on binds that Muster still holds"
+            )
+            raise ValueError(msg)
+        if self.bind_hold_seconds + self.answer_margin_seconds >= self.http_timeout_seconds:
+            msg = (
+                f"answer_margin_seconds ({self.answer_margin_seconds:g}) leaves no time to bind after "
+                f"bind_hold_seconds ({self.bind_hold_seconds:g}) within http_timeout_seconds "
+                f"({self.http_timeout_seconds:g})"
+            )
+            raise ValueError(msg)
+        if self.bodies_limit_bytes < self.body_limit_bytes:
+            msg = (
+                f"bodies_limit_bytes ({self.bodies_limit_bytes}) must not be below body_limit_bytes "
+                f"({self.body_limit_bytes}), or bodies that are allowed are refused"
+            )
+            raise ValueError(msg)
+        if self.connection_limit < self.bind_limit:
+            msg = (
+                f"connection_limit ({self.connection_limit}) must not be below bind_limit ({self.bind_limit}): each "
+                "held bind has a connection of its own"
             )
             raise ValueError(msg)
         if self.backoff_initial_seconds > self.backoff_max_seconds:

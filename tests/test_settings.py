@@ -39,8 +39,8 @@ def test_every_setting_is_documented() -> None:
     for name, field in Settings.model_fields.items():
         assert field.description, name
         unit = name.rpartition("_")[2]
-        assert unit in ("names", "seconds", "second", "concurrency", "bytes"), name
-        assert field.annotation in (float, int) or unit == "names", name
+        assert unit in ("names", "seconds", "second", "concurrency", "bytes", "limit", "lease"), name
+        assert field.annotation in (float, int) or unit in ("names", "lease"), name
 
 
 def test_file_and_options(config: Path) -> None:
@@ -132,6 +132,12 @@ def test_bad_option_is_not_blamed_on_the_file(config: Path) -> None:
         ({"scheduler_names": ()}, "scheduler_names: at least one name is needed"),
         ({"scheduler_names": ("muster", "")}, "scheduler_names: at least one name is needed, and none may be empty"),
         ({"bind_hold_seconds": 30}, "bind_hold_seconds (30) must be below http_timeout_seconds (30)"),
+        (
+            {"bind_hold_seconds": 29.5},
+            "answer_margin_seconds (1) leaves no time to bind after bind_hold_seconds (29.5)",
+        ),
+        ({"body_limit_bytes": 2**30}, "bodies_limit_bytes (201326592) must not be below body_limit_bytes (1073741824)"),
+        ({"connection_limit": 4000}, "connection_limit (4000) must not be below bind_limit (4096)"),
         ({"backoff_initial_seconds": 121}, "backoff_initial_seconds (121) must not exceed backoff_max_seconds (120)"),
     ],
 )

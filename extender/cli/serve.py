@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import socket
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
 
 if TYPE_CHECKING:
+    from extender.cli.callers import Callers
     from extender.control.controller import Controller
     from extender.kube.credentials import CredentialSource
     from extender.settings import Settings
@@ -34,7 +34,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig. Default: its current one.")] = None,
     host: Annotated[
-        str, typer.Option(help="Loopback address for the extender's verbs; they know no authentication.")
+        str, typer.Option(help="Address for the extender's verbs. Without --client-ca-file: a loopback address.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port for the verbs, health and metrics.")] = 10261,
     metrics_host: Annotated[
@@ -46,11 +46,36 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
             min=1, max=65535, help="Port of the second listener, with health and metrics only. Default: none."
         ),
     ] = None,
+    tls_cert_file: Annotated[
+        Path | None,
+        typer.Option(help="PEM file: certificate for the verbs, with its chain. It may be replaced at any time."),
+    ] = None,
+    tls_private_key_file: Annotated[Path | None, typer.Option(help="PEM file: the key of --tls-cert-file.")] = None,
+    client_ca_file: Annotated[
+        Path | None,
+        typer.Option(help="PEM file: authorities; the verbs' callers must show a certificate that one of them signed."),
+    ] = None,
+    allowed_client_name: Annotated[
+        list[str] | None,
+        typer.Option(help="Common or alternative name that a caller's certificate must have; repeat for several."),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="YAML file of settings; `muster settings` prints one with all defaults.")
     ] = None,
     scheduler_name: Annotated[
         list[str] | None, typer.Option(help="schedulerName of the pods to manage; repeat for several. Default: muster.")
+    ] = None,
+    scheduler_lease: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="Lease of the kube-schedulers' leader election; act only while the one beside this Muster holds it. "
+            "Default: act always, for a single replica.",
+        ),
+    ] = None,
+    identity: Annotated[
+        str | None,
+        typer.Option(help="Hostname of the kube-scheduler beside this Muster, as in its Lease. Default: this one's."),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="Least important lines to log.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="auto: console at a terminal, else json.")] = LogFormat.AUTO,
@@ -61,14 +86,22 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     Exit codes: 0 stopped, 1 failed, 2 refused configuration.
     """
     from extender.cli import process
+    from extender.cli.callers import Callers
     from extender.cli.listening import ListenError, listen
     from extender.kube.credentials import CredentialsError, find_credentials
+    from extender.service.certificates import CertificateError
     from extender.settings import SettingsError, load_settings
 
     overrides: dict[str, Any] = {"scheduler_names": tuple(scheduler_name)} if scheduler_name else {}
+    if scheduler_lease is not None:
+        overrides["scheduler_lease"] = scheduler_lease
     try:
         settings = load_settings(config, overrides)
-        _require_loopback(host)
+        callers = Callers.from_options(
+            host, tls_cert_file, tls_private_key_file, client_ca_file, tuple(allowed_client_name or ())
+        )
+        if callers.tls is not None:
+            callers.tls.check()
         source = find_credentials(os.environ, kubeconfig, context)
     except (SettingsError, CredentialsError, ValueError) as error:
         _stop(str(error), EXIT_CONFIGURATION)
@@ -81,9 +114,12 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     configure_logs(log_level, log_format)
     process.tune()
     try:
-        code = process.run(_serve(settings, source, sockets))
-    except CredentialsError as error:
+        code = process.run(_serve(settings, source, sockets, callers, identity or socket.gethostname()))
+    except (CertificateError, CredentialsError) as error:
         _stop(str(error), EXIT_CONFIGURATION)
+    finally:
+        for opened in sockets:
+            opened.close()
     raise typer.Exit(code)
 
 
@@ -92,47 +128,52 @@ def _stop(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _require_loopback(host: str) -> None:
-    """Refuse to offer the verbs to other machines: whoever can call bind can place pods."""
-    if host == "localhost":
-        return
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        msg = (
-            f"--host {host}: the verbs know no authentication, so only a loopback address such as 127.0.0.1 may be used"
-        )
-        raise ValueError(msg)
-
-
-async def _serve(settings: Settings, source: CredentialSource, sockets: list[socket.socket]) -> int:
+async def _serve(
+    settings: Settings, source: CredentialSource, sockets: list[socket.socket], callers: Callers, identity: str
+) -> int:
     """Wire everything together and run until told to stop."""
     from random import Random
 
     import structlog
 
+    from extender.cli import process
     from extender.cli.listening import Site, run_until_stopped
-    from extender.clock import SystemClock
+    from extender.clock import SystemClock, thread_cpu_seconds
     from extender.control.controller import Controller
+    from extender.control.leadership import LeaseHolder
+    from extender.control.looplag import LoopLag
     from extender.control.metrics import Metrics
     from extender.kube.feeds import Feeds
     from extender.kube.transport import Transport
+    from extender.kube.version import check_version
     from extender.kube.writer import KubeClusterApi
     from extender.service.app import create_app, create_read_app
+    from extender.service.certificates import ServingCertificates
+    from extender.service.connections import ConnectionRules
 
     log = structlog.get_logger("muster")
     clock, metrics = SystemClock(), Metrics()
     addresses = ["{}:{}".format(*extra.getsockname()[:2]) for extra in sockets]
     log.info("starting", settings=settings.model_dump(), credentials=str(source), listening=addresses)
+    certificates = (
+        None if callers.tls is None else ServingCertificates(callers.tls, metrics, settings.certificate_check_seconds)
+    )
+    process.settle_code()
     async with await Transport.connect(source, clock) as transport:
         api = KubeClusterApi(transport, clock, instance=os.environ.get("POD_NAME") or socket.gethostname())
-        controller = Controller(settings, clock, api, metrics)
-        feeds = Feeds(transport, controller, random=Random())
-        sites = [Site(create_app(controller, settings, metrics, clock), sockets[0])]
-        sites += [Site(create_read_app(controller, metrics), extra) for extra in sockets[1:]]
-        return await run_until_stopped(sites, [controller.run(), feeds.run(), _settle_when_synced(controller)])
+        lease = settings.scheduler_lease
+        leadership = None if lease is None else LeaseHolder(identity, clock)
+        controller = Controller(settings, clock, api, metrics, leadership)
+        feeds = Feeds(transport, controller, random=Random(), lease=lease)
+        refused = metrics.connections_refused
+        rules = ConnectionRules.from_settings(settings, refused, callers.names)
+        sites = [Site(create_app(controller, settings, metrics, clock), sockets[0], rules, certificates)]
+        rules = ConnectionRules.from_settings(settings, refused)
+        sites += [Site(create_read_app(controller, metrics), extra, rules) for extra in sockets[1:]]
+        lag = LoopLag(clock, thread_cpu_seconds, metrics)
+        background = [controller.run(), feeds.run(), lag.run(), _settle_when_synced(controller)]
+        background.append(check_version(transport, random=Random()))
+        return await run_until_stopped(sites, background)
 
 
 async def _settle_when_synced(controller: Controller) -> None:
@@ -140,5 +181,5 @@ async def _settle_when_synced(controller: Controller) -> None:
     from extender.cli import process
 
     await controller.wait_synced()
-    process.settle_memory()
+    process.settle_data()
     await asyncio.Event().wait()

@@ -28,5 +28,6 @@ def render() -> str:
     for name, field in Settings.model_fields.items():
         paragraph = " ".join((field.description or "").split())
         comment = textwrap.fill(paragraph, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-        parts.append(f"{comment}\n{name}: {defaults[name]}\n")
+        value = "null" if defaults[name] is None else defaults[name]
+        parts.append(f"{comment}\n{name}: {value}\n")
     return "\n".join(parts)

@@ -45,6 +45,11 @@ class Barrier:
         """Fail the pod's calls with `why`."""
         self._answer(uid, why)
 
+    def refuse_all(self, why: str) -> None:
+        """Fail every call with `why`."""
+        for uid in list(self._held):
+            self.refuse(uid, why)
+
     def _answer(self, uid: str, answer: str) -> None:
         for future in self._held.pop(uid, []):
             if not future.done():

@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 
 import structlog
 
 from extender.admission.admission import Admission
 from extender.admission.answers import BindVerdict, Filtered, Outcome
-from extender.admission.effects import Milestone, Nomination
+from extender.admission.effects import Milestone
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
-from extender.cluster.gangs import Gang
-from extender.control.barrier import Barrier
+from extender.control.binding import Binder, Bound
+from extender.control.expectation import Expectation
+from extender.control.exposition import expose
+from extender.control.fence import Fence
+from extender.control.health import Condition, DegradedError, Health, Mode
+from extender.control.leadership import Leadership, OnlyReplica
 from extender.control.metrics import Metrics
-from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Outbox, Urgency
-from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterApi, Kind, PodKey
+from extender.control.nominations import Nominations
+from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Outbox
+from extender.control.ports import REQUIRED_KINDS, ClusterApi, Kind, PodKey
+from extender.control.reporting import Reporting
 from extender.control.reports import Reports
-from extender.control.views import GangView, view
+from extender.control.views import GangView
 from extender.control.watches import Watches
+from extender.domain.lease import Lease
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.domain.reason import Reason, Wait
 from extender.settings import Settings
 
 log = structlog.get_logger("muster.control")
 
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """How a bind call ended; an empty `error` means bound."""
-
-    outcome: Outcome
-    error: str = ""
-    decision: str = ""
-
-
-class NotSyncedError(Exception):
-    """The caches are not complete yet, so no question can be answered."""
+#: How long filter waits for the news that its kube-scheduler has got the Lease (seconds). Without leadership there is
+#: nothing else to be done, and an error would cost the pod a pause of a second.
+_LEASE_NEWS_SECONDS = 1.0
 
 
 class Controller:
@@ -50,29 +49,42 @@ class Controller:
     Implements `extender.control.ports.Observer`. Everything runs on one event loop; nothing here blocks or locks.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, api: ClusterApi, metrics: Metrics) -> None:
-        """Put the parts together; nothing happens before `run`, and no question is answered before all is synced."""
+    def __init__(
+        self, settings: Settings, clock: Clock, api: ClusterApi, metrics: Metrics, leadership: Leadership | None = None
+    ) -> None:
+        """Put the parts together; nothing happens before `run`, and no question is answered before all is synced.
+
+        `leadership` says whether this process may decide and write; without it, it always may.
+        """
         self._settings = settings
         self._clock = clock
-        self._api = api
+        self._leadership = leadership or OnlyReplica()
+        self._api = Fence(api, self._leadership, clock)
         self._metrics = metrics
         self._admission = Admission(settings, clock)
         self._verbs = Verbs(self._admission)
-        self._barrier = Barrier()
+        self._binder = Binder(settings, clock, self._api, metrics, self._verbs)
         self._outbox = Outbox(settings, clock, metrics)
-        self._reports = Reports(api, self._outbox)
+        self._nominations = Nominations(self._api, self._outbox, metrics)
+        self._reporting = Reporting(self._admission, Reports(self._api, self._outbox), settings.report_delay_seconds)
         self._watches = Watches(clock, metrics, settings.stale_after_seconds)
+        self._health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
         self._wake = asyncio.Event()
-        self._expected: dict[str, asyncio.Future[None]] = {}
-        self._to_report: dict[GroupRef, None] = {}
-        self._report_timer: asyncio.TimerHandle | None = None
+        self._expected = Expectation()
         self._default_priorities: dict[str, int] = {}
         self._synced = asyncio.Event()
+        self._taken_up = asyncio.Event()
+        self._mode = Mode.SYNCING
 
     @property
     def ready(self) -> bool:
-        """Tell whether calls should be sent here: the ledger is rebuilt, and every watch was heard of lately."""
-        return self._admission.rebuilt and not self._watches.stale()
+        """Tell whether calls can be answered here, or could as soon as this replica leads."""
+        return self._health.ready
+
+    @property
+    def leading(self) -> bool:
+        """Tell whether this replica decides and writes."""
+        return self._admission.rebuilt
 
     def unready_because(self) -> list[str]:
         """Return what keeps `ready` false, for people."""
@@ -83,64 +95,66 @@ class Controller:
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Judge and write until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._outbox.run(), name="outbox")
-            group.create_task(self._judge(), name="admission")
+        """Judge and write until cancelled; then let go whoever is held."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._outbox.run(), name="outbox")
+                group.create_task(self._judge(), name="admission")
+        finally:
+            self._binder.barrier.refuse_all("Muster is stopping")
 
     # What the scheduler asks.
 
     async def filter(self, pod: Pod, names: list[str]) -> Filtered:
-        """Answer filter; raise NotSyncedError before the first sync."""
-        self._require_sync()
-        if pod.group is not None and pod.uid not in self._admission.model.pods:
-            await self._observed(pod.uid)
+        """Answer filter; raise DegradedError for a pod that nothing can be said about now."""
+        if not self._admission.model.manages(pod):
+            return Filtered(Outcome.PASSED, names)
+        await self._lease_heard_of()
+        self._require_health()
+        if pod.group is not None:
+            await self._news_of(pod)
         answer = self._verbs.filter(pod, names)
         self._settle()
         return answer
 
     def prioritize(self, pod: Pod, names: list[str]) -> list[int]:
-        """Answer prioritize with a score of 0 to 10 per name; raise NotSyncedError before the first sync."""
-        self._require_sync()
+        """Answer prioritize with a score of 0 to 10 per name; raise DegradedError when nothing can be said now."""
+        if self._admission.model.manages(pod):
+            self._require_health()
         return self._verbs.prioritize(pod, names)
 
-    def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
-        """Answer preempt with the candidate nodes that remain; raise NotSyncedError before the first sync."""
-        self._require_sync()
+    async def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
+        """Answer preempt with the candidate nodes that remain; raise DegradedError when nothing can be said now."""
+        self._require_health()
+        if self._admission.model.manages(pod):
+            await self._news_of(pod)
         return self._verbs.preempt(pod, victims)
 
     async def bind(self, pod: PodKey, node: str) -> Bound:
-        """Answer bind: hold the call until the gang may start, then write the Binding."""
-        self._require_sync()
+        """Answer bind: hold the call until the gang may start, then write the Binding; raise DegradedError."""
+        self._require_health()
+        if mistake := self._verbs.mistaken(pod.uid, pod.namespace, pod.name):
+            return Bound(Outcome.REFUSED, mistake)
         arrival = self._verbs.arrive(pod.uid, node)
         self._settle()
         if arrival.verdict is not BindVerdict.REFUSE:
-            self._outbox.forget(Urgency.NOMINATION, f"nomination/{pod.uid}")  # it has served its purpose
-        match arrival.verdict:
-            case BindVerdict.ALREADY:
-                return Bound(Outcome.BOUND, decision=arrival.decision)
-            case BindVerdict.REFUSE:
-                return Bound(Outcome.REFUSED, arrival.message)
-            case BindVerdict.HOLD:
-                refusal = await self._hold(pod)
-                if refusal:
-                    return Bound(Outcome.REFUSED, refusal, arrival.decision)
-        return await self._write_binding(pod, node, arrival.decision)
+            self._nominations.forget(pod.uid)  # it has served its purpose
+        bound = await self._binder.finish(pod, node, arrival)
+        self._settle()
+        return bound
 
     # What the watches tell.
 
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod."""
         self._admission.pod_seen(pod)
-        expected = self._expected.pop(pod.uid, None)
-        if expected is not None and not expected.done():
-            expected.set_result(None)
+        self._expected.met(pod.uid)
         self._settle()
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod."""
         self._admission.pod_gone(uid)
-        self._outbox.forget(Urgency.NOMINATION, f"nomination/{uid}")
+        self._nominations.forget(uid)
         self._settle()
 
     def node_seen(self, node: Node) -> None:
@@ -180,20 +194,35 @@ class Controller:
         """Forget a PriorityClass."""
         self._default_priorities.pop(name, None)
 
+    def lease_seen(self, lease: Lease) -> None:
+        """Take in the scheduler's Lease, which may make this replica the active one, or end that.
+
+        Somebody else may have led between a Lease that lapsed and this one, however it came back.
+        """
+        if self._admission.rebuilt and self._lapsed():
+            self._stand_down()
+        self._leadership.lease_seen(lease)
+        self._follow_health()
+
+    def lease_gone(self) -> None:
+        """Take in that there is no Lease."""
+        self._leadership.lease_gone()
+        self._follow_health()
+
     def synced(self, kind: Kind) -> None:
-        """Learn that a kind's first list is complete; with the last one, rebuild the ledger."""
+        """Learn that a kind's first list is complete; with the last one, take up work."""
         self._watches.synced(kind)
-        if not self._admission.rebuilt and self._watches.complete(REQUIRED_KINDS):
-            self._admission.rebuild()
+        if self._watches.complete(REQUIRED_KINDS) and not self._synced.is_set():
             self._synced.set()
-            for gang in self._admission.model.gangs:
-                self._to_report[gang.ref] = None
             log.info("synced", gangs=len(self._admission.model.gangs), nodes=len(self._admission.model.table))
-            self._settle()
+        self._follow_health()
 
     def heard(self, kind: Kind) -> None:
         """Learn that a watch is alive."""
+        stale = self._watches.stale()
         self._watches.heard(kind)
+        if stale:
+            self._follow_health()
 
     def skipped(self, kind: Kind) -> None:
         """Learn that an object could not be decoded."""
@@ -207,149 +236,119 @@ class Controller:
 
     def gangs(self) -> list[GangView]:
         """Return how every gang stands, those of other schedulers included."""
-        return [self._view(gang) for gang in self._admission.model.gangs]
+        return self._reporting.views()
 
     def scrape(self) -> None:
         """Set the gauges that are read off the state."""
-        metrics = self._metrics
-        for gauge in (metrics.gangs, metrics.gangs_waiting, metrics.reserved):
-            gauge.clear()
-        for seen in self.gangs():
-            if seen.managed:
-                metrics.gangs.labels(seen.phase).inc()
-                if seen.wait is not None:
-                    metrics.gangs_waiting.labels(seen.wait.reason).inc()
-        ledger = self._admission.reservations.ledger
-        promised = [slot for reservation in ledger for slot in reservation.slots.values()]
-        for slot in (*promised, *ledger.singles()):
-            for resource, value in slot.pod.shape.requests:
-                metrics.reserved.labels(resource).inc(value)
-        metrics.binds_held.set(len(self._barrier))
-        metrics.vetoes.set(len(self._admission.vetoes))
-        metrics.write_queue.set(len(self._outbox))
-        metrics.ready.set(self.ready)
+        expose(self._metrics, self._admission, self.gangs())
+        self._metrics.binds_held.set(len(self._binder.barrier))
+        self._metrics.write_queue.set(len(self._outbox))
+        self._health.scrape()
         self._watches.scrape()
 
     # How it goes on.
 
     async def _judge(self) -> None:
-        """Run the pass whenever something asks for it, and the clockwork when it is due."""
+        """Run the pass whenever something asks for it, and the clockwork when it is due.
+
+        A pass takes longer the more gangs wait. As long as it took, others have the loop before the next one.
+        """
+        rest = 0.0
         while True:
-            due = self._admission.next_tick() if self._admission.rebuilt else None
-            pause = None if due is None else max(due - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
+            pause = max(self._next_turn() - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
             try:
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(None if math.isinf(pause) else pause):
                     await self._wake.wait()
             except TimeoutError:
                 pass
             else:
-                await asyncio.sleep(self._settings.debounce_seconds)
+                await asyncio.sleep(max(self._settings.debounce_seconds, rest))
             self._wake.clear()
+            rest = 0.0
+            if not self._follow_health().decides:
+                continue
             self._admission.tick()
             began = self._clock.monotonic()
             if self._admission.decide():
-                self._metrics.pass_seconds.observe(self._clock.monotonic() - began)
+                rest = self._clock.monotonic() - began
+                self._metrics.pass_seconds.observe(rest)
             self._settle()
+
+    def _next_turn(self) -> float:
+        """Return when time alone asks for something (seconds, monotonic), infinity for never."""
+        due = self._admission.next_tick() if self._health.condition().decides else None
+        return min(self._health.changes_at(), math.inf if due is None else due)
+
+    def _follow_health(self) -> Condition:
+        """Take up work, or leave it to others, as the state of this moment demands; return that state."""
+        condition = self._health.notice()
+        if condition.mode is not self._mode:
+            self._mode = condition.mode
+            self._wake.set()  # what time alone asks for next has changed
+        if self._admission.rebuilt and self._lapsed():
+            self._stand_down()
+        if condition.decides and not self._admission.rebuilt:
+            self._take_up()
+        if condition.decides:
+            backlogged = condition.mode is Mode.BACKLOGGED
+            self._admission.hold_off(Wait(Reason.WRITES_BACKLOGGED) if backlogged else None)
+            self._settle()
+        return condition
+
+    def _lapsed(self) -> bool:
+        return self._clock.monotonic() >= self._leadership.held_until()
+
+    def _take_up(self) -> None:
+        """Begin to decide, from what stands in the cluster."""
+        self._metrics.leadership_changes.labels("began").inc()
+        self._admission.rebuild()
+        self._reporting.changed(gang.ref for gang in self._admission.model.gangs)
+        self._taken_up.set()
+        log.info("leading", gangs=len(self._admission.model.gangs))
+
+    def _stand_down(self) -> None:
+        """Leave deciding and writing to whoever leads now."""
+        self._metrics.leadership_changes.labels("ceased").inc()
+        self._binder.barrier.refuse_all(f"{Reason.NOT_LEADING}: {Wait(Reason.NOT_LEADING).message}")
+        self._outbox.clear()
+        self._reporting.stand_down()
+        self._admission.stand_down()
+        self._taken_up.clear()
+        log.warning("standing by: the Lease is not held any more")
 
     def _settle(self) -> None:
         """Carry out what the admission has asked for since last time."""
         effects = self._admission.take_effects()
         for uid in effects.released:
-            self._barrier.release(uid)
+            self._binder.barrier.release(uid)
         for uid, why in effects.refused.items():
-            self._barrier.refuse(uid, why)
+            self._binder.barrier.refuse(uid, why)
         for nomination in effects.nominations.values():
-            self._nominate(nomination)
+            self._nominations.put(nomination)
         for step in effects.milestones:
             self._log_milestone(step)
         for seconds in effects.plan_seconds:
             self._metrics.plan_seconds.observe(seconds)
         self._metrics.reservations_expired.inc(effects.expired)
         for note in effects.notes:
-            gang = self._admission.model.gangs.get(note.about) if isinstance(note.about, GroupRef) else None
-            self._reports.note(note, gang)
+            self._reporting.note(note)
             about = note.about.key if isinstance(note.about, Pod) else str(note.about)
             log.info("note", reason=note.reason, message=note.message, about=about)
-        if effects.changed:
-            self._report_later(effects.changed)
+        self._reporting.changed(effects.changed)
         if self._admission.pending or effects.nominations or effects.refused:
             self._wake.set()  # there is something to judge, or a deadline has moved
 
-    def _nominate(self, nomination: Nomination) -> None:
-        pod = nomination.pod
-        key = PodKey(pod.namespace, pod.name, pod.uid)
-        if nomination.again:
-            self._metrics.renominations.inc()
-        call = partial(self._write_nomination, key, nomination.node, again=nomination.again)
-        self._outbox.put(Urgency.NOMINATION, f"nomination/{pod.uid}", pod.key, call)
-
-    async def _write_nomination(self, pod: PodKey, node: str, *, again: bool) -> None:
-        if again:
-            await self._api.nominate(pod, "")
-        await self._api.nominate(pod, node)
-
-    async def _hold(self, pod: PodKey) -> str:
-        """Hold a bind call at the barrier; return why it failed, or "" when the Binding may be written."""
-        seconds = self._settings.bind_hold_seconds
-        try:
-            return await self._barrier.wait(pod.uid, seconds)
-        except TimeoutError:
-            if not self._barrier.holds(pod.uid):
-                self._verbs.leave(pod.uid)
-            return f"gang waits: held {seconds:g} s for the other members, trying again"
-
-    async def _write_binding(self, pod: PodKey, node: str, decision: str) -> Bound:
-        """Write the Binding, retrying while kube-scheduler is still waiting for the answer."""
-        give_up = self._clock.monotonic() + self._settings.http_timeout_seconds - self._settings.bind_hold_seconds
-        pause = 0.05
-        while True:
-            try:
-                await self._api.bind(pod, node)
-            except ApiError as error:
-                again = max(error.retry_after or 0.0, pause)
-                if error.transient and self._clock.monotonic() + again < give_up:
-                    self._metrics.writes.labels("binding", "retried").inc()
-                    await asyncio.sleep(again)
-                    pause *= 2
-                    continue
-                self._metrics.writes.labels("binding", "failed").inc()
-                log.warning("binding failed", pod=str(pod), node=node, decision=decision, error=str(error))
-                self._verbs.binding_failed(pod.uid, f"binding failed: {error}", final=not error.transient)
-                self._settle()
-                return Bound(Outcome.ERROR, f"binding {pod} to {node}: {error}", decision)
-            self._metrics.writes.labels("binding", "ok").inc()
-            log.debug("bound", pod=str(pod), node=node, decision=decision)
-            return Bound(Outcome.BOUND, decision=decision)
-
-    async def _observed(self, uid: str) -> None:
+    async def _news_of(self, pod: Pod) -> None:
         """Wait a moment for the watch to deliver a pod that kube-scheduler knows already."""
-        if self._settings.observe_wait_seconds == 0 or self._watches.stale():
-            return
-        future = self._expected.setdefault(uid, asyncio.get_running_loop().create_future())
-        try:
-            async with asyncio.timeout(self._settings.observe_wait_seconds):
-                await asyncio.shield(future)
-        except TimeoutError:
-            self._expected.pop(uid, None)
+        if pod.uid not in self._admission.model.pods:
+            await self._expected.wait(pod.uid, self._settings.observe_wait_seconds)
 
-    def _report_later(self, changed: dict[GroupRef, None]) -> None:
-        """Collect changes for a moment: a gang whose pods are being created changes with each of them."""
-        self._to_report |= changed
-        if self._report_timer is None and self._admission.rebuilt:
-            delay = self._settings.report_delay_seconds
-            self._report_timer = asyncio.get_running_loop().call_later(delay, self._report)
-
-    def _report(self) -> None:
-        self._report_timer = None
-        changed, self._to_report = self._to_report, {}
-        for ref in changed:
-            gang = self._admission.model.gangs.get(ref)
-            if gang is None:
-                self._reports.forget(ref)
-                continue
-            seen = self._view(gang)
-            if seen.managed:
-                self._reports.report(gang, seen)
+    async def _lease_heard_of(self) -> None:
+        """Wait a moment for the watch to deliver the Lease that the asking kube-scheduler has just got."""
+        if self._health.condition().mode is Mode.STANDBY:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEASE_NEWS_SECONDS):
+                    await self._taken_up.wait()
 
     def _log_milestone(self, step: Milestone) -> None:
         """Log one line per decision about a gang, under the name that its filter and bind calls carry."""
@@ -361,17 +360,9 @@ class Controller:
             words["why"] = step.why
         log.info(step.what, **words)
 
-    def _view(self, gang: Gang) -> GangView:
-        model, reservations = self._admission.model, self._admission.reservations
-        reservation = reservations.ledger.of_gang(gang.uid)
-        managed = any(model.manages(pod) for pod in gang.members.values())
-        return view(
-            gang,
-            0 if reservation is None else len(reservation.slots),
-            reservations.waits.get(gang.uid),
-            managed=managed,
-        )
-
-    def _require_sync(self) -> None:
+    def _require_health(self) -> None:
+        wait = self._health.condition().wait
+        if wait is not None:
+            raise DegradedError(wait)
         if not self._admission.rebuilt:
-            raise NotSyncedError("; ".join(self._watches.complaints()))
+            self._follow_health()

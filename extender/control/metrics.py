@@ -6,6 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 #: Seconds. Half a millisecond to five seconds: the budget of a verb is 1 to 5 ms, a held bind takes seconds.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+#: Seconds. The loop's timers have a resolution of 1 ms; 50 ms is a stall.
+_LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 #: Seconds. A gang waits for other gangs: from milliseconds to a day.
 _WAITING_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
@@ -77,4 +79,42 @@ class Metrics:
         )
         self.writes = Counter("muster_writes", "Writes to the API server.", ("kind", "result"), registry=self.registry)
         self.write_queue = Gauge("muster_write_queue", "Writes waiting or under way.", registry=self.registry)
+        self.loop_lag = Histogram(
+            "muster_event_loop_lag_seconds", "How late the event loop turns, looked at every 10 ms.",
+            buckets=_LAG_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.loop_lag_longest = Gauge(
+            "muster_event_loop_longest_lag_seconds",
+            "The latest that the event loop turned within the last 30 to 60 s.",
+            registry=self.registry,
+        )
+        self.loop_stalls = Counter(
+            "muster_event_loop_stalls", "Turns of the event loop that were more than 50 ms late, by cause.",
+            ("cause",), registry=self.registry,
+        )  # fmt: skip
+        self.connections_refused = Counter(
+            "muster_connections_refused", "Connections that were ended because of a limit, by cause.",
+            ("cause",), registry=self.registry,
+        )  # fmt: skip
+        self.certificate_expiry = Gauge(
+            "muster_certificate_expiry_seconds",
+            "When a certificate ends (Unix time); of several in a file the earliest, of a chain its first.",
+            ("certificate",), registry=self.registry,
+        )  # fmt: skip
+        self.certificate_reloads = Counter(
+            "muster_certificate_reloads", "Changed certificate files read again.",
+            ("result",), registry=self.registry,
+        )  # fmt: skip
         self.ready = Gauge("muster_ready", "1 when caches are synced and fresh, else 0.", registry=self.registry)
+        self.leading = Gauge(
+            "muster_leading", "1 while this replica decides and writes, else 0.", registry=self.registry
+        )
+        self.leadership_changes = Counter(
+            "muster_leadership_changes",
+            "How often this replica began or ceased to decide, by which.",
+            ("change",), registry=self.registry,
+        )  # fmt: skip
+        self.degraded = Gauge(
+            "muster_degraded", "1 for the state that keeps Muster from its work, if any.", ("state",),
+            registry=self.registry,
+        )  # fmt: skip

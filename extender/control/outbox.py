@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -11,12 +12,13 @@ from itertools import count
 import structlog
 
 from extender.clock import Clock
+from extender.control.fence import FencedError
 from extender.control.metrics import Metrics
 from extender.control.ports import ApiError
 from extender.settings import Settings
 
 #: Statuses that mean the object is gone, or another one by now: the wish has no object left, which is no failure.
-_OUTDATED = frozenset({404, 409, 410})
+OUTDATED = frozenset({404, 409, 410})
 #: A timer may fire a hair before its time; waiting for the hair would spin.
 SHORTEST_PAUSE_SECONDS = 0.001
 _FIRST_PAUSE_SECONDS = 0.05
@@ -73,6 +75,8 @@ class Outbox:
         self._wake = asyncio.Event()
         self._next_start = 0.0
         self._serial = count()
+        self._nominating = 0  # nominations under way
+        self._progressed_at = clock.monotonic()  # when a nomination was last answered, or the first one was put
 
     def __len__(self) -> int:
         """Count the writes waiting or under way."""
@@ -81,6 +85,8 @@ class Outbox:
     def put(self, urgency: Urgency, key: str, about: str, call: Callable[[], Awaitable[None]]) -> None:
         """Add a wish; `key` names what it is about, so that a newer wish replaces an older one."""
         lane = self._lanes[urgency].writes
+        if urgency is Urgency.NOMINATION and not (lane or self._nominating):
+            self._progressed_at = self._clock.monotonic()
         lane.pop(key, None)
         lane[key] = _Write(key, urgency, call, about, self._clock.monotonic() + self._settings.write_retry_seconds)
         events = self._lanes[Urgency.EVENT].writes
@@ -92,6 +98,27 @@ class Outbox:
     def forget(self, urgency: Urgency, key: str) -> None:
         """Withdraw a wish that has not been sent."""
         self._lanes[urgency].writes.pop(key, None)
+
+    def clear(self) -> None:
+        """Withdraw every wish that has not been sent."""
+        for lane in self._lanes.values():
+            lane.writes.clear()
+
+    def backlogged_at(self) -> float:
+        """Return when the outbox counts as backlogged unless a nomination gets through until then (monotonic).
+
+        In the past: it is backlogged. Infinity: no nomination waits. What is reserved on top of nominations that do not
+        get through only keeps capacity from others.
+        """
+        if len(self) >= self.CAPACITY:
+            return -math.inf
+        if not (self._lanes[Urgency.NOMINATION].writes or self._nominating):
+            return math.inf
+        return self._progressed_at + self._settings.backlog_seconds
+
+    def backlogged(self) -> bool:
+        """Tell whether the outbox is full, or nominations wait and none has got through for `backlog_seconds`."""
+        return self._clock.monotonic() >= self.backlogged_at()
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -122,6 +149,7 @@ class Outbox:
                     continue
                 del lane.writes[write.key]
                 self._flying.add(write.key)
+                self._nominating += write.urgency is Urgency.NOMINATION
                 self._pace(now)
                 group.create_task(self._send(write), name=f"write-{next(self._serial)}")
         return None if soonest is None else max(soonest - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
@@ -132,13 +160,21 @@ class Outbox:
         self._next_start = max(self._next_start, now - burst) + 1.0 / self._settings.write_rate_per_second
 
     async def _send(self, write: _Write) -> None:
+        nominating = write.urgency is Urgency.NOMINATION
         try:
             await write.call()
+        except FencedError:
+            self._count(write, "fenced")
         except ApiError as error:
             self._failed(write, error)
+            if nominating and not error.transient:
+                self._progressed_at = self._clock.monotonic()
         else:
             self._count(write, "ok")
+            if nominating:
+                self._progressed_at = self._clock.monotonic()
         finally:
+            self._nominating -= nominating
             self._flying.discard(write.key)
             self._wake.set()
 
@@ -146,7 +182,7 @@ class Outbox:
         """Put the write back for later if it may pass and nothing newer has taken its place."""
         now = self._clock.monotonic()
         lane = self._lanes[write.urgency].writes
-        if error.status in _OUTDATED:
+        if error.status in OUTDATED:
             self._count(write, "outdated")
         elif not error.transient or now >= write.expires:
             self._count(write, "failed")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from extender.domain.lease import Lease
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Pod
@@ -21,6 +22,7 @@ class Kind(StrEnum):
     PRIORITY_CLASS = "priorityclasses"
     COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
     NATIVE_POD_GROUP = "podgroups.scheduling.k8s.io"
+    LEASE = "leases.coordination.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class PodKey:
     def __str__(self) -> str:
         """Render as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+
+#: How the API server says that an identity lacks a right.
+#: Source: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters, forbiddenMessage.
+_DENIED = 'forbidden: User "'
 
 
 class ApiError(Exception):
@@ -55,8 +62,13 @@ class ApiError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Tell whether the same request may succeed later: no answer, 429, or a 5xx."""
-        return self.status in {0, 429} or self.status >= 500  # noqa: PLR2004 - HTTP classes read best as numbers
+        """Tell whether the same request may succeed later: no answer, 429, a 5xx, or a right that is missing.
+
+        An API server that has just started denies what the roles grant until it has read them, as it does while
+        somebody changes them. Other denials are final: of an admission plugin, in a terminating namespace, say.
+        """
+        denied = self.status == 403 and _DENIED in self.message  # noqa: PLR2004 - HTTP statuses read best as numbers
+        return denied or self.status in {0, 401, 429} or self.status >= 500  # noqa: PLR2004 - the same for classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +180,14 @@ class Observer(Protocol):
         """Forget a PriorityClass."""
         ...
 
+    def lease_seen(self, lease: Lease) -> None:
+        """Take in the scheduler's Lease, where it is watched."""
+        ...
+
+    def lease_gone(self) -> None:
+        """Learn that there is no such Lease any more."""
+        ...
+
     def synced(self, kind: Kind) -> None:
         """Learn that the first complete list of `kind` has been delivered."""
         ...
@@ -185,5 +205,7 @@ class Observer(Protocol):
         ...
 
 
-REQUIRED_KINDS: Collection[Kind] = tuple(Kind)
-"""All kinds must be synced before the first decision; a kind whose API is not installed counts as synced and empty."""
+REQUIRED_KINDS: Collection[Kind] = tuple(kind for kind in Kind if kind is not Kind.LEASE)
+"""What must be synced before the first decision; a kind whose API is not installed counts as synced and empty.
+
+The Lease is watched only where there is leader election, and decides nothing about gangs."""

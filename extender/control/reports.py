@@ -69,6 +69,11 @@ class Reports:
         self._statuses.pop(ref, None)
         self._said.pop(ref, None)
 
+    def forget_all(self) -> None:
+        """Forget what was said of everybody: somebody else may say other things meanwhile."""
+        self._statuses.clear()
+        self._said.clear()
+
     async def _write_status(self, ref: GroupRef, uid: str, status: GroupStatus) -> None:
         """Write a status; one that could not be written is not remembered as said."""
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from extender.clock import Clock
 from extender.control.metrics import Metrics
-from extender.control.ports import Kind
+from extender.control.ports import REQUIRED_KINDS, Kind
 
 
 class Watches:
@@ -37,20 +38,24 @@ class Watches:
         """Tell whether all of `kinds` have been listed."""
         return self._synced.issuperset(kinds)
 
+    def stale_at(self) -> float:
+        """Return when the first watch will have been silent for too long (seconds, monotonic); infinity for none."""
+        return min(self._heard.values(), default=math.inf) + self._stale_after
+
     def stale(self) -> bool:
         """Tell whether any watch has been silent for too long."""
+        return self._clock.monotonic() >= self.stale_at()
+
+    def silent(self) -> list[Kind]:
+        """Return the kinds whose watches have been silent for too long."""
         now = self._clock.monotonic()
-        return any(now - heard > self._stale_after for heard in self._heard.values())
+        return [kind for kind, heard in self._heard.items() if now >= heard + self._stale_after]
 
     def complaints(self) -> list[str]:
         """Return, for people, which kinds are not listed yet or silent for too long."""
         now = self._clock.monotonic()
-        missing = [f"{kind} not synced" for kind in Kind if kind not in self._synced]
-        silent = [
-            f"{kind} silent for {now - heard:.0f} s"
-            for kind, heard in self._heard.items()
-            if now - heard > self._stale_after
-        ]
+        missing = [f"{kind} not synced" for kind in REQUIRED_KINDS if kind not in self._synced]
+        silent = [f"{kind} silent for {now - self._heard[kind]:.0f} s" for kind in self.silent()]
         return missing + silent
 
     def scrape(self) -> None:

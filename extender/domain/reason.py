@@ -25,7 +25,10 @@ class Reason(StrEnum):
     BACKING_OFF = "BackingOff"
     REFUSED_BY_SCHEDULER = "RefusedByScheduler"
     AWAITING_MEMBERS = "AwaitingMembers"
+    WRITES_BACKLOGGED = "WritesBacklogged"
     CACHE_NOT_SYNCED = "CacheNotSynced"
+    CACHE_STALE = "CacheStale"
+    NOT_LEADING = "NotLeading"
 
 
 #: How each reason reads. Short, and without numbers that change from call to call, because kube-scheduler aggregates
@@ -46,7 +49,10 @@ _MESSAGES = {
     Reason.BACKING_OFF: "backing off after {attempts} reservations that did not start",
     Reason.REFUSED_BY_SCHEDULER: "kube-scheduler refused: {detail}",
     Reason.AWAITING_MEMBERS: "placed; waits for {minMember} members to reach bind",
-    Reason.CACHE_NOT_SYNCED: "cache not synced",
+    Reason.WRITES_BACKLOGGED: "nominations do not get through to the API server",
+    Reason.CACHE_NOT_SYNCED: "{detail}",
+    Reason.CACHE_STALE: "nothing heard from the API server about {detail}",
+    Reason.NOT_LEADING: "the kube-scheduler beside this Muster does not hold the Lease",
 }
 
 

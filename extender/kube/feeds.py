@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from extender.control.ports import Kind, Observer
+from extender.domain.lease import read_lease
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import read_node
 from extender.domain.pod import read_pod
@@ -18,11 +20,15 @@ from extender.kube.watch import Feed, Identity, WatchOptions
 from extender.wire import codec
 from extender.wire import kubernetes as wire
 
+#: How long the watch of the Lease may be silent, and the longest pause before it is opened again (seconds).
+LEASE_IDLE_SECONDS = 5.0
+LEASE_BACKOFF_SECONDS = 2.0
+
 
 class Feeds:
     """Keep an observer in step with the API server: one watch for each kind, each reported as synced by itself."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it reads, whom it tells, and what tests replace
         self,
         api: ApiServer,
         observer: Observer,
@@ -30,10 +36,16 @@ class Feeds:
         *,
         random: Random,
         sleep: Sleep = asyncio.sleep,
+        lease: str | None = None,
     ) -> None:
-        """Prepare; nothing is read before `run`. `random` draws jitter and the life of watches, `sleep` waits."""
+        """Prepare; nothing is read before `run`.
+
+        `random` draws jitter and the life of watches, `sleep` waits. `lease` (NAMESPACE/NAME) is watched too.
+        """
+        watched = feeds(observer) if lease is None else (_lease(observer, lease), *feeds(observer))
         self._reflectors: dict[Kind, Reflector[Any]] = {
-            feed.kind: Reflector(feed, api, observer, options, random=random, sleep=sleep) for feed in feeds(observer)
+            feed.kind: Reflector(feed, api, observer, _patience(feed.kind, options), random=random, sleep=sleep)
+            for feed in watched
         }
 
     async def run(self) -> None:
@@ -45,6 +57,17 @@ class Feeds:
     def undecodable(self) -> Mapping[Kind, int]:
         """Count, by kind, the objects and events that were skipped because they could not be decoded."""
         return {kind: reflector.undecodable for kind, reflector in self._reflectors.items()}
+
+
+def _patience(kind: Kind, options: WatchOptions) -> WatchOptions:
+    """Return how patient the watch of a kind is: what a Lease says is out of date within seconds."""
+    if kind is not Kind.LEASE:
+        return options
+    return replace(
+        options,
+        idle_timeout_seconds=min(options.idle_timeout_seconds, LEASE_IDLE_SECONDS),
+        longest_backoff_seconds=min(options.longest_backoff_seconds, LEASE_BACKOFF_SECONDS),
+    )
 
 
 def feeds(observer: Observer) -> tuple[Feed[Any], ...]:
@@ -112,6 +135,18 @@ def _native_pod_groups(observer: Observer) -> Feed[wire.NativePodGroup]:
         seen=lambda group: observer.group_seen(read_native(group)),
         gone=lambda who: observer.group_gone(_group(GroupApi.NATIVE, who), who.uid),
         optional=True,
+    )
+
+
+def _lease(observer: Observer, lease: str) -> Feed[wire.Lease]:
+    namespace, _, name = lease.partition("/")
+    return Feed(
+        kind=Kind.LEASE,
+        path=f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
+        decode=codec.decode_lease,
+        seen=lambda item: observer.lease_seen(read_lease(item)),
+        gone=lambda _who: observer.lease_gone(),
+        selector={"fieldSelector": f"metadata.name={name}"},
     )
 
 

@@ -79,6 +79,8 @@ class Reflector(Generic[T]):
         self._resumed = False  # this connection began where the last one ended
         self._progressed = False  # and moved the place
         self._damaged = False  # a deletion may have been missed
+        self._answered = False  # the server has answered on this connection
+        self._unreachable = False  # no answer came on the last one
         self._taken = 0
         self._undecodable = 0
 
@@ -116,24 +118,28 @@ class Reflector(Generic[T]):
 
     async def _connect(self) -> None:
         """Watch over one connection, from the place of the last one or from a complete list, until it ends."""
+        self._answered = False
         if self._version is None:
             self._listed.clear()
             if self._pages:
                 await self._list()
         idle = self._options.idle_timeout_seconds
         async with self._api.stream(self._feed.path, self._watch_query(), idle_timeout_seconds=idle) as chunks:
+            self._reached()
             self._observer.heard(self._feed.kind)
             await self._read(chunks)
 
     def _watch_query(self) -> dict[str, str]:
         seconds = self._random.randint(self._options.shortest_watch_seconds, self._options.longest_watch_seconds)
-        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds), **self._feed.selector}
         if self._version is None:
             return query | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         return query | {"resourceVersion": self._version}
 
     async def _cope(self, error: ApiError) -> None:
         """Do what the answer asks for, then pause; raise PlaceLostError when only a new list helps."""
+        if error.status:
+            self._reached()
         if error.status == GONE:
             raise PlaceLostError(Cause.EXPIRED)
         if error.status in _NO_WATCH_LIST and self._version is None and not self._pages:
@@ -154,7 +160,15 @@ class Reflector(Generic[T]):
             await self._ended(Cause.SILENT)
         else:
             self._log.warning("disconnected", error=str(error))
+            self._unreachable = not self._answered
             await self._ended(Cause.DISCONNECTED)
+
+    def _reached(self) -> None:
+        """Take in that the server answers: pauses that grew while it was away say nothing about its load."""
+        self._answered = True
+        if self._unreachable:
+            self._unreachable = False
+            self._backoff.reset()
 
     async def _ended(self, cause: Cause, retry_after: float | None = None) -> None:
         """Pause after a connection; raise PlaceLostError when it is of no use to continue from its place."""
@@ -171,7 +185,8 @@ class Reflector(Generic[T]):
             self._fruitless = 0
             self._backoff.reset()
         self._observer.watch_restarted(self._feed.kind, cause)
-        await self._sleep(self._backoff.pause(at_least=retry_after or 0.0))
+        seconds = self._backoff.pause(at_least=retry_after or 0.0)
+        await self._sleep(min(seconds, self._options.longest_outage_pause_seconds) if self._unreachable else seconds)
 
     async def _not_installed(self) -> None:
         """Take an API that the server does not have for one without objects, and look again later."""
@@ -188,7 +203,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         version = None
         number = 0
-        async for page in list_pages(self._api, self._feed.path, self._options.page_size):
+        async for page in list_pages(self._api, self._feed.path, self._options.page_size, self._feed.selector):
             self._observer.heard(self._feed.kind)
             number += 1
             for index, raw in enumerate(page.items or ()):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from extender.control.ports import ApiError, Kind
-from extender.kube.api import UNREADABLE
+from extender.kube.api import UNREADABLE, Query
 from extender.wire.codec import DecodeError, decode_status
 from extender.wire.kubernetes import ObjectMeta
 
@@ -93,7 +93,8 @@ class Feed(Generic[T]):
     """What to watch, and whom to tell.
 
     `path` is the collection over all namespaces. `seen` is told of every object that was added or changed, `gone` of
-    every one that was deleted. An `optional` kind whose API is not installed counts as empty.
+    every one that was deleted. An `optional` kind whose API is not installed counts as empty. `selector` is a part of
+    every query, for a watch of some objects only.
     """
 
     kind: Kind
@@ -102,6 +103,7 @@ class Feed(Generic[T]):
     seen: Callable[[T], None]
     gone: Callable[[Identity], None]
     optional: bool = False
+    selector: Query = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,10 @@ class WatchOptions:
     first_backoff_seconds: float = 0.5
     longest_backoff_seconds: float = 30.0
     """Bounds of the pause before what failed is tried again; it doubles from the first to the longest."""
+
+    longest_outage_pause_seconds: float = 5.0
+    """Bound of that pause while no answer comes at all: how late it may be noticed that the server is back. Knocking at
+    a closed door costs nobody much."""
 
     look_again_seconds: float = 30.0
     """How often to look for an optional API that is not installed. It is also how late its first objects are seen."""

@@ -280,6 +280,21 @@ class NativePodGroup(Struct, gc=False, frozen=True):
     spec: NativePodGroupSpec | None = None
 
 
+class LeaseSpec(Struct, gc=False, frozen=True, rename="camel"):
+    """Spec of a `coordination.k8s.io/v1` Lease."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: Int32 | None = None
+    renew_time: str | None = None
+
+
+class Lease(Struct, gc=False, frozen=True):
+    """A `coordination.k8s.io/v1` Lease."""
+
+    metadata: ObjectMeta | None = None
+    spec: LeaseSpec | None = None
+
+
 class ListMeta(
     Struct,
     gc=False,
@@ -323,3 +338,9 @@ class Status(Struct, gc=False, frozen=True):
     code: Int32 | None = None
     reason: str | None = None
     message: str | None = None
+
+
+class VersionInfo(Struct, gc=False, frozen=True, rename="camel"):
+    """What `GET /version` answers, a version.Info; `git_version` is such as `v1.37.0` or `v1.36.3-gke.1234`."""
+
+    git_version: str | None = None

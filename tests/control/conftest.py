@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.control.ports import ApiError, ClusterEvent, GroupStatus, Kind, PodKey
+from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, PodKey
+from extender.domain.keys import Options
+from extender.domain.lease import Lease
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Pod, Shape
 from extender.domain.podgroup import PodGroup
+from extender.domain.reason import Problem
 from extender.settings import Settings
 from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
 
@@ -35,13 +39,18 @@ class ScriptedApi:
     bindings: list[tuple[str, str]] = field(default_factory=list)
     events: list[ClusterEvent] = field(default_factory=list)
     statuses: list[tuple[str, GroupStatus]] = field(default_factory=list)
+    write_seconds: float = 0.0
+    nominating_fails: ApiError | None = None
 
     async def nominate(self, pod: PodKey, node: str) -> None:
         """Record a nomination."""
+        if self.nominating_fails is not None:
+            raise self.nominating_fails
         self.nominations.append((pod.name, node))
 
     async def bind(self, pod: PodKey, node: str) -> None:
         """Record a Binding."""
+        await asyncio.sleep(self.write_seconds)
         if self.binding_failures:
             raise self.binding_failures.pop(0)
         self.bindings.append((pod.name, node))
@@ -57,6 +66,25 @@ class ScriptedApi:
 
 
 @dataclass
+class Term:
+    """A leadership that the test gives and takes."""
+
+    until: float = math.inf
+
+    def held_until(self) -> float:
+        """Return the end of the term (seconds, monotonic)."""
+        return self.until
+
+    def lease_seen(self, lease: Lease) -> None:
+        """Take a Lease's duration for the end of the term."""
+        self.until = lease.duration
+
+    def lease_gone(self) -> None:
+        """End the term."""
+        self.until = -math.inf
+
+
+@dataclass
 class Muster:
     """A running controller with its surroundings."""
 
@@ -64,11 +92,23 @@ class Muster:
     api: ScriptedApi
     metrics: Metrics
     settings: Settings
+    _beating: asyncio.TimerHandle | None = None
 
     def sync(self) -> None:
-        """Let the first lists of all kinds be complete."""
-        for kind in Kind:
+        """Let the first lists of all kinds be complete, and their watches be heard of every now and then."""
+        for kind in REQUIRED_KINDS:
             self.controller.synced(kind)
+        self._beat()
+
+    def fall_silent(self) -> None:
+        """Let nothing be heard of any watch from now on."""
+        if self._beating is not None:
+            self._beating.cancel()
+
+    def _beat(self) -> None:
+        for kind in REQUIRED_KINDS:
+            self.controller.heard(kind)
+        self._beating = asyncio.get_running_loop().call_later(30, self._beat)
 
     def nodes(self, count: int, gpus: int = 8) -> list[str]:
         """Add GPU nodes."""
@@ -90,6 +130,11 @@ class Muster:
         """Return a pod that has not been seen yet."""
         shape = Shape((("cpu", 1000), (GPU, gpus), ("pods", 1)))
         return Pod(f"{name}-uid", "default", name, shape, created=name, group=ref, scheduler_name="muster")
+
+    def odd_pod(self, name: str) -> Pod:
+        """Return a pod with a `muster.dev/` key that there is not."""
+        problem = Problem("metadata.annotations.muster.dev/odd", "there is no such key")
+        return replace(self.pod(name, 0), options=Options(problems=(problem,)))
 
     def planned(self, pod: Pod) -> str:
         """Return the node that a pod was last nominated on."""
@@ -113,11 +158,19 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-async def muster(settings: Settings) -> AsyncIterator[Muster]:
+def term() -> Term:
+    """Return a leadership that does not end unless the test ends it."""
+    return Term()
+
+
+@pytest.fixture
+async def muster(settings: Settings, term: Term) -> AsyncIterator[Muster]:
     """Run a controller that has not been told anything yet."""
     api, metrics = ScriptedApi(), Metrics()
-    controller = Controller(settings, LoopClock(asyncio.get_running_loop()), api, metrics)
+    controller = Controller(settings, LoopClock(asyncio.get_running_loop()), api, metrics, term)
     task = asyncio.create_task(controller.run())
-    yield Muster(controller, api, metrics, settings)
+    running = Muster(controller, api, metrics, settings)
+    yield running
+    running.fall_silent()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

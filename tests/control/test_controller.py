@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from extender.admission.answers import Outcome
-from extender.control.controller import NotSyncedError
-from extender.control.ports import ApiError, Kind
+from extender.control.health import DegradedError
+from extender.control.ports import REQUIRED_KINDS, ApiError, Kind, PodKey
 from extender.domain.node import Node
 from extender.domain.pod import Phase
 from extender.domain.reason import Problem
@@ -19,10 +19,10 @@ from tests.control.conftest import Muster
 async def test_no_question_is_answered_before_all_kinds_are_synced(muster: Muster) -> None:
     """Until every first list is complete, verbs fail and readiness says what is missing."""
     pod = muster.pod("p", 1)
-    for kind in Kind:
+    for kind in REQUIRED_KINDS:
         assert not muster.controller.ready
         assert f"{kind} not synced" in muster.controller.unready_because()
-        with pytest.raises(NotSyncedError, match=kind):
+        with pytest.raises(DegradedError, match=kind):
             await muster.controller.filter(pod, [])
         muster.controller.synced(kind)
     assert muster.controller.ready
@@ -105,7 +105,7 @@ async def test_a_conflicting_binding_is_reported_and_the_member_placed_anew(must
     error = await muster.bind(pod)
     assert "409 Conflict: pod is being deleted" in error
     await asyncio.sleep(0.1)
-    assert muster.sample("muster_writes_total", kind="binding", result="failed") == 1
+    assert muster.sample("muster_writes_total", kind="binding", result="outdated") == 1
     assert await muster.bind(pod) == ""
 
 
@@ -219,11 +219,12 @@ async def test_gauges_are_read_off_the_state(muster: Muster) -> None:
 async def test_a_silent_watch_makes_the_controller_unready_until_it_speaks(muster: Muster) -> None:
     """Staleness shows in readiness and heals by itself."""
     muster.sync()
+    muster.fall_silent()
     await asyncio.sleep(61)
     unready = not muster.controller.ready
     assert unready
     assert "pods silent for 61 s" in muster.controller.unready_because()
-    for kind in Kind:
+    for kind in REQUIRED_KINDS:
         muster.controller.heard(kind)
     assert muster.controller.ready
     muster.controller.skipped(Kind.NODE)
@@ -271,5 +272,29 @@ async def test_prioritize_and_preempt_reach_the_admission(muster: Muster) -> Non
     muster.nodes(2)
     muster.sync()
     pod = muster.pod("single", 8)
+    muster.controller.pod_seen(pod)
     assert muster.controller.prioritize(pod, ["node-0", "node-1"]) == [0, 0]
-    assert muster.controller.preempt(pod, {"node-0": ["nobody"]}) == ["node-0"]
+    assert await muster.controller.preempt(pod, {"node-0": ["nobody"]}) == ["node-0"]
+
+
+async def test_bind_is_refused_where_name_and_uid_are_two_pods(muster: Muster) -> None:
+    """What is written is a Binding by name: it must be the name of the pod that was judged."""
+    muster.nodes(1)
+    muster.sync()
+    pod = muster.pod("single", 8)
+    muster.controller.pod_seen(pod)
+    bound = await muster.controller.bind(PodKey("default", "other", pod.uid), "node-0")
+    assert bound.error == f"the pod with UID {pod.uid} is default/single, not default/other"
+    assert muster.api.bindings == []
+
+
+async def test_preempt_waits_for_the_news_of_the_pod(muster: Muster) -> None:
+    """kube-scheduler may know a pod before Muster does; a veto would leave it unscheduled with nothing to wake it."""
+    muster.nodes(1)
+    muster.sync()
+    pod = muster.pod("urgent", 8)
+    muster.controller.pod_seen(replace(muster.pod("victim", 8), node_name="node-0", phase=Phase.RUNNING))
+    asking = asyncio.create_task(muster.controller.preempt(pod, {"node-0": ["victim-uid"]}))
+    await asyncio.sleep(0.02)
+    muster.controller.pod_seen(pod)
+    assert await asking == ["node-0"]

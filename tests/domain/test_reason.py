@@ -39,7 +39,10 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
     Reason.BACKING_OFF: ({"attempts": 2}, {}, "backing off after 2 reservations that did not start"),
     Reason.REFUSED_BY_SCHEDULER: ({}, {"detail": "0/4 nodes"}, "kube-scheduler refused: 0/4 nodes"),
     Reason.AWAITING_MEMBERS: ({"minMember": 4}, {}, "placed; waits for 4 members to reach bind"),
-    Reason.CACHE_NOT_SYNCED: ({}, {}, "cache not synced"),
+    Reason.WRITES_BACKLOGGED: ({}, {}, "nominations do not get through to the API server"),
+    Reason.CACHE_NOT_SYNCED: ({}, {"detail": "pods not synced"}, "pods not synced"),
+    Reason.CACHE_STALE: ({}, {"detail": "pods, nodes"}, "nothing heard from the API server about pods, nodes"),
+    Reason.NOT_LEADING: ({}, {}, "the kube-scheduler beside this Muster does not hold the Lease"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from extender.control.ports import Kind
+from extender.domain.lease import Lease
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Pod
@@ -26,6 +27,7 @@ class Recorder(Changes):
         self.pods: list[Pod] = []
         self.nodes: list[Node] = []
         self.groups: list[PodGroup] = []
+        self.leases: list[Lease] = []
         self.synced_kinds: list[Kind] = []
         self.restarts: list[str] = []
         self.skipped_kinds: list[Kind] = []
@@ -84,6 +86,15 @@ class Recorder(Changes):
         """Keep that a kind is complete."""
         self.synced_kinds.append(kind)
         self.tell("synced")
+
+    def lease_seen(self, lease: Lease) -> None:
+        """Keep a Lease."""
+        self.leases.append(lease)
+        self.tell("lease seen")
+
+    def lease_gone(self) -> None:
+        """Keep that the Lease is gone."""
+        self.tell("lease gone")
 
     def heard(self, kind: Kind) -> None:
         """Count signs of life."""

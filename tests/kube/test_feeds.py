@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from extender.control.ports import Kind
+from extender.control.ports import REQUIRED_KINDS, Kind
 from extender.domain.membership import GroupApi, GroupRef
 from extender.kube.feeds import Feeds
 from extender.kube.transport import Transport
@@ -25,9 +25,9 @@ NATIVE = "/apis/scheduling.k8s.io/v1beta1/podgroups"
 
 
 @contextlib.asynccontextmanager
-async def running(transport: Transport, observer: Recorder) -> AsyncIterator[Feeds]:
+async def running(transport: Transport, observer: Recorder, lease: str | None = None) -> AsyncIterator[Feeds]:
     """Run the feeds."""
-    feeds = Feeds(transport, observer, random=Random(1), sleep=Naps())
+    feeds = Feeds(transport, observer, random=Random(1), sleep=Naps(), lease=lease)
     task = asyncio.create_task(feeds.run())
     try:
         yield feeds
@@ -56,6 +56,19 @@ async def test_pods(script: ApiScript, transport: Transport) -> None:
     async with running(transport, observer):
         await observer.until(lambda: ("pod gone", "uid-p") in observer.told)
     assert [(pod.key, pod.priority, pod.node_name) for pod in observer.pods] == [("x/p", 5, "n"), ("x/q", 9, "")]
+
+
+async def test_the_schedulers_lease(script: ApiScript, transport: Transport) -> None:
+    """Of all Leases only the one that is named is watched; its holder is told of, and its deletion."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/muster-system/leases"
+    held = added("muster", namespace="muster-system", spec={"holderIdentity": "a_1", "leaseDurationSeconds": 5})
+    script.plan(path, watch(held, listed(7), deleted("muster", namespace="muster-system"), then=hold))
+    observer = Recorder()
+    async with running(transport, observer, lease="muster-system/muster"):
+        await observer.until(lambda: ("lease gone",) in observer.told)
+    assert [(lease.holder, lease.duration) for lease in observer.leases] == [("a_1", 5.0)]
+    assert Kind.LEASE in observer.synced_kinds
+    assert script.of(path)[0].query["fieldSelector"] == "metadata.name=muster"
 
 
 async def test_priority_classes(script: ApiScript, transport: Transport) -> None:
@@ -107,7 +120,7 @@ async def test_cluster_without_pod_groups_is_synced(script: ApiScript, transport
     observer = Recorder()
     async with running(transport, observer):
         await observer.until(lambda: len(observer.synced_kinds) == 5)
-    assert sorted(observer.synced_kinds) == sorted(Kind)
+    assert sorted(observer.synced_kinds) == sorted(REQUIRED_KINDS)
 
 
 @pytest.mark.parametrize("path", [NODES, PODS, CLASSES])
@@ -126,7 +139,7 @@ async def test_undecodable_objects_are_counted_by_kind(script: ApiScript, transp
     observer = Recorder()
     async with running(transport, observer) as feeds:
         await observer.until(lambda: ("node seen", "m") in observer.told)
-        assert feeds.undecodable() == {kind: int(kind is Kind.NODE) for kind in Kind}
+        assert feeds.undecodable() == {kind: int(kind is Kind.NODE) for kind in REQUIRED_KINDS}
 
 
 async def test_error_of_the_observer_ends_all(script: ApiScript, transport: Transport) -> None:

@@ -27,6 +27,7 @@ from tests.kube.apiscript import (
     page,
     refuses,
     says,
+    slam,
     watch,
 )
 from tests.kube.watched import PODS, watching
@@ -438,6 +439,22 @@ class TestPauses:
         async with watching(transport) as watched:
             await watched.restarts("refused", "refused", "refused", "closed", "refused")
         assert watched.naps.seconds == [0.5, 1.0, 2.0, 0.5, 1.0]
+
+    async def test_pauses_stay_short_while_nobody_answers(self, script: ApiScript, transport: Transport) -> None:
+        """A server that is away is asked for every five seconds at the latest, and is no burden when it is back."""
+        away = [slam] * 8 * 2  # aiohttp asks a second time by itself
+        script.plan(PODS, watch(listed(7)), *away, watch(gone()), watch(listed(9), then=hold))
+        async with watching(transport) as watched:
+            await watched.restarts("closed", *["disconnected"] * 8, "expired")
+            await script.until(lambda: asked(script)[-1] == "everything")
+        assert watched.naps.seconds == [0.5, 1.0, 2.0, 4.0, *[5.0] * 5, 0.5]
+
+    async def test_pauses_grow_while_every_connection_breaks(self, script: ApiScript, transport: Transport) -> None:
+        """A server that answers and breaks off is in trouble, not away."""
+        script.plan(PODS, *[watch(added("a"), then=abort)] * 6)
+        async with watching(transport) as watched:
+            await watched.restarts(*["disconnected"] * 6)
+        assert watched.naps.seconds == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
 
     async def test_server_is_left_alone_as_long_as_it_asks(self, script: ApiScript, transport: Transport) -> None:
         """A 429 with Retry-After is heeded, and never counts against the place."""

@@ -29,6 +29,10 @@ DOCUMENTS: dict[codec.Decoder[Any], object] = {
     codec.decode_watch_event: {"type": "ADDED", "object": builders.pod_json()},
     codec.decode_metadata: OBJECTS["Pod"],
     codec.decode_status: OBJECTS["Status"],
+    codec.decode_lease: {
+        "spec": {"holderIdentity": "a_1", "leaseDurationSeconds": 5, "renewTime": "2026-01-01T00:00Z"}
+    },
+    codec.decode_version: {"gitVersion": "v1.37.0", "major": "1", "minor": "37"},
     codec.decode_extender_args: PROTOCOL["filterNodes"],
     codec.decode_binding_args: PROTOCOL["bind"],
     codec.decode_preemption_args: PROTOCOL["preemptMeta"],

@@ -1,0 +1,69 @@
+"""Nothing is written by a Muster that does not lead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from extender.clock import Clock
+from extender.control.leadership import Leadership
+from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus, PodKey
+from extender.domain.membership import GroupRef
+
+#: Writes under way at once. Fewer than the connections to the API server, so that none waits for one after its check.
+WRITES_AT_ONCE = 80
+
+
+class FencedError(ApiError):
+    """A write that was not sent because this Muster does not lead (any more)."""
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__(0, "Fenced", "not leading: this replica's kube-scheduler does not hold the Lease")
+
+    def __str__(self) -> str:
+        """Render the message alone: no answer was asked for."""
+        return self.message
+
+    @property
+    def transient(self) -> bool:
+        """Tell that it is pointless to try again: whoever leads decides anew."""
+        return False
+
+
+class Fence:
+    """Let writes through to `api` while this Muster leads; each one is checked in the moment in which it is sent.
+
+    A request that is on its way when the leadership ends is bounded by the margin of the Lease (see `leadership`). A
+    process that is stopped between check and sending sends when it goes on, however late: then the API server decides,
+    which binds no pod twice and none of another UID. Implements `extender.control.ports.ClusterApi`.
+    """
+
+    def __init__(self, api: ClusterApi, leadership: Leadership, clock: Clock) -> None:
+        """Guard `api`."""
+        self._api = api
+        self._leadership = leadership
+        self._clock = clock
+        self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
+
+    async def nominate(self, pod: PodKey, node: str) -> None:
+        """Set or clear a nomination; raise FencedError when not leading."""
+        await self._send(lambda: self._api.nominate(pod, node))
+
+    async def bind(self, pod: PodKey, node: str) -> None:
+        """Create a Binding; raise FencedError when not leading."""
+        await self._send(lambda: self._api.bind(pod, node))
+
+    async def record_event(self, event: ClusterEvent) -> None:
+        """Write an Event; raise FencedError when not leading."""
+        await self._send(lambda: self._api.record_event(event))
+
+    async def update_group_status(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
+        """Write a PodGroup's status; raise FencedError when not leading."""
+        await self._send(lambda: self._api.update_group_status(group, uid, status))
+
+    async def _send(self, write: Callable[[], Awaitable[None]]) -> None:
+        async with self._slots:
+            if self._clock.monotonic() >= self._leadership.held_until():
+                raise FencedError
+            await write()

@@ -1,0 +1,66 @@
+"""When people are told: changes of gangs are collected for a moment, then each is told once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from extender.admission.admission import Admission
+from extender.admission.effects import Note
+from extender.cluster.gangs import Gang
+from extender.control.reports import Reports
+from extender.control.views import GangView, view
+from extender.domain.membership import GroupRef
+
+
+class Reporting:
+    """Look at gangs that changed, some time after they did, and have written what is new about them."""
+
+    def __init__(self, admission: Admission, reports: Reports, delay_seconds: float) -> None:
+        """Wait `delay_seconds` after a change: a gang whose pods are being created changes with each of them."""
+        self._admission = admission
+        self._reports = reports
+        self._delay = delay_seconds
+        self._changed: dict[GroupRef, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def views(self) -> list[GangView]:
+        """Return how every gang stands, those of other schedulers included."""
+        return [self._view(gang) for gang in self._admission.model.gangs]
+
+    def changed(self, refs: Iterable[GroupRef]) -> None:
+        """Look at these gangs in a moment; nothing is told by a Muster that does not decide."""
+        if not self._admission.rebuilt:
+            return
+        self._changed |= dict.fromkeys(refs)
+        if self._timer is None and self._changed:
+            self._timer = asyncio.get_running_loop().call_later(self._delay, self._report)
+
+    def note(self, note: Note) -> None:
+        """Tell of something at once."""
+        gang = self._admission.model.gangs.get(note.about) if isinstance(note.about, GroupRef) else None
+        self._reports.note(note, gang)
+
+    def stand_down(self) -> None:
+        """Tell nothing any more, and forget what was told: somebody else may tell other things meanwhile."""
+        self._changed.clear()
+        self._reports.forget_all()
+
+    def _report(self) -> None:
+        self._timer = None
+        changed, self._changed = self._changed, {}
+        for ref in changed:
+            gang = self._admission.model.gangs.get(ref)
+            if gang is None:
+                self._reports.forget(ref)
+                continue
+            seen = self._view(gang)
+            if seen.managed:
+                self._reports.report(gang, seen)
+
+    def _view(self, gang: Gang) -> GangView:
+        model, reservations = self._admission.model, self._admission.reservations
+        reservation = reservations.ledger.of_gang(gang.uid)
+        slots = 0 if reservation is None else len(reservation.slots)
+        managed = any(model.manages(pod) for pod in gang.members.values())
+        return view(gang, slots, reservations.waits.get(gang.uid), managed=managed)
