@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from extender.admission.admission_pass import AdmissionPass, Head
 from extender.admission.effects import Effects, Nomination, Note
+from extender.admission.evictions import AllowedEvictions
 from extender.admission.ledger import SlotState
 from extender.admission.reservations import Reservations
 from extender.admission.vetoes import Vetoes
@@ -14,7 +15,7 @@ from extender.domain.membership import GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
-from extender.domain.reason import Problem
+from extender.domain.reason import Problem, Wait
 from extender.placement.eligibility import Eligibility
 from extender.settings import Settings
 
@@ -28,6 +29,7 @@ class Admission:
         model: the cluster as it was last heard of.
         reservations: the ledger and what changes it.
         vetoes: nodes that kube-scheduler refused.
+        evictions: whom kube-scheduler was allowed to evict lately.
         head: the blocked head of the queue after the last pass, or None.
         rebuilt: whether decisions are being made.
         passes: how many passes have run.
@@ -40,12 +42,14 @@ class Admission:
         self.model = ClusterModel(settings.scheduler_names)
         self.reservations = Reservations(self.model, settings, clock)
         self.vetoes = Vetoes(settings.veto_seconds, clock.monotonic)
+        self.evictions = AllowedEvictions(clock)
         self.head: Head | None = None
         self.rebuilt = False
         self.passes = 0
         self._eligibility = Eligibility(self.model.table)
-        self._pass = AdmissionPass(self.model, self.reservations, clock)
+        self._pass = AdmissionPass(self.model, self.reservations, self.vetoes, clock)
         self._pending = False
+        self._obstacle: Wait | None = None
         self._unjudged: set[GroupRef] = set()
         self._told: dict[str, tuple[Problem, ...]] = {}
 
@@ -66,10 +70,33 @@ class Admission:
         return effects
 
     def rebuild(self) -> None:
-        """Read the ledger back from the cluster, once everything has been listed; then judge."""
+        """Take up deciding, once everything has been listed: read the ledger back from the cluster, then judge."""
         self.reservations.rebuild(self._eligibility.mask)
         self.rebuilt = True
         self._pending = True
+        for pod in self.model.pods.values():
+            if self.model.manages(pod):
+                self._tell(pod, pod.uid, pod.options.problems)
+        for gang in self.model.gangs:
+            self._tell_group(gang)
+
+    def stand_down(self) -> None:
+        """Give up deciding: forget every reservation, pause and veto, and what has not been carried out yet.
+
+        Nothing is taken back in the cluster: whoever decides next reads the nominations there.
+        """
+        self.reservations.ledger.clear()
+        self.reservations = Reservations(self.model, self.settings, self._clock)
+        self.vetoes = Vetoes(self.settings.veto_seconds, self._clock.monotonic)
+        self._pass = AdmissionPass(self.model, self.reservations, self.vetoes, self._clock)
+        self.head = None
+        self.rebuilt = False
+        self._told.clear()
+
+    def hold_off(self, obstacle: Wait | None) -> None:
+        """Place nobody from now on: whoever could be placed waits for that reason. None lifts it."""
+        self._pending |= obstacle != self._obstacle
+        self._obstacle = obstacle
 
     def decide(self) -> bool:
         """Run the pass if anything asks for it; return whether it ran."""
@@ -78,7 +105,8 @@ class Admission:
         self._pending = False
         self._unjudged.clear()
         self.passes += 1
-        self.head = self._pass.run(self._eligibility.mask, self.vetoes.by_gang(self.model.table))
+        head = self._pass.run(self._eligibility.mask, self._obstacle)
+        self.head = head if self._obstacle is None else self.head
         return True
 
     def decide_on(self, ref: GroupRef) -> None:
@@ -126,7 +154,7 @@ class Admission:
             if pod.node_name and self.rebuilt:
                 self.reservations.open_barrier(change.gang)
             self._tell_group(change.gang)
-        if self.model.manages(pod):
+        if self.rebuilt and self.model.manages(pod):
             self._tell(pod, pod.uid, pod.options.problems)
 
     def pod_gone(self, uid: str) -> None:
@@ -191,8 +219,7 @@ class Admission:
         elif pod.group != reservation.ref or pod.shape != slot.pod.shape:
             self.reservations.drop(pod.uid, "the member changed")
         elif slot.state is SlotState.RESERVED and _lost_nomination(before, pod, slot.node):
-            slot.nominated_at = self._clock.monotonic()
-            self.reservations.effects.nominations[pod.uid] = Nomination(pod, slot.node)
+            self.reservations.renominate(pod, slot)
 
     def _ours(self, pod: Pod) -> bool:
         """Tell whether a nomination on the pod can only be Muster's: gang members never preempt for themselves."""
@@ -204,7 +231,7 @@ class Admission:
     def _tell_group(self, gang: Gang) -> None:
         """Note odd keys of a PodGroup once it is known to be for Muster; a wrong field is the reason why it waits."""
         group = gang.group
-        if group is None or not any(self.model.manages(pod) for pod in gang.members.values()):
+        if not self.rebuilt or group is None or not any(self.model.manages(pod) for pod in gang.members.values()):
             return
         self._tell(group.ref, group.uid, group.options.problems)
 

@@ -13,7 +13,7 @@ from extender.admission.diagnosis import Misfit, Site, examine, explain, unmet_m
 from extender.admission.judgement import Candidates, judge
 from extender.admission.queue import Position, position
 from extender.admission.reservations import Reservations
-from extender.admission.vetoes import Vetoed, leave_out
+from extender.admission.vetoes import Vetoed, Vetoes, leave_out
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
@@ -46,6 +46,7 @@ class _Ground:
     whatif: WhatIf
     admitted: Eligible
     vetoed: Vetoed
+    obstacle: Wait | None
     head: Head | None = None
     misfits: dict[_Profile, Misfit] = field(default_factory=dict)
 
@@ -58,19 +59,22 @@ class AdmissionPass:
     Complexity: O(gangs log gangs + distinct failing profiles x plan + placed gangs x plan).
     """
 
-    def __init__(self, model: ClusterModel, reservations: Reservations, clock: Clock) -> None:
-        """Decide about the gangs of `model` and act on `reservations`."""
+    def __init__(self, model: ClusterModel, reservations: Reservations, vetoes: Vetoes, clock: Clock) -> None:
+        """Decide about the gangs of `model`, minding `vetoes`, and act on `reservations`."""
         self._model = model
         self._reservations = reservations
+        self._vetoes = vetoes
         self._clock = clock
 
-    def run(self, admitted: Eligible, vetoed: Vetoed) -> Head | None:
+    def run(self, admitted: Eligible, obstacle: Wait | None = None) -> Head | None:
         """Judge everybody once; return the head of the queue if there is one that waits for capacity.
 
-        `admitted` says which nodes admit a shape, `vetoed` which of them kube-scheduler refused.
+        `admitted` says which nodes admit a shape. With an `obstacle` nobody is placed: that is then the reason of
+        every gang that could have been.
         """
+        vetoed = self._vetoes.by_gang(self._model.table)
         self._reservations.drop_invalid(admitted, vetoed)
-        ground = _Ground(WhatIf(self._model.table), admitted, vetoed)
+        ground = _Ground(WhatIf(self._model.table), admitted, vetoed, obstacle)
         extras: list[tuple[Gang, tuple[Pod, ...]]] = []
         waiting = ((gang, self._waiting(gang)) for gang in self._model.gangs)
         queue = sorted(
@@ -114,12 +118,15 @@ class AdmissionPass:
                 self._wait(gang, None)
             elif reservation is not None and not reservations.open_barrier(gang):
                 self._wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
-            return verdict.extras
+            return () if ground.obstacle is not None else verdict.extras
         pause = reservations.backoff.pause(gang.uid, self._clock.monotonic())
         if pause is not None:
             before = reservations.waits.get(gang.uid)
             refused = before is not None and before.reason is Reason.REFUSED_BY_SCHEDULER
             self._wait(gang, before if refused else Wait(Reason.BACKING_OFF, {"attempts": pause.attempts}))
+            return ()
+        if ground.obstacle is not None:
+            self._wait(gang, ground.obstacle)
             return ()
         return self._place_core(gang, place, verdict, ground)
 
@@ -128,6 +135,9 @@ class AdmissionPass:
         reservations = self._reservations
         core, extras = verdict.core, verdict.extras
         result = self._fit(gang, core, ground)
+        if not isinstance(result, Plan) and self._vetoes.lift_outdated(gang.uid):
+            ground.vetoed = self._vetoes.by_gang(self._model.table)
+            result = self._fit(gang, core, ground)
         if not isinstance(result, Plan) and reservations.drop_gang(gang.uid, "the gang is being placed anew"):
             self._refresh(ground)
             pods = self._waiting(gang) or []

@@ -26,8 +26,10 @@ class SlotState(StrEnum):
 class Slot:
     """One pod's promise of one node.
 
-    `nominated_at` is when its nomination was last ordered (seconds, monotonic), `nudges` how often it was repeated.
-    `deadline` bounds the promise to a pod without gang (monotonic); a member's is that of its reservation.
+    `nominated_at` is when its nomination was last ordered (seconds, monotonic), `nudges` how often it was repeated,
+    `losses` how often it was taken off and written again at once.
+    `deadline` bounds the promise to a pod without gang (monotonic); a member's is that of its reservation. Until
+    `expected_until` (monotonic) a member whose held bind call was answered in vain is expected to come again.
     """
 
     pod: Pod
@@ -35,7 +37,9 @@ class Slot:
     state: SlotState = SlotState.RESERVED
     nominated_at: float = 0.0
     nudges: int = 0
+    losses: int = 0
     deadline: float = math.inf
+    expected_until: float = -math.inf
 
 
 @dataclass(slots=True)
@@ -54,9 +58,13 @@ class Reservation:
     progressed_at: float = 0.0
     slots: dict[str, Slot] = field(default_factory=dict)
 
-    def arrived(self) -> int:
-        """Count the members that have reached the barrier or passed it."""
-        return sum(slot.state is not SlotState.RESERVED for slot in self.slots.values())
+    def arrived(self, now: float) -> int:
+        """Count the members that have reached the barrier or passed it, those included that will be back in a moment.
+
+        A large gang, or one whose members were kept in kube-scheduler's backoff, comes together over a longer time than
+        a call can be held: without counting those that are on their way back, it would never be there all at once.
+        """
+        return sum(slot.state is not SlotState.RESERVED or now < slot.expected_until for slot in self.slots.values())
 
 
 class Ledger:
@@ -139,6 +147,11 @@ class Ledger:
             return []
         loose = [uid for uid, slot in reservation.slots.items() if slot.state is not SlotState.BINDING]
         return [slot for uid in loose if (slot := self.release(uid)) is not None]
+
+    def clear(self) -> None:
+        """Drop every slot and give back what they claimed."""
+        for uid in [*self._by_pod, *self._singles]:
+            self.release(uid)
 
     def expire(self, now: float) -> list[Reservation]:
         """Return the reservations whose deadline has passed; the caller releases them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 
 from extender.admission.backoff import Backoff
@@ -21,6 +22,17 @@ from extender.settings import Settings
 
 #: How often the pause between two nudges of one member doubles: from half a second to 16 s by default.
 _LONGEST_NUDGE_DOUBLINGS = 5
+
+#: How often a nomination that was taken off is written again at once. A lost wake-up is rare; three in a row are
+#: something else.
+_MOST_LOSSES = 3
+
+#: After so many first pauses without a question kube-scheduler is taken to be idle: two seconds by default.
+_IDLE_PAUSES = 4
+
+#: How long kube-scheduler may take to bring a pod again whose bind call failed: its backoff is 10 s at most by default
+#: (podMaxBackoffSeconds), and then the pod queues.
+_RETURN_SECONDS = 15.0
 
 #: How every reason begins that Muster gives kube-scheduler for a gang member.
 OWN_WORDS = "gang waits: "
@@ -45,6 +57,7 @@ class Reservations:
         self.backoff = Backoff(settings.backoff_initial_seconds, settings.backoff_max_seconds)
         self.waits: dict[str, Wait] = {}
         self.effects = Effects()
+        self._asked_at = self._stirred_at = -math.inf
 
     def reserve(self, gang: Gang, pods: Mapping[str, Pod], nodes: Mapping[str, str]) -> Reservation:
         """Promise each pod its node (both by pod UID), and nominate it there.
@@ -79,12 +92,19 @@ class Reservations:
         """Take in that a member has arrived at the barrier."""
         if slot.state is SlotState.RESERVED:
             slot.state = SlotState.HELD
+            slot.expected_until = -math.inf
             reservation.progressed_at = self._clock.monotonic()
+
+    def send_back(self, slot: Slot) -> None:
+        """Take in that a member's held bind call was answered in vain: it keeps its slot, and comes again."""
+        slot.state = SlotState.RESERVED
+        slot.expected_until = self._clock.monotonic() + _RETURN_SECONDS
 
     def open_barrier(self, gang: Gang) -> bool:
         """Let all held members go if minMember of them have arrived, are bound or have succeeded; return whether so."""
         reservation = self.ledger.of_gang(gang.uid)
-        if reservation is None or gang.census().secured + reservation.arrived() < gang.min_member:
+        now = self._clock.monotonic()
+        if reservation is None or gang.census().secured + reservation.arrived(now) < gang.min_member:
             return False
         held = [uid for uid, slot in reservation.slots.items() if slot.state is SlotState.HELD]
         for uid in held:
@@ -92,7 +112,7 @@ class Reservations:
         self.effects.released += held
         if not reservation.started:
             reservation.started = True
-            waited = self._clock.monotonic() - gang.first_seen
+            waited = now - gang.first_seen
             self.effects.milestones.append(
                 Milestone("gang started", gang.ref, reservation.decision, len(held), waited=waited)
             )
@@ -137,7 +157,7 @@ class Reservations:
                 self.ledger.open(reservation.ref, reservation.gang_uid, reservation.decision, now + timeout)
                 continue
             self.effects.expired += 1
-            arrived, total = reservation.arrived(), len(reservation.slots)
+            arrived, total = reservation.arrived(now), len(reservation.slots)
             message = f"{arrived} of {total} placed members reached bind in time"
             refusal = next((own for slot in late if (own := self._refusal(slot))), "")
             self.drop_gang(reservation.gang_uid, f"reservation expired: {message}")
@@ -154,29 +174,57 @@ class Reservations:
             self.ledger.release(slot.pod.uid)
         return bool(due or lapsed)
 
+    def renominate(self, pod: Pod, slot: Slot) -> None:
+        """Nominate again a member whose nomination was taken off; after a few times leave that to `nudge`.
+
+        kube-scheduler takes it off when the attempt fails during which it arrived: once more is enough. Where its own
+        filters leave the pod no node, it takes off every one, and wakes the gang's other members with that: written
+        again at once each time, it would go round as fast as both can write.
+        """
+        if slot.losses >= _MOST_LOSSES:
+            return
+        slot.losses += 1
+        slot.nominated_at = self._clock.monotonic()
+        self.effects.nominations[pod.uid] = Nomination(pod, slot.node)
+
+    def asked(self) -> None:
+        """Take in that kube-scheduler has asked about a pod: it is awake, and on its way through its queue."""
+        self._asked_at = self._clock.monotonic()
+
     def nudge(self) -> None:
         """Nominate again the members that should have come back to filter and did not.
 
         kube-scheduler clears a nomination that lands while an attempt for the pod is in flight, and nothing wakes the
         pod again; a nomination that still stands is cleared and set, which wakes it too. While others of the gang
         arrive, kube-scheduler is on its way through them, and nobody is nudged.
+
+        Clearing has a price: kube-scheduler then tries every pod again whose priority is not higher, as if room had
+        become free (updatePodInSchedulingQueue). With hundreds of them before a nominated pod in the queue, nudges
+        would only keep it from ever being tried. So nominations that stand are left alone while kube-scheduler asks
+        about any pod at all, except once in a longest pause.
         """
         now = self._clock.monotonic()
+        stir = now >= self._may_stir_at()
         for reservation in self.ledger:
             for uid, slot in reservation.slots.items():
                 if slot.state is not SlotState.RESERVED or now < self._nudge_due(reservation, slot):
                     continue
                 pod = self._model.pods.get(uid, slot.pod)
+                again = self._stands(slot)
+                if again and not stir:
+                    continue
                 slot.nudges += 1
                 slot.nominated_at = now
-                again = pod.nominated_node == slot.node
                 self.effects.nominations[uid] = Nomination(pod, slot.node, again=again)
+                if again:
+                    self._stirred_at = now
 
     def next_nudge(self) -> float | None:
         """Return when the next member is due to be nominated again (seconds, monotonic), or None."""
+        stir_at = self._may_stir_at()
         return min(
             (
-                self._nudge_due(reservation, slot)
+                max(self._nudge_due(reservation, slot), stir_at if self._stands(slot) else -math.inf)
                 for reservation in self.ledger
                 for slot in reservation.slots.values()
                 if slot.state is SlotState.RESERVED
@@ -184,9 +232,18 @@ class Reservations:
             default=None,
         )
 
+    def _stands(self, slot: Slot) -> bool:
+        """Tell whether the pod shows the nomination that its slot calls for."""
+        return self._model.pods.get(slot.pod.uid, slot.pod).nominated_node == slot.node
+
+    def _may_stir_at(self) -> float:
+        """Return from when on nominations that stand may be cleared and set (seconds, monotonic)."""
+        pause = self._settings.nudge_seconds
+        return min(self._asked_at + _IDLE_PAUSES * pause, self._stirred_at + pause * (1 << _LONGEST_NUDGE_DOUBLINGS))
+
     def _nudge_due(self, reservation: Reservation, slot: Slot) -> float:
         pause = self._settings.nudge_seconds * (1 << min(slot.nudges, _LONGEST_NUDGE_DOUBLINGS))
-        return max(slot.nominated_at, reservation.progressed_at) + pause
+        return max(slot.nominated_at + pause, reservation.progressed_at + pause, slot.expected_until)
 
     def drop_invalid(self, admitted: Eligible, vetoed: Vetoed) -> None:
         """Take back slots on nodes that went, closed, shrank or were filled by others, and those of gangs that went.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from extender.admission.queue import single_position
 from extender.admission.reservations import OWN_WORDS
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
+from extender.domain.membership import GroupRef
 from extender.domain.pod import Pod
 from extender.placement.scoring import score
 
@@ -41,6 +43,7 @@ class Verbs:
         """
         if not self._model.manages(pod):
             return Filtered(Outcome.PASSED, names)
+        self._admission.reservations.asked()
         if pod.group is None:
             return self._filter_single(pod, names)
         known = self._model.pods.get(pod.uid)
@@ -52,7 +55,7 @@ class Verbs:
             return self._refuse(self._why(known))
         reservation, slot = entry
         if slot.node in names:
-            return Filtered(Outcome.PINNED, [slot.node], decision=reservation.decision)
+            return self._pin(reservation, slot)
         if pod.nominated_node != slot.node:
             # This attempt began before kube-scheduler learned of the plan, from a snapshot that may be older than what
             # the plan relies on, or it tries an outdated nomination: it says nothing about the planned node.
@@ -70,6 +73,13 @@ class Verbs:
         scores = score(table, table.rows_of(names), pod.shape, pod.options.packing or Packing.BINPACK)
         result: list[int] = scores.tolist()
         return result
+
+    def mistaken(self, uid: str, namespace: str, name: str) -> str:
+        """Return why a bind call contradicts itself, its UID being another pod's, or ""."""
+        pod = self._model.pods.get(uid)
+        if pod is None or (pod.namespace, pod.name) == (namespace, name):
+            return ""
+        return f"the pod with UID {uid} is {pod.key}, not {namespace}/{name}"
 
     def arrive(self, uid: str, node: str) -> Arrival:
         """Take in a bind call: write the Binding, hold the call at the barrier, or refuse it."""
@@ -92,9 +102,10 @@ class Verbs:
 
     def leave(self, uid: str) -> None:
         """Take in that a held bind call has been answered without a Binding: the member must arrive again."""
-        entry = self._admission.reservations.ledger.of_pod(uid)
+        reservations = self._admission.reservations
+        entry = reservations.ledger.of_pod(uid)
         if entry is not None and entry[1].state is SlotState.HELD:
-            entry[1].state = SlotState.RESERVED
+            reservations.send_back(entry[1])
 
     def binding_failed(self, uid: str, why: str, *, final: bool) -> None:
         """Take in that a Binding was not made.
@@ -114,15 +125,21 @@ class Verbs:
         """Return which candidate nodes may be preempted on, given the UIDs of the victims of each.
 
         None for a gang member: Muster evicts for gangs as a whole or not at all. For a single pod, none where a
-        running gang would drop below minMember, and none where it would not fit beside what is reserved.
+        running gang would drop below minMember, and none where it would not fit beside what is reserved. None for a pod
+        that does not wait, as far as is known.
         """
-        if pod.group is not None and self._model.manages(pod):
-            return []
-        return [
+        if self._model.manages(pod):
+            self._admission.reservations.asked()
+            known = self._model.pods.get(pod.uid)
+            if pod.group is not None or known is None or known.node_name:
+                return []
+        allowed = [
             node
             for node, uids in victims.items()
             if uids and not self._breaks_gang(uids) and self._fits_after(pod, node, uids)
         ]
+        self._admission.evictions.allow(uid for node in allowed for uid in victims[node])
+        return allowed
 
     def _hold(self, pod: Pod, reservation: Reservation, slot: Slot) -> Arrival:
         """Let the member wait at the barrier, which opens if it was the last one."""
@@ -141,7 +158,7 @@ class Verbs:
             free = self._free_for(pod)
             row = self._model.table.row(node)
             fits = row is not None and self._fits(pod, free)[row]
-            if self._model.manages(pod) and not fits:
+            if self._model.manages(pod) and not fits:  # of others it is for their own scheduler to know
                 return Arrival(BindVerdict.REFUSE, f"node {node}: {_NO_ROOM}")
             reservations.promise_single(pod, node)
         return Arrival(BindVerdict.WRITE)
@@ -200,18 +217,26 @@ class Verbs:
             free[vector.columns, row] += vector.amounts
 
     def _breaks_gang(self, uids: Sequence[str]) -> bool:
-        """Tell whether evicting these pods would leave a gang that has its minimum without it."""
-        lost: dict[str, int] = {}
-        for uid in uids:
-            victim = self._model.pods.get(uid)
-            gang = None if victim is None else self._model.gang_of(victim)
-            if victim is None or gang is None or not victim.bound or victim.deleting:
-                continue  # nothing to lose, or lost already
-            lost[gang.uid] = lost.get(gang.uid, 0) + 1
+        """Tell whether evicting these pods, and those whose eviction is expected, would take a gang's minimum away."""
+        lost = Counter(self._loses(uid) for uid in {*uids, *self._admission.evictions.expected()})
+        for ref in {self._loses(uid) for uid in uids}:
+            gang = None if ref is None else self._model.gangs.get(ref)
+            if gang is None:
+                continue
             secured = gang.census().secured
-            if secured >= gang.min_member > secured - lost[gang.uid]:
+            if secured >= gang.min_member > secured - lost[ref]:
                 return True
         return False
+
+    def _loses(self, uid: str) -> GroupRef | None:
+        """Return the gang that would have a member less without this pod; None if there is nothing (more) to lose."""
+        victim = self._model.pods.get(uid)
+        return None if victim is None or not victim.bound or victim.deleting else victim.group
+
+    def _pin(self, reservation: Reservation, slot: Slot) -> Filtered:
+        """Let the member go to its planned node, which kube-scheduler's own filters have passed."""
+        self._admission.vetoes.passed(reservation.gang_uid)
+        return Filtered(Outcome.PINNED, [slot.node], decision=reservation.decision)
 
     def _learn(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered:
         """Veto the planned node, which kube-scheduler refuses for reasons of its own, and place the member anew."""
@@ -221,7 +246,7 @@ class Verbs:
         self._admission.decide()
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
         if entry is not None and entry[1].node in names:
-            return Filtered(Outcome.PINNED, [entry[1].node], decision=entry[0].decision)
+            return self._pin(*entry)
         return self._refuse(f"kube-scheduler refused the planned node {slot.node}" if entry is None else self._why(pod))
 
     def _why(self, pod: Pod) -> str:

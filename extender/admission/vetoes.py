@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
@@ -24,28 +24,47 @@ class Vetoes:
     A shape leaves out what Muster does not model (pod affinity, spread, volumes), and just that is what kube-scheduler
     refused a node for: so a veto counts for the gang that met with it, and not for others of the same shape.
 
+    What is refused may depend on where the gang's other members are, as topology spread does. A veto that was learned
+    before another member passed kube-scheduler's filters is outdated: it holds until the gang finds no place with it.
+
     Advisory: a forgotten veto costs one more refusal, so a cache that drops entries when full is the right store.
     """
 
     #: Vetoes remembered: 5,000 nodes refused to 20 gangs.
     CAPACITY = 100_000
+    #: Gangs whose progress is remembered. One that falls out keeps outdated vetoes until they end.
+    GANGS = 10_000
 
     def __init__(self, seconds: float, timer: Callable[[], float]) -> None:
         """Remember each veto for `seconds` by `timer` (seconds, monotonic)."""
-        self._until: TTLCache[tuple[str, Shape, str], float] = TTLCache(self.CAPACITY, seconds, timer=timer)
+        #: In force -> how often members of the gang had passed before it was learned.
+        self._learned: TTLCache[tuple[str, Shape, str], int] = TTLCache(self.CAPACITY, seconds, timer=timer)
+        self._passed: LRUCache[str, int] = LRUCache(self.GANGS)  # gang UID -> how often members have passed
         self._ends: deque[float] = deque(maxlen=self.CAPACITY)
         self._seconds = seconds
         self._timer = timer
 
     def __len__(self) -> int:
         """Count the vetoes in force."""
-        return len(self._until)
+        return len(self._learned)
 
     def add(self, gang_uid: str, shape: Shape, node: str) -> None:
         """Keep the gang's pods of `shape` away from `node` from now on."""
-        until = self._timer() + self._seconds
-        self._until[gang_uid, shape, node] = until
-        self._ends.append(until)
+        self._learned[gang_uid, shape, node] = self._passed.get(gang_uid, 0)
+        self._ends.append(self._timer() + self._seconds)
+
+    def passed(self, gang_uid: str) -> None:
+        """Take in that a member of the gang is passing kube-scheduler's filters: what was refused before may do now."""
+        if self._learned:
+            self._passed[gang_uid] = self._passed.get(gang_uid, 0) + 1
+
+    def lift_outdated(self, gang_uid: str) -> bool:
+        """Forget the gang's vetoes that were learned before a member passed; return whether there were any."""
+        passed = self._passed.get(gang_uid, 0)
+        outdated = [key for key, learned in self._learned.items() if key[0] == gang_uid and learned < passed]
+        for key in outdated:
+            self._learned.pop(key, None)
+        return bool(outdated)
 
     def next_end(self) -> float | None:
         """Return when the next veto ends that `ended` has not reported yet, or None."""
@@ -61,7 +80,7 @@ class Vetoes:
     def by_gang(self, table: NodeTable) -> Vetoed:
         """Return the vetoes in force as rows of `table`: gang UID -> shape -> rows."""
         vetoed: Vetoed = {}
-        for gang_uid, shape, node in self._until:
+        for gang_uid, shape, node in self._learned:
             row = table.row(node)
             if row is not None:
                 vetoed.setdefault(gang_uid, {}).setdefault(shape, []).append(row)

@@ -264,6 +264,41 @@ def test_a_member_that_does_not_come_back_is_nudged_ever_more_rarely(world: Worl
     assert world.effects().nominations[pod.uid].again
 
 
+def _nudges_while_busy(world: World, tenths: int) -> list[int]:
+    """Let kube-scheduler ask about some other pod every tenth of a second; return when members were nudged."""
+    other = world.pod("other", 8)
+    nudges = []
+    for tenth in range(1, tenths + 1):
+        world.later(0.1)
+        if world.effects().nominations:
+            nudges.append(tenth)
+        world.filter(other)
+    return nudges
+
+
+def test_a_nomination_that_stands_is_left_alone_while_kube_scheduler_is_busy(world: World) -> None:
+    """Clearing it wakes every waiting pod, so a busy kube-scheduler is bothered once in 16 s, an idle one again."""
+    world.nodes(1)
+    job = world.gang("a", 1)
+    job.see(0, nominated_node=job.reserved["a-0"])
+    world.effects()
+    first, second = _nudges_while_busy(world, 200)
+    assert first == 5
+    assert 160 <= second - first <= 161
+    world.later(1.9)
+    assert world.effects().nominations == {}
+    world.later(0.2)
+    assert list(world.effects().nominations) == [job.pods[0].uid]
+
+
+def test_a_nomination_that_was_lost_is_written_again_however_busy_kube_scheduler_is(world: World) -> None:
+    """Setting one wakes nobody else."""
+    world.nodes(1)
+    world.gang("a", 1)
+    world.effects()
+    assert _nudges_while_busy(world, 40) == [5, 15, 35]
+
+
 def test_a_stray_nomination_is_cleared(world: World) -> None:
     """A member without reservation that still carries a nomination would mislead kube-scheduler."""
     world.nodes(1)

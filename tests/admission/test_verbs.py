@@ -223,14 +223,39 @@ def test_an_unanswered_binding_keeps_its_slot(world: World) -> None:
     assert job.bind(1).verdict is BindVerdict.WRITE
 
 
-def test_a_member_whose_held_call_was_answered_must_arrive_again(world: World) -> None:
-    """Leaving the barrier takes the arrival back."""
+def test_a_member_whose_held_call_was_answered_long_ago_must_arrive_again(world: World) -> None:
+    """Leaving the barrier takes the arrival back, unless kube-scheduler brings the member again soon."""
     world.nodes(2)
     job = world.gang("a", 2)
     job.bind(0)
     world.verbs.leave(job.pods[0].uid)
+    world.clock.advance(16.0)
     assert job.bind(1).verdict is BindVerdict.HOLD
     assert job.bind(0).verdict is BindVerdict.WRITE
+
+
+def test_members_that_were_sent_back_count_while_they_are_expected(world: World) -> None:
+    """A gang whose members come together over a longer time than a call is held starts all the same."""
+    world.nodes(3)
+    job = world.gang("a", 3)
+    for index in range(2):
+        assert job.bind(index).verdict is BindVerdict.HOLD
+        world.clock.advance(10.0)
+        world.verbs.leave(job.pods[index].uid)
+    world.clock.advance(1.0)
+    assert job.bind(2).verdict is BindVerdict.WRITE
+    assert [job.bind(index).verdict for index in range(2)] == [BindVerdict.WRITE] * 2
+
+
+def test_a_member_that_was_sent_back_does_not_count_on_a_lost_node(world: World) -> None:
+    """What passed kube-scheduler's filters on a node that is gone has passed nothing."""
+    world.nodes(3)
+    job = world.gang("a", 2)
+    job.bind(0)
+    world.verbs.leave(job.pods[0].uid)
+    world.admission.node_gone(job.reserved["a-0"])
+    world.admission.decide()
+    assert job.bind(1).verdict is BindVerdict.HOLD
 
 
 def test_a_second_call_for_a_held_pod_is_held_too(world: World) -> None:
@@ -312,6 +337,7 @@ def test_preempt_spares_gangs_that_would_fall_below_their_minimum(world: World) 
     (free,) = {"node-0", "node-1"} - {gang.pods[0].node_name}
     world.admission.pod_seen(replace(solo, node_name=free, phase=Phase.RUNNING))
     urgent = world.pod("urgent", 8, priority=100)
+    world.admission.pod_seen(urgent)
     victims = {gang.pods[0].node_name: [gang.pods[0].uid], free: [solo.uid]}
     assert world.verbs.preempt(urgent, victims) == [free]
 
@@ -324,6 +350,7 @@ def test_preempt_may_take_members_beyond_the_minimum(world: World) -> None:
     world.judge()
     victim = gang.pods[1]
     urgent = world.pod("urgent", 8, priority=100)
+    world.admission.pod_seen(urgent)
     assert world.verbs.preempt(urgent, {victim.node_name: [victim.uid]}) == [victim.node_name]
 
 
@@ -334,8 +361,10 @@ def test_preempt_strikes_out_nodes_where_the_pod_would_not_fit(world: World) -> 
     world.admission.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
     world.gang("a", 1, gpus=4)
     urgent = world.pod("urgent", 8, priority=100)
+    world.admission.pod_seen(urgent)
     assert world.verbs.preempt(urgent, {"node-0": [solo.uid], "ghost": [solo.uid], "empty": []}) == []
     smaller = world.pod("smaller", 4, priority=100)
+    world.admission.pod_seen(smaller)
     assert world.verbs.preempt(smaller, {"node-0": [solo.uid]}) == ["node-0"]
 
 
@@ -411,3 +440,44 @@ def test_a_promise_to_a_pod_without_gang_ends(world: World) -> None:
     world.clock.advance(60)
     world.admission.tick()
     assert world.filter(other).accepted == ["node-0"]
+
+
+def test_bind_for_a_pod_of_another_scheduler_is_written(world: World) -> None:
+    """kube-scheduler hands every bind to its extender: a pod of a profile that is not Muster's could not start else."""
+    world.nodes(1)
+    other = world.pod("other", 8, scheduler_name="default-scheduler")
+    world.admission.pod_seen(other)
+    assert world.verbs.arrive(other.uid, "node-0").verdict is BindVerdict.WRITE
+
+
+def test_a_bind_call_whose_uid_is_another_pods_is_mistaken(world: World) -> None:
+    """Name, namespace and UID must be those of one pod; an unknown UID is for `arrive` to refuse."""
+    world.nodes(1)
+    pod = world.pod("single", 8)
+    world.admission.pod_seen(pod)
+    assert world.verbs.mistaken(pod.uid, "default", "single") == ""
+    assert world.verbs.mistaken("unknown", "default", "single") == ""
+    for namespace, name in (("default", "other"), ("other", "single")):
+        message = world.verbs.mistaken(pod.uid, namespace, name)
+        assert message == f"the pod with UID {pod.uid} is default/single, not {namespace}/{name}"
+
+
+def test_bind_is_refused_on_a_node_that_does_not_exist(world: World) -> None:
+    """A node that nobody has seen has no room."""
+    pod = world.pod("single", 8)
+    world.admission.pod_seen(pod)
+    assert world.verbs.arrive(pod.uid, "ghost").verdict is BindVerdict.REFUSE
+
+
+def test_preempt_allows_nothing_for_a_pod_that_does_not_wait(world: World) -> None:
+    """A pod that is unknown, or bound already, has nobody evicted for it."""
+    world.nodes(2)
+    solo = world.pod("solo", 8)
+    world.admission.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
+    urgent = world.pod("urgent", 8, priority=100)
+    assert world.verbs.preempt(urgent, {"node-0": [solo.uid]}) == []
+    world.admission.pod_seen(urgent)
+    assert world.verbs.preempt(urgent, {"node-0": [solo.uid]}) == ["node-0"]
+    for phase in (Phase.RUNNING, Phase.SUCCEEDED):
+        world.admission.pod_seen(replace(urgent, node_name="node-1", phase=phase))
+        assert world.verbs.preempt(urgent, {"node-0": [solo.uid]}) == []
