@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from localcluster.build import Binary
 from localcluster.client import NAMESPACES, SERVICE_ACCOUNTS, ApiClient
 from localcluster.components import MUSTER_COMMAND, SCHEDULER_CONFIGS, SchedulerProfile, kube_scheduler, kwok, muster
 from localcluster.controlplane import STOCK_API_SERVER, ApiServerOptions, ControlPlane
@@ -14,6 +13,7 @@ from localcluster.errors import ApiError
 from localcluster.manifests import apply_all, render
 from localcluster.ports import free_ports
 from localcluster.processes import Server
+from localcluster.programs import Binary
 from localcluster.reaper import Reaper
 from localcluster.startable import Startable
 from localcluster.waiting import wait_until
@@ -50,6 +50,7 @@ class LocalCluster(Startable):
             self.binaries[Binary.KWOK], folder, self._reaper, port=self._kwok_port, connection=self.control_plane.admin
         )
         self._servers: list[Server] = [self._kwok]
+        self._schedulers: list[Server] = []
         self._admin: ApiClient | None = None
         self.stock_scheduler = self.scheduler("stock-scheduler", SchedulerProfile(SCHEDULER_CONFIGS / "stock.yaml"))
         self.muster_scheduler = self.scheduler(
@@ -96,10 +97,17 @@ class LocalCluster(Startable):
         self.control_plane.check()
         self._kwok.check()
 
-    def scheduler(self, name: str, profile: SchedulerProfile, connection: Connection | None = None) -> Server:
+    def scheduler(
+        self,
+        name: str,
+        profile: SchedulerProfile,
+        connection: Connection | None = None,
+        launcher: Sequence[str] = (),
+    ) -> Server:
         """Return a further kube-scheduler, to be started; it ends with the cluster.
 
-        It is the user `system:kube-scheduler` unless another `connection` is given.
+        It is the user `system:kube-scheduler` unless another `connection` is given. `launcher` is a command that
+        becomes the kube-scheduler.
         """
         (port,) = free_ports(1)
         server = kube_scheduler(
@@ -111,23 +119,53 @@ class LocalCluster(Startable):
             connection=connection or self.control_plane.kube_scheduler,
             profile=profile,
             feature_gates=self.options.feature_gates,
+            launcher=launcher,
         )
+        self._schedulers.append(server)
         self._servers.append(server)
         return server
 
-    def muster(self, extra_arguments: Sequence[str] = (), command: Sequence[str] = MUSTER_COMMAND) -> Server:
-        """Return a Muster under its shipped ServiceAccount at `muster_port`, to be started."""
+    def muster(  # noqa: PLR0913 - the parts of a command line, by keyword
+        self,
+        extra_arguments: Sequence[str] = (),
+        command: Sequence[str] = MUSTER_COMMAND,
+        connection: Connection | None = None,
+        health_port: int | None = None,
+        *,
+        name: str = "muster",
+        port: int | None = None,
+    ) -> Server:
+        """Return a Muster at `muster_port`, to be started, or a further one of another `name` at another `port`.
+
+        It is its shipped ServiceAccount unless another `connection` is given, such as one through a fault proxy.
+        `health_port` is where it is asked whether it is ready, if that is not where it answers the verbs.
+        """
         server = muster(
             self.folder,
             self._reaper,
-            port=self.muster_port,
-            connection=self.service_account(MUSTER_SERVICE_ACCOUNT),
+            port=port or self.muster_port,
+            connection=connection or self.service_account(MUSTER_SERVICE_ACCOUNT),
             command=command,
             extra_arguments=extra_arguments,
+            health_port=health_port,
+            name=name,
         )
         server.command.log_path.unlink(missing_ok=True)
         self._servers.append(server)
         return server
+
+    def restart_clients(self) -> None:
+        """Start kwok and every running scheduler anew.
+
+        After an outage of the API server they may take half a minute to notice that it is back. Muster goes on.
+        """
+        clients = [self._kwok, *self._schedulers]
+        restarted = [server for server in clients if server.running]
+        for server in restarted:
+            server.kill()
+            server.launch()
+        for server in restarted:
+            server.wait_ready()
 
     def log_tails(self) -> dict[str, str]:
         """Return the end of every server's log, by server, without the API server's and etcd's."""

@@ -62,12 +62,17 @@ def kube_scheduler(  # noqa: PLR0913 - the parts of a command line, by keyword
     connection: Connection,
     profile: SchedulerProfile,
     feature_gates: Mapping[str, bool],
+    launcher: Sequence[str] = (),
 ) -> Server:
-    """Return a kube-scheduler that serves health and metrics on `port`; `name` tells it from others in one folder."""
+    """Return a kube-scheduler that serves health and metrics on `port`; `name` tells it from others in one folder.
+
+    `launcher` is a command that takes the kube-scheduler's as its arguments and becomes it.
+    """
     kubeconfig = connection.write_kubeconfig(folder / f"{name}.kubeconfig")
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(profile.render(kubeconfig), sort_keys=False), encoding="utf-8")
     arguments = [
+        *launcher,
         str(executable),
         f"--config={config}",
         f"--bind-address={LOOPBACK}",
@@ -119,14 +124,20 @@ def muster(  # noqa: PLR0913 - the parts of a command line, by keyword
     connection: Connection,
     command: Sequence[str] = MUSTER_COMMAND,
     extra_arguments: Sequence[str] = (),
+    health_port: int | None = None,
+    name: str = "muster",
 ) -> Server:
-    """Return Muster as `connection`'s identity, serving the extender's verbs on `port`."""
+    """Return Muster as `connection`'s identity, serving the extender's verbs on `port`.
+
+    `name` tells it from others in one folder. It is asked on `port` whether it is ready, or at `health_port`, for one
+    whose verbs want a client certificate.
+    """
     if not command:
         raise LocalClusterError("the command that starts Muster is empty")
-    kubeconfig = connection.write_kubeconfig(folder / "muster.kubeconfig")
+    kubeconfig = connection.write_kubeconfig(folder / f"{name}.kubeconfig")
     arguments = [*command, "serve", "--kubeconfig", str(kubeconfig), "--host", LOOPBACK, "--port", str(port)]
     return Server(
-        Command("muster", [*arguments, *extra_arguments], folder),
+        Command(name, [*arguments, *extra_arguments], folder),
         reaper,
-        lambda: probe(f"http://{LOOPBACK}:{port}/readyz"),
+        lambda: probe(f"http://{LOOPBACK}:{health_port or port}/readyz"),
     )

@@ -1,13 +1,18 @@
 """The cluster as a story sees it: emptied before it begins, small words to fill it, and what happened in it since."""
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
 from localcluster.client import (
+    CREATE_WORKERS,
     EVENTS,
+    NAMESPACES,
     NATIVE_POD_GROUPS,
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -18,7 +23,7 @@ from localcluster.client import (
     JsonObject,
     Resource,
 )
-from localcluster.errors import LocalClusterError, NotInTimeError
+from localcluster.errors import ApiError, LocalClusterError, NotInTimeError
 from localcluster.nodes import GPU, NodeShape, numbered_nodes
 from localcluster.story import DEFAULT_TIMEOUT_SECONDS, Gang, Pod, Scene, delete_pod_group
 from localcluster.watching import LiveView, Signal
@@ -42,6 +47,10 @@ class PodOptions(TypedDict, total=False):
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     gates: tuple[str, ...]
+    node_name: str
+    host_port: int
+    finalizers: tuple[str, ...]
+    spec: JsonObject
 
 
 class GangOptions(PodOptions, total=False):
@@ -136,6 +145,8 @@ class Sandbox:
             delete_pod_group(self.api, groups, group["metadata"]["name"], group["metadata"]["namespace"])
         self.api.delete_all(NODES)
         for resource, name, made_in in self._made:
+            # kube-controller-manager takes finalizers off; none runs here.
+            self.api.patch(resource, name, {"metadata": {"finalizers": None}}, namespace=made_in)
             self.api.delete(resource, name, made_in)
         self._made.clear()
         self._scene.wait_until(lambda: self.empty, lambda: f"cluster empty; left: {self._left()}", timeout)
@@ -147,15 +158,68 @@ class Sandbox:
         """Return whether there are no pods, PodGroups and nodes."""
         return not self._left()
 
+    @property
+    def node_names(self) -> list[str]:
+        """Return the names of the nodes that exist."""
+        return [item["metadata"]["name"] for item in self._nodes.all()]
+
     def nodes(self, count: int, *, prefix: str = "node", **shape: Unpack[NodeOptions]) -> list[str]:
         """Create `count` ready nodes of one shape and return their names; numbers go on after those that exist."""
-        first = sum(name.startswith(f"{prefix}-") for name in (item["metadata"]["name"] for item in self._nodes.all()))
+        first = sum(name.startswith(f"{prefix}-") for name in self.node_names)
         created = self.api.create_all(numbered_nodes(count, NodeShape(**shape), prefix=prefix, first=first))
         names = [item["metadata"]["name"] for item in created]
         self._scene.wait_until(
             lambda: all(self._nodes.get(name, "") for name in names), lambda: f"nodes {names} seen by the watch"
         )
         return names
+
+    def cordon(self, node: str) -> None:
+        """Mark a node unschedulable."""
+        self.api.patch(NODES, node, {"spec": {"unschedulable": True}})
+
+    def drain(self, node: str) -> None:
+        """Cordon a node, then evict every pod on it, as `kubectl drain` does."""
+        self.cordon(node)
+        for pod in self.api.list_items(PODS, fieldSelector=f"spec.nodeName={node}"):
+            metadata = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
+            path = PODS.path(metadata["namespace"], metadata["name"], "eviction")
+            self.api.request("POST", path, body={"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata})
+
+    def taint(self, node: str, key: str, effect: str = "NoSchedule") -> None:
+        """Give a node one taint, in place of those it has."""
+        self.api.patch(NODES, node, {"spec": {"taints": [{"key": key, "effect": effect}]}})
+
+    def resize_node(self, node: str, *, gpus: int) -> None:
+        """Change how many GPUs a node offers, as a device plugin does that finds some of them broken."""
+        self.api.patch(NODES, node, {"status": {"allocatable": {GPU: str(gpus)}}}, subresource="status")
+
+    def delete_node(self, node: str) -> None:
+        """Delete a node."""
+        self.api.delete(NODES, node)
+
+    @contextmanager
+    def namespace(self, name: str) -> Iterator[str]:
+        """Create a namespace, and remove it with its pods and PodGroups at the end.
+
+        kube-controller-manager would do the latter; none runs here.
+        """
+        self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        try:
+            yield name
+        finally:
+            for pod in self.api.list_items(PODS, name):
+                self.api.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace=name)
+            self.api.delete_all(PODS, name)
+            self.api.delete_all(self._scene.pod_groups.resource, name)
+            with contextlib.suppress(ApiError):  # it may be terminating already
+                self.api.delete(NAMESPACES, name)
+            finalized = {**self.api.get(NAMESPACES, name), "spec": {"finalizers": []}}
+            self.api.request("PUT", NAMESPACES.path(None, name, "finalize"), body=finalized)
+
+    def create(self, item: JsonObject) -> None:
+        """Create any other object; it goes away with the story."""
+        created = self.api.create(item)["metadata"]
+        self._made.append((self.api.resource_of(item), created["name"], created.get("namespace")))
 
     def pod(self, name: str, *, namespace: str = NAMESPACE, **options: Unpack[PodOptions]) -> Pod:
         """Create a pod that belongs to no gang."""
@@ -194,6 +258,11 @@ class Sandbox:
             gang.create_next(count)
         return gang
 
+    def create_at_once(self, gangs: Sequence[Gang]) -> None:
+        """Create gangs, CREATE_WORKERS at a time."""
+        with ThreadPoolExecutor(CREATE_WORKERS) as pool:
+            list(pool.map(Gang.create, gangs))
+
     def interleave(self, *gangs: Gang) -> None:
         """Create the members of several gangs in turn: the first of each, then the second of each, and so on."""
         for _ in range(max(len(gang.members) for gang in gangs)):
@@ -202,7 +271,7 @@ class Sandbox:
 
     def priority_class(self, name: str, value: int) -> str:
         """Create a PriorityClass and return its name; it goes away with the story."""
-        self.api.create(
+        self.create(
             {
                 "apiVersion": PRIORITY_CLASSES.api_version,
                 "kind": "PriorityClass",
@@ -210,12 +279,11 @@ class Sandbox:
                 "value": value,
             }
         )
-        self._made.append((PRIORITY_CLASSES, name, None))
         return name
 
     def disruption_budget(self, name: str, *, min_available: int, labels: Mapping[str, str]) -> None:
         """Create a PodDisruptionBudget for the pods with these labels; it goes away with the story."""
-        self.api.create(
+        self.create(
             {
                 "apiVersion": POD_DISRUPTION_BUDGETS.api_version,
                 "kind": POD_DISRUPTION_BUDGETS.kind,
@@ -223,7 +291,6 @@ class Sandbox:
                 "spec": {"minAvailable": min_available, "selector": {"matchLabels": dict(labels)}},
             }
         )
-        self._made.append((POD_DISRUPTION_BUDGETS, name, NAMESPACE))
 
     def wait_until(
         self, condition: Callable[[], bool], description: str, timeout: float = DEFAULT_TIMEOUT_SECONDS

@@ -1,5 +1,6 @@
 """Handles to what a story creates: pods and gangs that can be asked how they are and told what happens to them."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -229,6 +230,25 @@ class Gang:
         if not self._group_uid:
             self._group_uid = self._scene.api.create(self.spec.pod_group())["metadata"]["uid"]
 
+    def edit(self, *, min_member: int) -> None:
+        """Change what the next PodGroup of this name says; one that exists stays as it is."""
+        self.spec = dataclasses.replace(self.spec, min_member=min_member)
+        self.min_member = min_member
+
+    def edit_group(self, min_member: int) -> None:
+        """Change the PodGroup's minMember."""
+        resource = NATIVE_POD_GROUPS if self.spec.native else POD_GROUPS
+        gang = {"schedulingPolicy": {"gang": {"minCount": min_member}}}
+        change = {"spec": gang if self.spec.native else {"minMember": min_member}}
+        self._scene.api.patch(resource, self.name, change, namespace=self.namespace)
+        self.edit(min_member=min_member)
+
+    def delete_group(self) -> None:
+        """Delete the PodGroup and leave the members."""
+        resource = NATIVE_POD_GROUPS if self.spec.native else POD_GROUPS
+        delete_pod_group(self._scene.api, resource, self.name, self.namespace)
+        self._group_uid = ""
+
     def complete(self) -> None:
         """Let the work of every bound member end well."""
         for member in self._require_bound():
@@ -258,6 +278,10 @@ class Gang:
         wanted = len(self.members) if count is None else count
         return self._wait(lambda: len(self.running) >= wanted, f"{wanted} running", timeout)
 
+    def wait_phase(self, phase: str, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> float:
+        """Return the seconds until all members are in `phase`."""
+        return self._wait(lambda: all(member.phase == phase for member in self.members), phase, timeout)
+
     def wait_message(self, text: str, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> str:
         """Return the first event about the PodGroup or a member, as `Reason: note`, that contains `text`."""
         self._wait(lambda: any(text in message for message in self.messages), f"an event with {text!r}", timeout)
@@ -279,6 +303,17 @@ class Gang:
 
         self._wait(reached, f"condition {kind}={status} {reason or ''}", timeout)
         return self.condition(kind) or {}
+
+    def wait_observed(self, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        """Wait until the PodGroup's condition is about its newest spec."""
+
+        def observed() -> bool:
+            group, condition = self.pod_group, self.condition()
+            if group is None or condition is None:
+                return False
+            return bool(condition.get("observedGeneration") == group["metadata"]["generation"])
+
+        self._wait(observed, "condition about the newest spec", timeout)
 
     def _require_bound(self) -> list[Pod]:
         if not self.bound:

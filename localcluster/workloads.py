@@ -1,5 +1,6 @@
 """The objects of a workload: pods that ask for GPUs, and the PodGroups that make gangs of them."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ class PodTemplate:
     """What one pod asks for. `cpu` and `memory` are Kubernetes quantities, `gpus` is a count.
 
     `run_seconds` makes kwok end the pod by itself; without it the pod runs until the story completes or deletes it.
+    `node_name` puts the pod on a node without asking any scheduler. `spec` is added to the pod's spec as it is.
     """
 
     gpus: int = 0
@@ -34,6 +36,10 @@ class PodTemplate:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     gates: tuple[str, ...] = ()
+    node_name: str | None = None
+    host_port: int | None = None
+    finalizers: tuple[str, ...] = ()
+    spec: JsonObject = field(default_factory=dict)
 
     def pod(self, name: str, namespace: str) -> JsonObject:
         """Return a Pod of this shape that belongs to no gang."""
@@ -55,7 +61,19 @@ class PodTemplate:
             spec["nodeSelector"] = dict(self.node_selector)
         if self.gates:
             spec["schedulingGates"] = [{"name": gate} for gate in self.gates]
-        metadata = {"name": name, "namespace": namespace, "labels": dict(self.labels), "annotations": annotations}
+        if self.node_name is not None:
+            spec["nodeName"] = self.node_name
+        if self.host_port is not None:
+            spec["containers"][0]["ports"] = [{"containerPort": self.host_port, "hostPort": self.host_port}]
+        spec.update(copy.deepcopy(self.spec))
+        metadata: JsonObject = {
+            "name": name,
+            "namespace": namespace,
+            "labels": dict(self.labels),
+            "annotations": annotations,
+        }
+        if self.finalizers:
+            metadata["finalizers"] = list(self.finalizers)
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

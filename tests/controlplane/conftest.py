@@ -5,6 +5,7 @@
 The `native_` fixtures are the same on a second control plane, whose feature gates serve native PodGroups.
 """
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
@@ -12,29 +13,41 @@ import pytest
 
 from localcluster.build import built_binaries
 from localcluster.cluster import LocalCluster
+from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, STOCK_API_SERVER, ApiServerOptions
+from localcluster.credentials import Connection
+from localcluster.faults.api import ApiProxy
+from localcluster.faults.verbs import VerbProxy
+from localcluster.history import Recorder
 from localcluster.processes import Server
+from localcluster.programs import Release
 from localcluster.sandbox import Sandbox
+from tests.controlplane.blows import Blows
+from tests.controlplane.judging import history_of
+from tests.judge import Tolerance, judge, report
+
+#: They have earlier drafts of that API: 1.35 Workloads (v1alpha1), 1.36 PodGroups in v1alpha2.
+WITHOUT_NATIVE_PODGROUPS = (Release.V1_35, Release.V1_36)
 
 StartMuster = Callable[..., Server]
 
 
 @contextmanager
 def running_cluster(
-    directories: pytest.TempPathFactory, name: str, options: ApiServerOptions
+    directories: pytest.TempPathFactory, name: str, options: ApiServerOptions, release: Release
 ) -> Iterator[LocalCluster]:
     """Run a control plane with kwok and Muster's manifests in a folder of its own."""
-    with LocalCluster(directories.mktemp(name), built_binaries(), options) as running:
+    with LocalCluster(directories.mktemp(name), built_binaries(release=release), options) as running:
         yield running
 
 
 @contextmanager
-def muster_starter(running: LocalCluster) -> Iterator[StartMuster]:
+def muster_starter(running: LocalCluster, connection: Connection | None = None) -> Iterator[StartMuster]:
     """Yield a function that starts Muster with further command-line arguments; it ends with the test."""
     started: list[Server] = []
 
     def start(*arguments: str) -> Server:
-        server = running.muster(arguments)
+        server = running.muster(arguments, connection=connection)
         started.append(server)
         server.start()
         return server
@@ -47,9 +60,16 @@ def muster_starter(running: LocalCluster) -> Iterator[StartMuster]:
 
 
 @pytest.fixture(scope="session")
-def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Run a stock 1.37 API server with kwok and Muster's manifests, but no scheduler yet."""
-    with running_cluster(tmp_path_factory, "cluster", STOCK_API_SERVER) as running:
+def release(pytestconfig: pytest.Config) -> Release:
+    """Return the version of Kubernetes that `--kubernetes` asks for."""
+    chosen: Release = pytestconfig.getoption("--kubernetes")
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def local_cluster(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[LocalCluster]:
+    """Run a stock API server with kwok and Muster's manifests, but no scheduler yet."""
+    with running_cluster(tmp_path_factory, "cluster", STOCK_API_SERVER, release) as running:
         yield running
 
 
@@ -96,10 +116,104 @@ def muster(start_muster: StartMuster) -> Server:
     return start_muster()
 
 
+@pytest.fixture
+def api_proxy(local_cluster: LocalCluster) -> Iterator[ApiProxy]:
+    """Run a proxy in front of the API server, for Muster."""
+    with ApiProxy(local_cluster.service_account("muster")) as proxy:
+        yield proxy
+        proxy.check()
+
+
+@pytest.fixture(scope="module")
+def _verb_proxy(local_cluster: LocalCluster) -> Iterator[VerbProxy]:
+    with VerbProxy(local_cluster.muster_port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def verb_proxy(_verb_proxy: VerbProxy) -> Iterator[VerbProxy]:
+    """Return the proxy in front of Muster, for `proxied_scheduler`: without rules, its record empty."""
+    _verb_proxy.forget()
+    yield _verb_proxy
+    _verb_proxy.clear()
+    _verb_proxy.check()
+
+
+@pytest.fixture(scope="module")
+def proxied_scheduler(local_cluster: LocalCluster, _verb_proxy: VerbProxy) -> Iterator[Server]:
+    """Run a kube-scheduler that asks Muster through the verb proxy, instead of `muster_scheduler`, for one module."""
+    direct = local_cluster.muster_scheduler
+    replaced = direct.running
+    direct.kill()
+    profile = SchedulerProfile(SCHEDULER_CONFIGS / "muster.yaml", extender_port=_verb_proxy.port)
+    server = local_cluster.scheduler("proxied-scheduler", profile)
+    server.start()
+    yield server
+    server.kill()
+    if replaced:
+        direct.start()
+
+
+@pytest.fixture
+def start_faulty_muster(
+    local_cluster: LocalCluster, cluster: Sandbox, proxied_scheduler: Server, api_proxy: ApiProxy, verb_proxy: VerbProxy
+) -> Iterator[StartMuster]:
+    """Start Muster between the two fault proxies, which let everything pass until they are given rules."""
+    assert cluster.empty
+    assert not verb_proxy.requests
+    proxied_scheduler.check()
+    connection = api_proxy.connection(local_cluster.service_account("muster"))
+    with muster_starter(local_cluster, connection) as start:
+        yield start
+
+
+@pytest.fixture
+def faulty_muster(start_faulty_muster: StartMuster) -> Server:
+    """Start a Muster of this test's own between the two fault proxies."""
+    return start_faulty_muster()
+
+
+@pytest.fixture
+def blows(local_cluster: LocalCluster, api_proxy: ApiProxy, verb_proxy: VerbProxy) -> Blows:
+    """Return the words for what happens at named points in the way of `faulty_muster`'s gangs."""
+    return Blows(f"http://127.0.0.1:{local_cluster.muster_port}", api_proxy, verb_proxy)
+
+
+@pytest.fixture
+def tolerance() -> Tolerance:
+    """Return how much the judge overlooks; modules whose faults delay news or writes for longer say so."""
+    return Tolerance()
+
+
+@pytest.fixture
+def judged(
+    request: pytest.FixtureRequest, local_cluster: LocalCluster, cluster: Sandbox, tolerance: Tolerance
+) -> Iterator[None]:
+    """Record the story, and judge Muster's promises from the record at the end.
+
+    How things end is not judged: that is what the story itself says. Bind calls and deaths of Muster count where the
+    story has the proxies.
+    """
+    assert cluster.empty
+    proxy = request.getfixturevalue("verb_proxy") if "verb_proxy" in request.fixturenames else None
+    blows = request.getfixturevalue("blows") if "blows" in request.fixturenames else None
+    with Recorder(local_cluster.admin) as recorder:
+        yield
+        recorder.catch_up()
+        calls = None if proxy is None else proxy.bind_calls()
+        history = history_of(recorder, calls, end=time.monotonic(), restarts=() if blows is None else blows.deaths)
+    if violations := judge(history, tolerance):
+        pytest.fail(report(violations), pytrace=False)
+
+
 @pytest.fixture(scope="session")
-def native_local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Run a 1.37 API server that serves native PodGroups, with kwok and Muster's manifests."""
-    with running_cluster(tmp_path_factory, "native", NATIVE_PODGROUP_API_SERVER) as running:
+def native_local_cluster(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[LocalCluster]:
+    """Run an API server that serves native PodGroups, with kwok and Muster's manifests."""
+    if release in WITHOUT_NATIVE_PODGROUPS:
+        pytest.skip(
+            f"Kubernetes {release} does not serve PodGroups as scheduling.k8s.io/v1beta1, all that Muster reads"
+        )
+    with running_cluster(tmp_path_factory, "native", NATIVE_PODGROUP_API_SERVER, release) as running:
         yield running
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from localcluster.build import Binary, built_binaries
+from localcluster.build import built_binaries
 from localcluster.client import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, ApiClient, JsonObject, Resource
 from localcluster.cluster import LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
@@ -15,6 +15,7 @@ from localcluster.controlplane import ControlPlane
 from localcluster.errors import ApiError, LocalClusterError, NotInTimeError
 from localcluster.manifests import MANIFESTS, render
 from localcluster.nodes import NodeShape, numbered_nodes
+from localcluster.programs import Binary
 from localcluster.reaper import Reaper
 from localcluster.sandbox import Sandbox
 from localcluster.watching import LiveView, Signal

@@ -5,9 +5,9 @@ import tomllib
 import pytest
 import yaml
 
-from localcluster.build import KUBERNETES
 from localcluster.components import REPOSITORY, SCHEDULER_CONFIGS
 from localcluster.manifests import MANIFESTS
+from localcluster.programs import KUBERNETES
 
 
 @pytest.fixture

@@ -90,3 +90,20 @@ def test_paths_follow_the_api_conventions() -> None:
     assert NODES.path() == "/api/v1/nodes"
     assert PODS.path() == "/api/v1/pods"
     assert PODS.path("default", "a", "status") == "/api/v1/namespaces/default/pods/a/status"
+
+
+def test_pod_may_be_put_on_a_node_with_a_port_and_a_finalizer() -> None:
+    """What no scheduler is asked about, what only kube-scheduler knows, and what keeps a deleted pod."""
+    template = PodTemplate(node_name="node-1", host_port=8080, finalizers=("example.com/story",))
+    pod = template.pod("foreign", "default")
+    assert pod["spec"]["nodeName"] == "node-1"
+    assert pod["spec"]["containers"][0]["ports"] == [{"containerPort": 8080, "hostPort": 8080}]
+    assert pod["metadata"]["finalizers"] == ["example.com/story"]
+
+
+def test_further_spec_is_added_to_each_pod_as_its_own() -> None:
+    """Pods of one template do not share what is changed in one of them."""
+    template = PodTemplate(spec={"affinity": {"podAntiAffinity": {}}})
+    first, second = (template.pod(name, "default") for name in ("a", "b"))
+    first["spec"]["affinity"]["podAntiAffinity"]["changed"] = True
+    assert second["spec"]["affinity"] == {"podAntiAffinity": {}}
