@@ -19,11 +19,11 @@ WORKERS ?= 2
 PYTHON_DIRS = $(wildcard extender tests localcluster bench)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
-.PHONY: help setup demo test lint format bench cluster lock clean
+.PHONY: help setup demo test test-versions lint format bench soak fuzz cluster lock clean
 .PHONY: require-go
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  Options of the program go into ARGS, as in: make demo ARGS="--once --output json"'
 
 # ---------------------------------------------------------------------------------------------------------- environment
@@ -73,6 +73,16 @@ cluster: require-go $(VENV)/.dev.stamp ## Start a real control plane on this mac
 bench: $(VENV)/.dev.stamp ## Measure Muster and compare it with its budget.
 	@$(BIN)/python -m bench $(ARGS)
 
+MINUTES ?= 30
+
+soak: require-go $(VENV)/.dev.stamp ## Keep Muster under churn on a real control plane for MINUTES (30), and watch it.
+	@$(BIN)/python -m bench.soak --minutes $(MINUTES) $(ARGS)
+
+REQUESTS ?= 100000
+
+fuzz: $(VENV)/.dev.stamp ## Send REQUESTS (100000) spoiled requests to the verbs, and judge every answer.
+	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) $(ARGS)
+
 # ------------------------------------------------------------------------------------------------------------------ gate
 
 lint: $(VENV)/.dev.stamp ## Check style, types, layers, spelling, shell, YAML and Dockerfiles.
@@ -99,6 +109,16 @@ test: require-go setup lint ## Run the whole gate: lint, every test, coverage.
 	@$(PYTEST) -m 'not controlplane' --numprocesses $(WORKERS) --dist worksteal
 	@$(PYTEST) -m controlplane
 	@$(BIN)/coverage report
+
+# Two control planes more to build, about eight minutes each on two cores the first time: not part of `test`.
+OLDER_KUBERNETES := 1.35 1.36
+VERSION_TESTS := $(addprefix tests/controlplane/test_,stories.py kube.py versions.py crashes.py hard_cases.py)
+
+test-versions: require-go setup ## Play the stories on the older versions of Kubernetes, too.
+	@for version in $(OLDER_KUBERNETES); do \
+	    $(BIN)/python -m localcluster build --kubernetes "$$version"; \
+	    $(BIN)/pytest --kubernetes "$$version" $(VERSION_TESTS) $(ARGS); \
+	done
 
 # ----------------------------------------------------------------------------------------------------------- maintenance
 
