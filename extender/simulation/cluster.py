@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from typing import TypeAlias
 
 import orjson
@@ -20,12 +21,16 @@ Handler: TypeAlias = Callable[[Change], None]
 
 
 class Watch:
-    """Deliver changes to one handler, in order, some time after they happened but never while they happen."""
+    """Deliver changes to one handler, in order, some time after they happened but never while they happen.
+
+    They are delivered in the context (`contextvars`) of whoever watches, not of whoever writes.
+    """
 
     def __init__(self, handler: Handler, latency: float) -> None:
         """Deliver `latency` seconds after each change; zero is the loop's next turn."""
         self._handler = handler
         self._latency = latency
+        self._context = copy_context()
         self._waiting: deque[tuple[float, Change]] = deque()
         self._armed = False
 
@@ -40,9 +45,9 @@ class Watch:
             return
         self._armed = True
         if self._latency > 0:
-            loop.call_at(self._waiting[0][0], self._deliver)
+            loop.call_at(self._waiting[0][0], self._deliver, context=self._context)
         else:
-            loop.call_soon(self._deliver)
+            loop.call_soon(self._deliver, context=self._context)
 
     def _deliver(self) -> None:
         """Deliver all that is due; what the handler causes is due later."""
@@ -67,7 +72,9 @@ class Cluster:
         """Start empty; `clock` stamps what is created."""
         self._clock = clock
         self._objects: dict[Key, Stored] = {}
+        self._context = copy_context()
         self._watches: list[Watch] = []
+        self._audits: list[Handler] = []
         self._version = 0
         self._serial = 0
         self.events = EventLog(clock)
@@ -77,7 +84,11 @@ class Cluster:
         watch = Watch(handler, latency)
         self._watches.append(watch)
         for version in self._objects.values():
-            watch.put(Change(None, version))
+            watch.put(Change(None, version, self._version))
+
+    def audit(self, handler: Handler) -> None:
+        """Tell `handler` of every change in the moment in which it is made; it must not write."""
+        self._audits.append(handler)
 
     def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
         """Return an object, or None."""
@@ -145,7 +156,7 @@ class Cluster:
             json["metadata"]["deletionGracePeriodSeconds"] = grace
 
         self.update(kind, (namespace, name), mark)
-        asyncio.get_running_loop().call_later(grace, self._reap, found.key, found.uid)
+        asyncio.get_running_loop().call_later(grace, self._reap, found.key, found.uid, context=self._context)
 
     def bind(self, namespace: str, name: str, node: str, uid: str | None = None) -> Stored:
         """Put a pod on a node, as its Binding does; a pod that is there already stays as it is.
@@ -202,14 +213,16 @@ class Cluster:
         json["metadata"]["resourceVersion"] = str(self._version)
         after = stored(kind, json)
         self._objects[after.key] = after
-        self._tell(Change(before, after))
+        self._tell(Change(before, after, self._version))
         return after
 
     def _remove(self, key: Key) -> None:
         self._version += 1
-        self._tell(Change(self._objects.pop(key), None))
+        self._tell(Change(self._objects.pop(key), None, self._version))
 
     def _tell(self, change: Change) -> None:
+        for audit in self._audits:
+            audit(change)
         for watch in self._watches:
             watch.put(change)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from extender.control.ports import Kind, Observer
+from extender.control.ports import REQUIRED_KINDS, Observer
 from extender.domain.node import Node
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
@@ -34,12 +34,12 @@ class Feed:
         """Deliver all there is, report every kind as synced, then deliver until cancelled."""
         self._cluster.watch(self._deliver, self._latency)
         await asyncio.sleep(self._latency)
-        for kind in Kind:
+        for kind in REQUIRED_KINDS:
             self._observer.synced(kind)
         self.synced.set()
         while True:
             await asyncio.sleep(BOOKMARK_SECONDS / 2)
-            for kind in Kind:
+            for kind in REQUIRED_KINDS:
                 self._observer.heard(kind)
 
     def _deliver(self, change: Change) -> None:

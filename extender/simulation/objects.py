@@ -99,10 +99,14 @@ class ChangeType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one write did to one object: its version before (None: new) and after (None: gone)."""
+    """What one write did to one object: its version before (None: new) and after (None: gone).
+
+    `version` is the cluster's resource version after the write.
+    """
 
     before: Stored | None
     after: Stored | None
+    version: int = 0
 
     @property
     def type(self) -> ChangeType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import heapq
+import math
 import selectors
 from collections.abc import Callable
 from contextvars import Context
@@ -69,6 +70,19 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._now
+
+    @property
+    def _clock_resolution(self) -> float:
+        """Return how early asyncio may fire a timer (seconds): not at all.
+
+        Its own answer, a nanosecond, lets a timer fire with one that is due a rounding error earlier; whoever set it
+        finds that it is not time yet, sets it again, and so on without an end.
+        """
+        return math.ulp(self._now)
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, _seconds: float) -> None:
+        """Leave asyncio's own answer be."""
 
     def call_at(
         self,

@@ -14,6 +14,7 @@ from extender.domain.pod import Pod
 from extender.service.app import create_app
 from extender.simulation.cluster import Cluster
 from extender.simulation.scheduler.extender import ExtenderClient
+from extender.simulation.scheduler.filters import RuledOut
 from extender.simulation.scheduler.scheduler import Scheduler
 from extender.simulation.transports import asgi_transport
 from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
@@ -105,13 +106,13 @@ class ScriptedExtender:
 class Bench:
     """A cluster with a scheduler, in virtual time."""
 
-    def __init__(self, *, extended: bool = False) -> None:
+    def __init__(self, *, extended: bool = False, ruled_out: RuledOut | None = None) -> None:
         """Start an empty cluster on the running loop; `extended` gives the scheduler a scripted extender."""
         self.clock = loop_clock()
         self.cluster = Cluster(self.clock)
         self.extender = ScriptedExtender(self.cluster)
         client = ExtenderClient(self.extender.transport) if extended else None
-        self.scheduler = Scheduler(self.cluster, self.clock, ["muster"], client)
+        self.scheduler = Scheduler(self.cluster, self.clock, ["muster"], client, ruled_out)
         self._running = asyncio.create_task(self.scheduler.run())
 
     def nodes(self, *names: str, **options: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -157,6 +159,44 @@ def test_what_a_handler_writes_is_told_after_what_came_before(virtually: Virtual
         return told
 
     assert virtually(story()) == ["a", "b", "reaction"]
+
+
+def test_an_audit_hears_of_a_write_in_the_moment_in_which_it_is_made(virtually: Virtually) -> None:
+    """Unlike a watch, which is a turn late at least; each write has the next version, deletions included."""
+
+    async def story() -> list[tuple[str, int]]:
+        cluster = Cluster(loop_clock())
+        heard: list[tuple[str, int]] = []
+        cluster.audit(lambda change: heard.append((change.type.value, change.version)))
+        cluster.create(Kind.POD, pod_json("a"))
+        cluster.bind("default", "a", "n")
+        cluster.delete(Kind.POD, "default", "a")
+        return heard
+
+    assert virtually(story()) == [("ADDED", 1), ("MODIFIED", 2), ("DELETED", 3)]
+
+
+@pytest.mark.parametrize("latency", [0.0, 1.0])
+def test_a_watch_belongs_to_who_watches(virtually: Virtually, latency: float) -> None:
+    """News is delivered in the context of who asked for it, whoever made the change."""
+    who = ContextVar("who", default="nobody")
+
+    async def story() -> list[str]:
+        cluster = Cluster(loop_clock())
+        heard: list[str] = []
+
+        async def as_somebody(name: str, act: Callable[[], object]) -> None:
+            who.set(name)
+            act()
+
+        await asyncio.create_task(
+            as_somebody("watcher", lambda: cluster.watch(lambda _: heard.append(who.get()), latency))
+        )
+        await asyncio.create_task(as_somebody("writer", lambda: cluster.create(Kind.POD, pod_json("a"))))
+        await reach(1)
+        return heard
+
+    assert virtually(story()) == ["watcher"]
 
 
 def test_an_update_that_changes_nothing_is_not_written(virtually: Virtually) -> None:

@@ -6,7 +6,8 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
-from extender.control.ports import Kind
+from extender.control.ports import REQUIRED_KINDS, Kind
+from extender.domain.lease import Lease
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Pod
@@ -61,6 +62,14 @@ class Listener:
         """Hear that a PriorityClass is gone."""
         self.told.append(f"class gone {name}")
 
+    def lease_seen(self, lease: Lease) -> None:
+        """Hear of a Lease, which is not watched here."""
+        raise AssertionError(lease)
+
+    def lease_gone(self) -> None:
+        """Hear that the Lease is gone, which is not watched here."""
+        raise AssertionError
+
     def synced(self, kind: Kind) -> None:
         """Hear that the first list is complete."""
         self.told.append(f"synced {kind}")
@@ -111,7 +120,7 @@ def test_what_is_there_comes_before_the_sync(virtually: Virtually) -> None:
         await setting.stop()
         return setting.listener.told
 
-    assert virtually(story()) == ["node n", "pod a on nothing", *(f"synced {kind}" for kind in Kind)]
+    assert virtually(story()) == ["node n", "pod a on nothing", *(f"synced {kind}" for kind in REQUIRED_KINDS)]
 
 
 def test_every_kind_of_change_is_told(virtually: Virtually) -> None:

@@ -55,6 +55,28 @@ def test_a_timer_further_away_than_a_day_is_reached(virtually: Virtually) -> Non
     assert virtually(story()) == 100 * 86_400
 
 
+def test_a_timer_does_not_fire_with_one_that_is_due_a_rounding_error_earlier(virtually: Virtually) -> None:
+    """Whoever waits for their own moment, and sets a timer again if it is not reached, does not do so for ever."""
+
+    async def story() -> int:
+        loop = asyncio.get_running_loop()
+        early, late = 76.57588999999999, 76.57589
+        turns = 0
+
+        def look() -> None:
+            nonlocal turns
+            turns += 1
+            if loop.time() < late and turns < 10:
+                loop.call_at(late, look)
+
+        loop.call_at(early, lambda: None)
+        loop.call_at(late, look)
+        await reach(80)
+        return turns
+
+    assert virtually(story()) == 1
+
+
 def test_a_timer_that_fires_is_due(virtually: Virtually) -> None:
     """Whoever compares the time with its own deadline finds it reached, however its sum was rounded."""
 

@@ -19,6 +19,7 @@ class Plugin(StrEnum):
     TAINT_TOLERATION = "TaintToleration"
     NODE_AFFINITY = "NodeAffinity"
     NODE_RESOURCES_FIT = "NodeResourcesFit"
+    INTER_POD_AFFINITY = "InterPodAffinity"
     EXTENDER = "Extender"
 
 
@@ -103,6 +104,16 @@ def _affinity_hint(event: Event, pod: Pod) -> bool:
     return pod.shape.selector.matches(event.after.name, event.after.labels)
 
 
+def _pod_affinity_hint(event: Event, _pod: Pod) -> bool:
+    """Wake on pods that come to nodes or leave them, and on nodes; whose rule it is, is not modelled."""
+    return event.kind in {
+        EventKind.ASSIGNED_POD_ADDED,
+        EventKind.ASSIGNED_POD_DELETED,
+        EventKind.NODE_ADDED,
+        EventKind.NODE_LABELS_CHANGED,
+    }
+
+
 def _any_event(event: Event, pod: Pod) -> bool:
     """Wake on everything, but on updates of unscheduled pods only if it is the pod itself."""
     of_target = event.kind in {EventKind.TARGET_POD_UPDATED, EventKind.TARGET_POD_TOLERATIONS_CHANGED}
@@ -114,5 +125,6 @@ _HINTS: dict[Plugin, Callable[[Event, Pod], bool]] = {
     Plugin.TAINT_TOLERATION: _taint_hint,
     Plugin.NODE_AFFINITY: _affinity_hint,
     Plugin.NODE_RESOURCES_FIT: _fit_hint,
+    Plugin.INTER_POD_AFFINITY: _pod_affinity_hint,
     Plugin.EXTENDER: _any_event,
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,11 @@ _REASONS = {
     Plugin.NODE_AFFINITY: "node(s) didn't match Pod's node affinity/selector",
 }
 _PLUGINS = tuple(_REASONS)
+_RULED_OUT = "node(s) didn't match pod anti-affinity rules"
+
+RuledOut: TypeAlias = Callable[[Pod, str], bool]
+"""Pod, node -> whether pod anti-affinity rules the node out. It stands for every filter that looks at more than room,
+taints and labels."""
 
 
 class NodeStatuses:
@@ -103,7 +109,7 @@ class Screening:
 
 
 class Filters:
-    """Run the filters for a pod: NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit.
+    """Run the filters for a pod: NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit, InterPodAffinity.
 
     Pods that are nominated to a node count as running there for pods of no higher priority. The members of a gang get
     the same answer one after the other, so answers are kept as long as nothing changes.
@@ -112,9 +118,10 @@ class Filters:
     #: Distinct constraints remembered.
     _MOST_CONSTRAINTS = 512
 
-    def __init__(self, nominator: Nominator) -> None:
-        """Leave room for those whom `nominator` knows."""
+    def __init__(self, nominator: Nominator, ruled_out: RuledOut | None = None) -> None:
+        """Leave room for those whom `nominator` knows; `ruled_out` is what InterPodAffinity says, if anything."""
         self._nominator = nominator
+        self._ruled_out = ruled_out
         self._admission: dict[tuple[Selector, tuple[Toleration, ...]], tuple[int, NDArray[np.int8]]] = {}
         self._known: dict[tuple[Shape, int], Screening] = {}
         self._known_at = (-1, -1)
@@ -125,7 +132,8 @@ class Filters:
         if now != self._known_at:
             self._known.clear()
             self._known_at = now
-        if self._nominator.knows(pod.uid):  # its own nomination does not stand in its way
+        # Its own nomination does not stand in its way; and a rule may tell pods of one shape apart.
+        if self._ruled_out is not None or self._nominator.knows(pod.uid):
             return self._run(pod, columns, np.arange(len(columns.names), dtype=np.intp))
         key = (pod.shape, pod.priority)
         screening = self._known.get(key)
@@ -144,7 +152,12 @@ class Filters:
         for index, plugin in enumerate(_PLUGINS, start=1):
             statuses.refuse(rows[closed == index], Code.UNRESOLVABLE, (_REASONS[plugin],), plugin)
         rows = rows[closed == 0]
-        return Screening(rows[self._fit(pod, columns, rows, statuses)], statuses)
+        rows = rows[self._fit(pod, columns, rows, statuses)]
+        if self._ruled_out is None:
+            return Screening(rows, statuses)
+        ruled_out = np.array([self._ruled_out(pod, columns.names[row]) for row in rows.tolist()], dtype=np.bool_)
+        statuses.refuse(rows[ruled_out], Code.UNSCHEDULABLE, (_RULED_OUT,), Plugin.INTER_POD_AFFINITY)
+        return Screening(rows[~ruled_out], statuses)
 
     def nominated_beside(self, pod: Pod, node: str) -> list[Pod]:
         """Return the pods nominated to a node that `pod` must leave room for."""

@@ -17,7 +17,7 @@ from extender.simulation.objects import Json, Stored
 from extender.simulation.scheduler.events import Event, EventKind, Plugin
 from extender.simulation.scheduler.evictions import Eviction, Evictor
 from extender.simulation.scheduler.extender import ExtenderClient, ExtenderError, Verdict
-from extender.simulation.scheduler.filters import Code, Filters, NodeStatuses, Screening, fit_error
+from extender.simulation.scheduler.filters import Code, Filters, NodeStatuses, RuledOut, Screening, fit_error
 from extender.simulation.scheduler.informers import Informers
 from extender.simulation.scheduler.nodes import Columns, NodeCache
 from extender.simulation.scheduler.nominator import Nominator
@@ -57,15 +57,16 @@ class Scheduler:
         clock: Clock,
         names: Collection[str],
         extender: ExtenderClient | None = None,
+        ruled_out: RuledOut | None = None,
     ) -> None:
-        """Watch `cluster`; nothing is scheduled before `run`."""
+        """Watch `cluster`; nothing is scheduled before `run`. `ruled_out` is what pod anti-affinity says of nodes."""
         self._cluster = cluster
         self._clock = clock
         self._extender = extender
         self._queue = SchedulingQueue()
         self._cache = NodeCache()
         self._nominator = Nominator(self._newest)
-        self._filters = Filters(self._nominator)
+        self._filters = Filters(self._nominator, ruled_out)
         self._preemption = Preemption(self._cache, self._filters, extender)
         self._evictor = Evictor(cluster, clock, self._nominator)
         self._informers = Informers(self._queue, self._cache, self._nominator, names)

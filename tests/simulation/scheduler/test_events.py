@@ -90,6 +90,22 @@ def test_a_pod_that_asks_for_labels_waits_for_them() -> None:
     assert not wakes(Event(EventKind.NODE_TAINTS_CHANGED, there, there), asks, [Plugin.NODE_AFFINITY])
 
 
+@pytest.mark.parametrize(
+    ("kind", "woken"),
+    [
+        (EventKind.ASSIGNED_POD_ADDED, True),
+        (EventKind.ASSIGNED_POD_DELETED, True),
+        (EventKind.NODE_ADDED, True),
+        (EventKind.NODE_LABELS_CHANGED, True),
+        (EventKind.NODE_TAINTS_CHANGED, False),
+        (EventKind.TARGET_POD_UPDATED, False),
+    ],
+)
+def test_a_pod_kept_away_by_other_pods_waits_for_them(kind: EventKind, *, woken: bool) -> None:
+    """A nomination of its own does not wake it, so that it cannot be nominated in circles."""
+    assert wakes(Event(kind, pod=pod("p")), pod("p"), [Plugin.INTER_POD_AFFINITY]) is woken
+
+
 def test_one_of_several_rejectors_is_enough() -> None:
     """A pod refused for several reasons is tried again when any of them may have gone."""
     event = Event(EventKind.ASSIGNED_POD_DELETED, pod=pod("x", node="n"))

@@ -49,6 +49,19 @@ class Setting:
         return dict(self.screen(value).statuses.histogram())
 
 
+def test_pod_anti_affinity_rules_out_what_the_caller_says() -> None:
+    """A rule may tell pods of one shape apart, and comes after all other filters."""
+    setting = Setting(node("full", gpus=0), node("n"), node("m"))
+    setting.filters = Filters(setting.nominator, ruled_out=lambda pod, node: pod.name == "p" and node != "m")
+    assert setting.passed(pod("p", gpus=8)) == ["m"]
+    assert setting.passed(pod("q", gpus=8)) == ["n", "m"]
+    assert setting.why(pod("p", gpus=8)) == {
+        f"Insufficient {GPU}": 1,
+        "node(s) didn't match pod anti-affinity rules": 1,
+    }
+    assert setting.screen(pod("p", gpus=8)).statuses.rejectors >= {Plugin.INTER_POD_AFFINITY}
+
+
 def test_each_filter_has_its_words_and_the_first_to_refuse_counts() -> None:
     """NodeUnschedulable, TaintToleration, NodeAffinity and NodeResourcesFit speak as in kube-scheduler."""
     setting = Setting(

@@ -42,6 +42,23 @@ def test_pods_spread_over_the_emptier_nodes(virtually: Virtually) -> None:
     assert virtually(story()) == {"a": "n", "b": "m", "c": "n"}
 
 
+def test_a_pod_that_anti_affinity_keeps_away_says_so(virtually: Virtually) -> None:
+    """What the scheduler is told to rule out is no node for that pod, and one for others."""
+
+    async def story() -> tuple[dict[str, str], str]:
+        bench = Bench(ruled_out=lambda pod, _: pod.name == "a")
+        bench.nodes("n")
+        for name in ("a", "b"):
+            bench.pod(name)
+        await bench.settle()
+        await bench.close()
+        return bench.placed(), bench.get("a").refusal
+
+    placed, refusal = virtually(story())
+    assert placed == {"b": "n"}
+    assert "1 node(s) didn't match pod anti-affinity rules" in refusal
+
+
 def test_a_pod_without_room_says_why_and_is_scheduled_when_there_is_room(virtually: Virtually) -> None:
     """Condition and Event have kube-scheduler's words; the end of another pod makes room."""
 

@@ -1,0 +1,547 @@
+"""A storm on the real control plane: what people, controllers, administrators and bad luck do, at once and seeded."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from localcluster.client import NODES, POD_GROUPS, PODS, JsonObject, Resource
+from localcluster.errors import ApiError, NotInTimeError
+from localcluster.faults.api import ApiProxy
+from localcluster.faults.fault import (
+    Answer,
+    CloseStream,
+    Delay,
+    DelayEvents,
+    Drop,
+    Duplicate,
+    Fault,
+    HalfOpen,
+    Lose,
+    ReplayOld,
+    Truncate,
+)
+from localcluster.faults.rules import Match
+from localcluster.faults.verbs import VerbProxy
+from localcluster.history import Recorder
+from localcluster.nodes import GPU, NodeShape, numbered_nodes
+from localcluster.processes import Server
+from localcluster.sandbox import Sandbox
+from localcluster.workloads import GangSpec, PodTemplate
+from tests.controlplane.storm_script import MOST_GANGS, NAMESPACE, NODE_GPUS, PRIORITIES, Act, Script
+from tests.controlplane.storm_script import NODES as NODE_COUNT
+
+T = TypeVar("T")
+
+#: How often gangs' controllers look after them in the storm and in quiet (seconds).
+_STORM_ROUND, _QUIET_ROUND = 1.0, 0.3
+
+#: Share of Muster's requests to the API server that meet each fault; of the rest nothing is wrong.
+WRITE_FAULTS: dict[Fault, float] = {
+    Delay(0.05): 0.03,
+    Delay(0.5): 0.02,
+    Drop(): 0.02,
+    Lose(): 0.02,
+    Duplicate(): 0.02,
+    Truncate(): 0.005,
+    Answer(409): 0.005,
+    Answer(429, retry_after=1): 0.02,
+    Answer(500): 0.01,
+    Answer(503): 0.01,
+}
+WATCH_FAULTS: dict[Fault, float] = {
+    CloseStream(after_events=20): 0.25,
+    Truncate(after_events=15): 0.2,
+    ReplayOld(after_events=20, events=10): 0.15,
+    HalfOpen(after_events=20, seconds=2.0): 0.1,
+    DelayEvents(0.2): 0.05,
+    DelayEvents(1.0): 0.05,
+    Answer(410): 0.1,
+    Drop(): 0.05,
+}
+VERB_FAULTS: dict[Fault, float] = {
+    Delay(0.1): 0.02,
+    Delay(1.0): 0.003,
+    Drop(): 0.01,
+    Lose(): 0.02,
+    Duplicate(): 0.02,
+    Truncate(): 0.005,
+    Answer(500): 0.005,
+}
+
+#: The oldest news and the slowest write that these faults can cause, with a pause and a restart of Muster (seconds).
+NEWS_SECONDS, WRITE_SECONDS = 6.0, 12.0
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where a storm takes place: the cluster, its record, and all that can be hit."""
+
+    cluster: Sandbox
+    recorder: Recorder
+    muster: Server
+    scheduler: Server
+    api_proxy: ApiProxy
+    verb_proxy: VerbProxy
+
+    def begin_anew(self) -> None:
+        """Empty the cluster and start the records anew, for another storm."""
+        self.cluster.reset(timeout=60.0)
+        self.api_proxy.forget()
+        self.verb_proxy.forget()
+        self.recorder = Recorder(self.cluster.api)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A gang as somebody wants it; its controller replaces what it loses, and creates no more pods than `due`."""
+
+    spec: GangSpec
+    due: int
+    pods: dict[str, JsonObject]
+
+    @classmethod
+    def of(cls, spec: GangSpec, due: int | None = None) -> Wanted:
+        """Want a gang, all of its pods at once unless told otherwise."""
+        pods = {pod["metadata"]["name"]: pod for pod in spec.pods()}
+        return cls(spec, len(pods) if due is None else due, pods)
+
+
+@dataclass(slots=True)
+class Storm:
+    """Plays one script.
+
+    Attributes:
+        wanted: the gangs that somebody wants, as they are wanted now.
+        restarts: when Muster was killed (`time.monotonic` seconds).
+        done: how often each act was carried out; one that found nobody to concern is not counted.
+        begun: when the storm began (`time.monotonic` seconds).
+        lasted: how long it lasted (seconds).
+    """
+
+    stage: Stage
+    script: Script
+    wanted: dict[str, Wanted] = field(default_factory=dict)
+    restarts: list[float] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    begun: float = 0.0
+    lasted: float = 0.0
+    _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    _down: list[Server] = field(default_factory=list)
+    _serial: int = 0
+    _to_come: deque[Act] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Expect the script's gangs."""
+        self._to_come = deque(self.script.arrivals)
+
+    def rage(self) -> None:
+        """Play the script to its end, under faults of both proxies."""
+        stage, seed = self.stage, self.script.seed
+        for name, value in PRIORITIES.items():
+            stage.cluster.priority_class(name, value)
+        stage.cluster.nodes(NODE_COUNT, gpus=NODE_GPUS)
+        stage.api_proxy.random(seed, WATCH_FAULTS, Match(kind="watch"))
+        stage.api_proxy.random(seed, WRITE_FAULTS, Match(where=lambda request: not request.is_watch))
+        stage.verb_proxy.random(seed, VERB_FAULTS)
+        self.begun = time.monotonic()
+        rounds = self._rounds()
+        acts = deque(self.script.acts)
+        while acts and (self._to_come or acts[0].at < self.script.seconds):
+            act = acts.popleft()
+            self._wait_for(act.at)
+            next(rounds)
+            self._let_in(act.at)
+            self._perform(act)
+        self.lasted = time.monotonic() - self.begun
+
+    def calm(self) -> None:
+        """End all faults, let every process run, and put the nodes right; quiet begins when this returns."""
+        stage = self.stage
+        for _, then in sorted(self._later, key=lambda entry: entry[0]):
+            then()
+        self._later.clear()
+        for gang in self.wanted.values():
+            gang.due = len(gang.pods)
+        stage.api_proxy.clear()
+        stage.verb_proxy.clear()
+        for server in (stage.scheduler, stage.muster):
+            server.check()
+            server.resume()
+            server.wait_ready()
+        for name in self._all_node_names():
+            self._repair(name)
+        for pod in self._pods():
+            if pod["metadata"]["name"].startswith("foreign-"):
+                self._delete(PODS, pod)
+
+    def finish(self, patience: float) -> list[str]:
+        """Look after the gangs, and let in those that are still to come, until all pods of all have succeeded.
+
+        Returns the gangs that have not when for `patience` seconds no pod has succeeded.
+        """
+        seen, changed = -1, time.monotonic()
+        while (unfinished := self.unfinished() or [act.gang for act in self._to_come]) and (
+            time.monotonic() < changed + patience
+        ):
+            self._look_after()
+            self._let_in(math.inf)
+            with contextlib.suppress(NotInTimeError):
+                self.stage.recorder.wait_until(lambda: not self.unfinished(), "all finished", _QUIET_ROUND)
+            if (succeeded := self._succeeded()) != seen:
+                seen, changed = succeeded, time.monotonic()
+        return unfinished
+
+    def _succeeded(self) -> int:
+        return sum(pod["status"].get("phase") == "Succeeded" for pod in self._pods())
+
+    def unfinished(self) -> list[str]:
+        """Return the names of the gangs of which not every pod has succeeded, and of single pods that still wait."""
+        phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in self._pods()}
+        gangs = [name for name, gang in self.wanted.items() if any(phases.get(pod) != "Succeeded" for pod in gang.pods)]
+        return gangs + [name for name, phase in phases.items() if name.startswith("single-") and phase == "Pending"]
+
+    def _let_in(self, now: float) -> None:
+        """Create the gangs whose time has come, as long as there are not too many about."""
+        room = MOST_GANGS - len(self.unfinished())
+        while room > 0 and self._to_come and self._to_come[0].at <= now:
+            self._perform(self._to_come.popleft())
+            room -= 1
+
+    def _perform(self, act: Act) -> None:
+        if ACTS[act.what](self, act):
+            self.done[act.what] += 1
+
+    # Gangs and their controllers.
+
+    def _rounds(self) -> Iterator[None]:
+        """Let the controllers work whenever a round is due."""
+        due = time.monotonic()
+        while True:
+            if time.monotonic() >= due:
+                self._look_after()
+                due = time.monotonic() + _STORM_ROUND
+            yield
+
+    def _look_after(self) -> None:
+        """Let every gang's controller replace pods that are gone or have failed, and create those that are to come."""
+        phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in self._pods()}
+        groups = {group["metadata"]["name"] for group in self.stage.recorder.present(POD_GROUPS)}
+        for name, gang in self.wanted.items():
+            if name not in groups:
+                self._create(gang.spec.pod_group())
+            gang.due += 1
+            for pod, manifest in list(gang.pods.items())[: gang.due]:
+                if pod not in phases:
+                    self._create(manifest)
+                elif phases[pod] == "Failed":
+                    self._delete(PODS, manifest)
+
+    def create_gang(self, act: Act) -> bool:
+        """Create a gang as a controller does, PodGroup first."""
+        return self._create_all(Wanted.of(self.script.gangs[act.gang]))
+
+    def create_slowly(self, act: Act) -> bool:
+        """Create a gang's PodGroup, and a further pod with every round of its controller."""
+        return self._create_all(Wanted.of(self.script.gangs[act.gang], due=0))
+
+    def create_group_last(self, act: Act) -> bool:
+        """Create a gang's pods, and its PodGroup with the controller's next round."""
+        gang = self.wanted[act.gang] = Wanted.of(self.script.gangs[act.gang])
+        for pod in gang.pods.values():
+            self._create(pod)
+        return True
+
+    def delete_member(self, act: Act) -> bool:
+        """Delete a member; its controller will replace it."""
+        return self._delete(PODS, _pick(self._members(), act.number))
+
+    def fail_member(self, act: Act) -> bool:
+        """Let a running member fail."""
+        running = [pod for pod in self._members() if pod["status"].get("phase") == "Running"]
+        pod = _pick(running, act.number)
+        return pod is not None and self._patch(
+            PODS, pod["metadata"]["name"], {"status": {"phase": "Failed"}}, subresource="status"
+        )
+
+    def delete_gang(self, act: Act) -> bool:
+        """Delete a gang for good."""
+        name = _pick(list(self.wanted), act.number)
+        if name is None:
+            return False
+        self._delete_all(self.wanted.pop(name).spec, pods_first=act.number % 2 == 0)
+        return True
+
+    def replace_gang(self, act: Act) -> bool:
+        """Delete a gang and create another under its names, with fewer members needed or as many."""
+        name = _pick(list(self.wanted), act.number)
+        if name is None:
+            return False
+        spec = self.wanted[name].spec
+        self._delete_all(spec, pods_first=act.number % 2 == 0)
+        # Of pods that take their time to go the controller creates the namesakes later.
+        return self._create_all(Wanted.of(replace(spec, min_member=max(1, spec.min_member - act.number % 3))))
+
+    def edit_gang(self, act: Act) -> bool:
+        """Change minMember of a gang, up to the number of its pods."""
+        name = _pick(list(self.wanted), act.number)
+        if name is None:
+            return False
+        gang = self.wanted[name]
+        gang.spec = replace(gang.spec, min_member=1 + act.number // 16 % len(gang.pods))
+        return self._patch(POD_GROUPS, name, {"spec": {"minMember": gang.spec.min_member}})
+
+    # Nodes and other pods.
+
+    def cordon(self, act: Act) -> bool:
+        """Cordon a node."""
+        return self._on_node(act, {"spec": {"unschedulable": True}})
+
+    def taint(self, act: Act) -> bool:
+        """Taint a node."""
+        return self._on_node(act, {"spec": {"taints": [{"key": "example.com/broken", "effect": "NoSchedule"}]}})
+
+    def shrink(self, act: Act) -> bool:
+        """Take GPUs off a node."""
+        return self._on_node(act, {"status": {"allocatable": {GPU: str(act.number // 16 % NODE_GPUS)}}}, "status")
+
+    def drain(self, act: Act) -> bool:
+        """Cordon a node and evict its pods."""
+        name = _pick(self._open_nodes(), act.number)
+        if name is None:
+            return False
+        with contextlib.suppress(ApiError):  # a pod may be gone by itself
+            self.stage.cluster.drain(name)
+        return True
+
+    def remove_node(self, act: Act) -> bool:
+        """Delete a node, and the pods on it as the garbage collector does."""
+        name = _pick(self._open_nodes(), act.number)
+        if name is None:
+            return False
+        with contextlib.suppress(ApiError):
+            self.stage.cluster.delete_node(name)
+        for pod in self._pods():
+            if pod["spec"].get("nodeName") == name:
+                self._delete(PODS, pod)
+        return True
+
+    def repair_node(self, act: Act) -> bool:
+        """Put a node right, or create it again."""
+        name = _pick(self._all_node_names(), act.number)
+        return name is not None and self._repair(name)
+
+    def foreign_pod(self, act: Act) -> bool:
+        """Put a pod on a node without asking any scheduler, where it fits by what is bound now."""
+        name = _pick(self._open_nodes(), act.number)
+        if name is None:
+            return False
+        used = sum(_gpus(pod) for pod in self._pods() if pod["spec"].get("nodeName") == name and not _ended(pod))
+        gpus = 1 + act.number // 16 % 4
+        if used + gpus > NODE_GPUS:
+            return False
+        template = PodTemplate(gpus=gpus, scheduler="nobody", node_name=name)
+        return self._create(template.pod(self._next_name("foreign"), NAMESPACE))
+
+    def end_foreign_pod(self, act: Act) -> bool:
+        """Delete a pod that nobody scheduled."""
+        foreign = [pod for pod in self._pods() if pod["metadata"]["name"].startswith("foreign-")]
+        return self._delete(PODS, _pick(foreign, act.number))
+
+    def single_pod(self, act: Act) -> bool:
+        """Create a pod without gang, one in three of high priority: it may preempt."""
+        priority = "storm-high" if act.number % 3 == 0 else "storm-low"
+        template = PodTemplate(gpus=1 + act.number // 16 % NODE_GPUS, run_seconds=2, priority_class=priority)
+        return self._create(template.pod(self._next_name("single"), NAMESPACE))
+
+    # Processes.
+
+    def kill_muster(self, act: Act) -> bool:
+        """Kill Muster and start it again within a second."""
+        if not self._kill(act, self.stage.muster):
+            return False
+        self.restarts.append(time.monotonic())
+        return True
+
+    def pause_muster(self, act: Act) -> bool:
+        """Stop Muster for up to two seconds."""
+        return self._pause(act, self.stage.muster)
+
+    def kill_scheduler(self, act: Act) -> bool:
+        """Kill kube-scheduler and start it again within a second."""
+        return self._kill(act, self.stage.scheduler)
+
+    def pause_scheduler(self, act: Act) -> bool:
+        """Stop kube-scheduler for up to two seconds."""
+        return self._pause(act, self.stage.scheduler)
+
+    def _kill(self, act: Act, server: Server) -> bool:
+        if not self._up(server):
+            return False
+        server.kill()
+        self._down.append(server)
+
+        def start() -> None:
+            self._down.remove(server)
+            server.launch()
+
+        self._later.append((time.monotonic() + act.number % 1000 / 1000, start))
+        return True
+
+    def _pause(self, act: Act, server: Server) -> bool:
+        if not self._up(server):
+            return False
+        server.pause()
+
+        def resume() -> None:
+            if server not in self._down:
+                server.resume()
+
+        self._later.append((time.monotonic() + act.number % 2000 / 1000, resume))
+        return True
+
+    def _up(self, server: Server) -> bool:
+        """Tell whether a server is meant to run; raise if it has ended by itself."""
+        if server in self._down:
+            return False
+        server.check()
+        return True
+
+    # How it is done.
+
+    def _wait_for(self, seconds: float) -> None:
+        """Wait until so many seconds after the beginning, and do what is due meanwhile."""
+        until = self.begun + seconds
+        while True:
+            self._later.sort(key=lambda entry: entry[0])
+            following = min([until, *(at for at, _ in self._later[:1])])
+            time.sleep(max(0.0, following - time.monotonic()))
+            if self._later and self._later[0][0] <= time.monotonic():
+                self._later.pop(0)[1]()
+            elif time.monotonic() >= until:
+                return
+
+    def _pods(self) -> list[JsonObject]:
+        return self.stage.recorder.present(PODS)
+
+    def _members(self) -> list[JsonObject]:
+        names = {name for gang in self.wanted.values() for name in gang.pods}
+        return [pod for pod in self._pods() if pod["metadata"]["name"] in names and not _ended(pod)]
+
+    def _open_nodes(self) -> list[str]:
+        return sorted(self.stage.cluster.node_names)
+
+    @staticmethod
+    def _all_node_names() -> list[str]:
+        return [f"node-{number}" for number in range(NODE_COUNT)]
+
+    def _repair(self, name: str) -> bool:
+        if name not in self.stage.cluster.node_names:
+            (manifest,) = numbered_nodes(1, NodeShape(gpus=NODE_GPUS), first=int(name.rpartition("-")[2]))
+            return self._create(manifest)
+        whole = {"status": {"allocatable": {GPU: str(NODE_GPUS)}}}
+        self._patch(NODES, name, whole, namespace=None, subresource="status")
+        return self._patch(NODES, name, {"spec": {"unschedulable": None, "taints": None}}, namespace=None)
+
+    def _on_node(self, act: Act, change: JsonObject, subresource: str | None = None) -> bool:
+        name = _pick(self._open_nodes(), act.number)
+        return name is not None and self._patch(NODES, name, change, namespace=None, subresource=subresource)
+
+    def _create_all(self, gang: Wanted) -> bool:
+        self.wanted[gang.spec.name] = gang
+        for thing in (gang.spec.pod_group(), *list(gang.pods.values())[: gang.due]):
+            self._create(thing)
+        return True
+
+    def _delete_all(self, spec: GangSpec, *, pods_first: bool) -> None:
+        names = {pod["metadata"]["name"] for pod in spec.pods()}
+        pods = [pod for pod in self._pods() if pod["metadata"]["name"] in names]
+        groups = [g for g in self.stage.recorder.present(POD_GROUPS) if g["metadata"]["name"] == spec.name]
+        things = [(PODS, pod) for pod in pods] + [(POD_GROUPS, group) for group in groups]
+        for resource, thing in things if pods_first else reversed(things):
+            self._delete(resource, thing)
+
+    def _next_name(self, stem: str) -> str:
+        self._serial += 1
+        return f"{stem}-{self._serial}"
+
+    def _create(self, thing: JsonObject) -> bool:
+        return _done(lambda: self.stage.cluster.api.create(thing))
+
+    def _delete(self, resource: Resource, thing: JsonObject | None) -> bool:
+        if thing is None:
+            return False
+        metadata = thing["metadata"]
+        return _done(lambda: self.stage.cluster.api.delete(resource, metadata["name"], metadata["namespace"]))
+
+    def _patch(
+        self,
+        resource: Resource,
+        name: str,
+        change: JsonObject,
+        namespace: str | None = NAMESPACE,
+        subresource: str | None = None,
+    ) -> bool:
+        api = self.stage.cluster.api
+        return _done(lambda: api.patch(resource, name, change, namespace=namespace, subresource=subresource))
+
+
+#: By its name in a script.
+ACTS: dict[str, Callable[[Storm, Act], bool]] = {
+    act.__name__: act
+    for act in (
+        Storm.create_gang,
+        Storm.create_slowly,
+        Storm.create_group_last,
+        Storm.delete_member,
+        Storm.fail_member,
+        Storm.delete_gang,
+        Storm.replace_gang,
+        Storm.edit_gang,
+        Storm.cordon,
+        Storm.taint,
+        Storm.shrink,
+        Storm.drain,
+        Storm.remove_node,
+        Storm.repair_node,
+        Storm.foreign_pod,
+        Storm.end_foreign_pod,
+        Storm.single_pod,
+        Storm.kill_muster,
+        Storm.pause_muster,
+        Storm.kill_scheduler,
+        Storm.pause_scheduler,
+    )
+}
+
+#: Statuses that only say that the world has moved on: no such object, a name taken, a namesake.
+_MOVED_ON = frozenset({404, 409})
+
+
+def _done(request: Callable[[], object]) -> bool:
+    """Send a request; return False if what it was about is not there (any more) or is there already."""
+    try:
+        request()
+    except ApiError as error:
+        if error.status in _MOVED_ON:
+            return False
+        raise
+    return True
+
+
+def _pick(things: list[T], number: int) -> T | None:
+    return things[number % len(things)] if things else None
+
+
+def _ended(pod: JsonObject) -> bool:
+    return pod["status"].get("phase") in {"Succeeded", "Failed"}
+
+
+def _gpus(pod: JsonObject) -> int:
+    containers: Iterable[JsonObject] = pod["spec"]["containers"]
+    return sum(int(container["resources"].get("requests", {}).get(GPU, 0)) for container in containers)

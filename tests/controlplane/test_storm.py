@@ -1,0 +1,196 @@
+"""Random gangs under every fault at once on the real control plane, judged by the API server's history.
+
+`--storm-gangs N` and `--storm-seeds N` (or `--storm-seed SEED`) make larger and other storms.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from localcluster.client import NODES, POD_GROUPS, PODS
+from localcluster.cluster import LocalCluster
+from localcluster.faults.api import ApiProxy
+from localcluster.faults.request import Exchange
+from localcluster.faults.verbs import VerbProxy
+from localcluster.history import Recorder
+from localcluster.processes import Server
+from localcluster.sandbox import Sandbox
+from localcluster.workloads import POD_GROUP_LABEL
+from tests.controlplane.judging import history_of
+from tests.controlplane.storm import NEWS_SECONDS, WRITE_SECONDS, Stage, Storm
+from tests.controlplane.storm_script import Script, write_script
+from tests.judge import History, Tolerance, Violation, judge, report
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(1800)]
+
+#: How long it may take in quiet until the next pod succeeds, and until a gang comes right (seconds): a fraction of that
+#: on a machine with nothing else to do.
+_PATIENCE, _SETTLE = 90.0, 90.0
+
+_TOLERANCE = Tolerance(news=NEWS_SECONDS, write=WRITE_SECONDS, settle=_SETTLE)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one storm of each seed."""
+    if "seed" in metafunc.fixturenames:
+        first = metafunc.config.getoption("--storm-seed")
+        count = metafunc.config.getoption("--storm-seeds")
+        metafunc.parametrize("seed", range(first, first + count))
+
+
+@pytest.fixture
+def stage(  # noqa: PLR0917 - pytest hands fixtures over by name
+    local_cluster: LocalCluster,
+    cluster: Sandbox,
+    faulty_muster: Server,
+    proxied_scheduler: Server,
+    api_proxy: ApiProxy,
+    verb_proxy: VerbProxy,
+) -> Stage:
+    """Set the stage; the recorder is started with each storm."""
+    return Stage(cluster, Recorder(local_cluster.admin), faulty_muster, proxied_scheduler, api_proxy, verb_proxy)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A storm that is over, what the judge says of it, and the gangs that did not finish."""
+
+    storm: Storm
+    history: History
+    violations: list[Violation]
+    unfinished: list[str]
+
+    @property
+    def wrong(self) -> bool:
+        """Tell whether a promise was broken."""
+        return bool(self.violations or self.unfinished)
+
+    def concerned(self) -> set[str]:
+        """Return the names of the gangs that violations show, and of those that did not finish."""
+        names = set(self.unfinished)
+        for change in (change for violation in self.violations for change in violation.evidence):
+            metadata = change.object["metadata"]
+            names.add((metadata.get("labels") or {}).get(POD_GROUP_LABEL, metadata["name"]))
+        return names & set(self.storm.script.gangs)
+
+
+def play(stage: Stage, script: Script) -> Played:
+    """Play a storm and the quiet after it, and judge both."""
+    storm = Storm(stage, script)
+    with stage.recorder:
+        storm.rage()
+        storm.calm()
+        quiet = time.monotonic()
+        unfinished = storm.finish(_PATIENCE)
+        stage.recorder.catch_up()
+        end = time.monotonic()
+        calls = stage.verb_proxy.bind_calls()
+        history = history_of(stage.recorder, calls, end=end, restarts=storm.restarts, quiet=quiet)
+    return Played(storm, history, judge(history, _TOLERANCE), unfinished)
+
+
+def explain(stage: Stage, played: Played) -> str:
+    """Return what is wrong with a storm, with the story of the gangs concerned; if it can be had, of them alone."""
+    script, names = played.storm.script, played.concerned()
+    text = f"seed {script.seed}: unfinished {played.unfinished}\n{report(played.violations)}\n\n"
+    text += story_of(stage, played.history, names, played.storm)
+    if not names or len(names) > len(script.gangs) // 4:
+        return text
+    stage.begin_anew()
+    alone = play(stage, script.only(names))
+    if not alone.wrong:
+        return f"{text}\n\nNothing is wrong when {', '.join(sorted(names))} are alone."
+    story = story_of(stage, alone.history, names, alone.storm)
+    return f"seed {script.seed}, {', '.join(sorted(names))} alone: {report(alone.violations)}\n\n{story}"
+
+
+def story_of(stage: Stage, history: History, names: set[str], storm: Storm) -> str:
+    """Write down what happened to some gangs in order of time, what was asked about them, and what else was done."""
+    lines = [(storm.begun + act.at, str(act)) for act in storm.script.acts if act.at <= storm.lasted]
+    pods = set()
+    for change in history.changes:
+        metadata = change.object["metadata"]
+        if {metadata["name"], (metadata.get("labels") or {}).get(POD_GROUP_LABEL)} & names:
+            lines.append((change.at, str(change)))
+            pods.add(metadata["name"])
+    asked = [*stage.verb_proxy.requests, *stage.api_proxy.requests]
+    lines += [(exchange.at, _line(exchange)) for exchange in asked if exchange.request.name in pods]
+    lines += [(at, f"{at:10.3f} Muster is killed") for at in history.restarts]
+    lines += [(at, f"{at:10.3f} quiet begins") for at in [history.quiet] if at is not None]
+    return "\n".join(text for _, text in sorted(lines))
+
+
+def _line(exchange: Exchange) -> str:
+    """Write a request as one line, with the pod that a verb is about and how long the answer took."""
+    request = exchange.request
+    took = "" if exchange.ended is None else f" after {exchange.ended - exchange.at:.3f} s"
+    return f"{exchange} {request.subresource} {request.name}{took}"
+
+
+def test_storm_breaks_no_promise(
+    stage: Stage, seed: int, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> None:
+    """Whatever happens to gangs, nodes, processes and requests: every promise is kept, and in the end all have run."""
+    script = write_script(seed, request.config.getoption("--storm-gangs"))
+    began = time.monotonic()
+    played = play(stage, script)
+    storm, history = played.storm, played.history
+    injected = Counter(
+        fault.partition("(")[0]
+        for proxy in (stage.api_proxy, stage.verb_proxy)
+        for exchange in proxy.requests
+        for fault in exchange.faults
+    )
+    figures = {
+        "seed": seed,
+        "gangs": len(script.gangs),
+        "seconds": {"storm": round(storm.lasted, 1), "all": round(time.monotonic() - began, 1)},
+        "restarts": len(storm.restarts),
+        "acts": dict(storm.done),
+        "faults": dict(injected),
+        "requests": {"api": len(stage.api_proxy.requests), "verbs": len(stage.verb_proxy.requests)},
+        "changes": len(history.changes),
+    }
+    record_property("storm", figures)
+    sys.stdout.write(f"STORM {figures}\n")
+    if played.wrong:
+        pytest.fail(explain(stage, played), pytrace=False)
+    kinds = {change.object["kind"] for change in history.changes}
+    assert kinds >= {PODS.kind, POD_GROUPS.kind, NODES.kind}
+    assert history.arrivals
+
+
+def test_equal_seeds_make_equal_storms() -> None:
+    """A storm is made up from its seed alone; another seed makes another, and a part of it leaves the rest as it is."""
+    script = write_script(7, 40)
+    assert script == write_script(7, 40)
+    assert script.acts != write_script(8, 40).acts
+    part = script.only({"gang-3", "gang-5"})
+    assert set(part.gangs) == {act.gang for act in part.arrivals} == {"gang-3", "gang-5"}
+    assert part.acts == script.acts
+
+
+def test_judge_finds_a_gang_bound_in_part(local_cluster: LocalCluster, cluster: Sandbox) -> None:
+    """What a faulty Muster would do, done by hand: one of three members bound, and then nothing more."""
+    cluster.nodes(3, gpus=8)
+    with Recorder(local_cluster.admin) as recorder:
+        gang = cluster.gang("gang", members=3, gpus=8, scheduler="muster")
+        member, other, _ = gang.members
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": member.name, "uid": member.uid}}
+        path = PODS.path(member.namespace, member.name, "binding")
+        local_cluster.admin.request("POST", path, body={**binding, "target": {"kind": "Node", "name": "node-0"}})
+        quiet = time.monotonic()
+        other.recreate()
+        recorder.catch_up()
+        changes = [change for change in recorder.changes() if change.object["metadata"]["name"] == other.name]
+        history = history_of(recorder, [], end=time.monotonic() + 10.0, quiet=quiet)
+    assert [change.type for change in changes if change.type != "MODIFIED"] == ["ADDED", "DELETED", "ADDED"]
+    found = judge(history, Tolerance(news=1.0, write=1.0, settle=5.0))
+    assert [violation.promise for violation in found] == ["P1", "P5", "P3"]
+    assert "no bind call" in report(found)

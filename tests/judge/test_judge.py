@@ -1,0 +1,486 @@
+"""The judge finds each broken promise in a history that shows it, and none in one that does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.judge.history import Json, Tolerance, Violation
+from tests.judge.telling import Tale
+from tests.judge.verdict import judge, report
+
+STRICT = Tolerance(news=0.5, write=0.5, settle=5.0, returning=2.0, reservation=20.0)
+
+
+def verdict(tale: Tale, *, arrivals: bool = True) -> list[Violation]:
+    """Judge what has been told."""
+    return judge(tale.history(arrivals=arrivals), STRICT)
+
+
+def promises(tale: Tale, *, arrivals: bool = True) -> list[str]:
+    """Return which promises are broken, each as often as it is."""
+    return [violation.promise for violation in verdict(tale, arrivals=arrivals)]
+
+
+@pytest.fixture
+def tale() -> Tale:
+    """Begin a tale with six nodes of eight GPUs."""
+    begun = Tale()
+    for number in range(6):
+        begun.node(f"n{number}")
+    return begun
+
+
+class TestAtomic:
+    """P1."""
+
+    def test_whole_start_is_right(self, tale: Tale) -> None:
+        """Members that are bound after minMember have arrived break nothing."""
+        tale.start(*tale.gang("g", 3), on="n")
+        tale.calm()
+        tale.wait(100)
+        assert verdict(tale) == []
+
+    def test_binding_before_all_have_arrived(self, tale: Tale) -> None:
+        """A Binding with one arrival too few is a violation, with the gang as evidence."""
+        one, two, _ = tale.gang("g", 3)
+        tale.start(one, two, on="n")
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P1", "P1"]
+        assert "when 2 members had arrived at bind" in found[0].text
+        assert "g-0" in report(found)
+
+    def test_arrival_that_was_answered_long_ago_does_not_count(self, tale: Tale) -> None:
+        """A member whose bind call was refused has to arrive again."""
+        one, two = tale.gang("g", 2)
+        tale.arrive(one, "n0", until=tale.now + 1)
+        tale.wait(10)
+        tale.arrive(two, "n1")
+        tale.bind(two, "n1")
+        assert promises(tale) == ["P1"]
+
+    def test_arrival_at_a_muster_that_died_does_not_count(self, tale: Tale) -> None:
+        """A member held by a Muster that died has to arrive again; early in its successor's life, P6 is broken, too."""
+        one, two = tale.gang("g", 2)
+        tale.arrive(one, "n0")
+        tale.wait(1)
+        tale.restart()
+        tale.wait(3)
+        tale.arrive(two, "n1")
+        tale.bind(two, "n1")
+        assert promises(tale) == ["P1", "P6"]
+
+    def test_binding_without_enough_members(self, tale: Tale) -> None:
+        """Without arrivals, a Binding in a gang that lacks members is a violation."""
+        tale.group("g", 2)
+        tale.pod("g-0", "g")
+        tale.start("g-0", on="n")
+        assert promises(tale, arrivals=False) == ["P1"]
+
+    def test_gated_members_do_not_count(self, tale: Tale) -> None:
+        """A member with a scheduling gate is none yet."""
+        tale.group("g", 2)
+        tale.pod("g-0", "g")
+        tale.pod("g-1", "g", schedulingGates=[{"name": "quota"}])
+        tale.start("g-0", on="n")
+        assert promises(tale, arrivals=False) == ["P1"]
+
+    def test_binding_without_pod_group(self, tale: Tale) -> None:
+        """A member whose PodGroup does not exist is not bound."""
+        tale.pod("g-0", "g")
+        tale.start("g-0", on="n")
+        assert promises(tale) == ["P1"]
+
+    def test_succeeded_members_count(self, tale: Tale) -> None:
+        """A replacement is bound on its own when the others have succeeded."""
+        one, two, three = tale.gang("g", 3)
+        tale.start(one, two, three, on="n")
+        tale.end(one)
+        tale.end(two)
+        tale.wait(20)
+        tale.delete("Pod", three)
+        tale.pod(three, "g")
+        tale.arrive(three, "n4")
+        tale.bind(three, "n4")
+        assert verdict(tale) == []
+
+    def test_what_was_true_just_before_is_overlooked(self, tale: Tale) -> None:
+        """A member deleted a moment before the Binding, or minMember raised then, could not be known."""
+        one, two = tale.gang("g", 2)
+        tale.arrive(one, "n0")
+        tale.arrive(two, "n1")
+        tale.delete("Pod", two)
+        tale.group("g", 5)
+        tale.wait(0.3)
+        tale.bind(one, "n0")
+        assert verdict(tale) == []
+
+    def test_pods_of_other_schedulers_are_not_judged(self, tale: Tale) -> None:
+        """What another scheduler binds is its own affair."""
+        tale.pod("other", "g", schedulerName="default-scheduler")
+        tale.bind("other", "n0")
+        assert verdict(tale) == []
+
+    def test_gangs_by_label_need_no_pod_group(self, tale: Tale) -> None:
+        """A gang by label has the minMember of its pods' annotations."""
+        for name in ("g-0", "g-1"):
+            tale.pod(name, labels={"muster.dev/gang": "g"}, annotations={"muster.dev/min-member": "2"})
+        tale.start("g-0", on="n")
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P1"]
+        assert "when 1 members had arrived at bind" in found[0].text
+
+
+class TestCapacity:
+    """P2."""
+
+    def test_two_pods_on_one_node(self, tale: Tale) -> None:
+        """A Binding beyond what the node has is a violation."""
+        tale.pod("a")
+        tale.pod("b", gpus=1)
+        tale.arrive("a", "n0")
+        tale.bind("a", "n0")
+        tale.arrive("b", "n0")
+        tale.bind("b", "n0")
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P2"]
+        assert "has 8 nvidia.com/gpu, and 9 with pod b" in found[0].text
+
+    def test_room_given_back_is_used_again(self, tale: Tale) -> None:
+        """Pods that have ended or are gone hold nothing."""
+        for name in ("a", "b", "c"):
+            tale.pod(name)
+            tale.arrive(name, "n0")
+            tale.bind(name, "n0")
+            if name == "a":
+                tale.end(name, "Failed")
+            else:
+                tale.delete("Pod", name)
+        assert verdict(tale) == []
+
+    def test_stranger_that_came_just_before_is_overlooked(self, tale: Tale) -> None:
+        """What another scheduler put on the node could not be known at once, but later it could."""
+        tale.pod("stranger", schedulerName="default-scheduler", nodeName="n0")
+        tale.pod("a")
+        tale.pod("b", gpus=0)
+        tale.arrive("a", "n0")
+        tale.bind("a", "n0")
+        assert verdict(tale) == []
+        tale.wait(5)
+        tale.pod("c", gpus=1)
+        tale.arrive("c", "n0")
+        tale.bind("c", "n0")
+        assert promises(tale) == ["P2"]
+
+    def test_node_that_shrinks_later_breaks_nothing(self, tale: Tale) -> None:
+        """A node is judged as it was when the pod was bound."""
+        tale.pod("a")
+        tale.start("a", on="n")
+        tale.node("n0", gpus=2)
+        tale.wait(10)
+        assert verdict(tale) == []
+        tale.pod("b", gpus=0)
+        tale.arrive("b", "n0")
+        tale.bind("b", "n0")
+        assert verdict(tale) == []
+
+    def test_closed_node(self, tale: Tale) -> None:
+        """A pod that is bound to a node cordoned long before is a violation; right after the cordon it is none."""
+        tale.pod("a")
+        tale.node("n0", unschedulable=True)
+        tale.arrive("a", "n0")
+        tale.wait(0.1)
+        tale.bind("a", "n0")
+        assert verdict(tale) == []
+        tale.node("n1", taints=[{"key": "broken", "effect": "NoSchedule"}])
+        tale.wait(10)
+        tale.pod("b")
+        tale.arrive("b", "n1")
+        tale.bind("b", "n1")
+        tale.pod("c", tolerations=[{"key": "broken", "operator": "Exists"}], gpus=0)
+        tale.arrive("c", "n1")
+        tale.bind("c", "n1")
+        assert promises(tale) == ["P2"]
+
+    def test_node_that_does_not_exist(self, tale: Tale) -> None:
+        """A pod that is bound to a node long gone is a violation."""
+        tale.pod("a")
+        tale.delete("Node", "n0")
+        tale.wait(10)
+        tale.arrive("a", "n0")
+        tale.bind("a", "n0")
+        assert promises(tale) == ["P2"]
+
+    def test_pod_that_moves(self, tale: Tale) -> None:
+        """A pod with a node keeps it."""
+        tale.pod("a")
+        tale.start("a", on="n")
+        tale.arrive("a", "n1")
+        tale.bind("a", "n1")
+        assert "P2" in promises(tale)
+
+    def test_nominations_beyond_the_node(self, tale: Tale) -> None:
+        """Nominations that stay on a node for more than it has are a promise made twice; a brief overlap is none."""
+        tale.calm()
+        one, two = tale.gang("g", 2)[0], tale.gang("h", 2)[0]
+        tale.nominate(one, "n0")
+        tale.nominate(two, "n0")
+        tale.wait(3)
+        assert verdict(tale) == []
+        tale.wait(3)
+        assert promises(tale) == ["P2", "P4", "P4"]
+        tale.nominate(two, None)
+        assert promises(tale)[0] == "P2"
+
+
+class TestWaiting:
+    """P3, P4 and P6."""
+
+    def test_gang_that_stays_partial(self, tale: Tale) -> None:
+        """A gang with one member bound whose others wait is a violation after `settle` in quiet, not before."""
+        tale.start(*tale.gang("g", 3), on="n")
+        tale.delete("Pod", "g-0")
+        tale.pod("g-0", "g")
+        tale.wait(50)
+        assert verdict(tale) == []
+        tale.calm()
+        tale.wait(4)
+        assert verdict(tale) == []
+        tale.wait(2)
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P3"]
+        assert found[0].at == tale.quiet + 5.0 if tale.quiet is not None else False
+
+    def test_partial_gang_without_members_to_run_is_right(self, tale: Tale) -> None:
+        """A gang whose lost member nobody creates again cannot be made whole."""
+        tale.start(*tale.gang("g", 3), on="n")
+        tale.delete("Pod", "g-0")
+        tale.calm()
+        tale.wait(50)
+        assert verdict(tale) == []
+
+    def test_partial_since_a_death_is_p6(self, tale: Tale) -> None:
+        """A gang that was being bound when Muster died has to be finished by its successor."""
+        one, two = tale.gang("g", 2)
+        tale.arrive(one, "n0")
+        tale.arrive(two, "n1")
+        tale.bind(one, "n0")
+        tale.restart()
+        tale.calm()
+        tale.wait(6)
+        assert promises(tale) == ["P6"]
+
+    def test_recovery_in_time_is_right(self, tale: Tale) -> None:
+        """What a successor finishes within `settle` breaks nothing."""
+        one, two = tale.gang("g", 2)
+        tale.arrive(one, "n0")
+        tale.arrive(two, "n1")
+        tale.bind(one, "n0")
+        tale.restart()
+        tale.calm()
+        tale.wait(3)
+        tale.arrive(two, "n1")
+        tale.bind(two, "n1")
+        tale.wait(60)
+        assert verdict(tale) == []
+
+    @pytest.mark.parametrize(("waited", "broken"), [(24.0, False), (26.0, True)])
+    def test_nomination_that_outlives_its_reservation(self, tale: Tale, waited: float, broken: bool) -> None:
+        """A nomination that stands beyond the reservation's time and `settle` keeps a node for nothing."""
+        tale.calm()
+        tale.group("g", 2)
+        tale.pod("g-0", "g")
+        tale.pod("g-1", "g")
+        tale.nominate("g-0", "n0")
+        for _ in range(2):
+            tale.wait(waited / 2)
+            tale.nominate("g-0", None)  # a nudge
+            tale.nominate("g-0", "n0")
+        assert ("P3" in promises(tale)) is broken
+
+    def test_pod_group_says_how_long_it_may_wait(self, tale: Tale) -> None:
+        """A PodGroup's scheduleTimeoutSeconds replaces the usual time."""
+        tale.calm()
+        tale.group("g", 2, timeout=100)
+        tale.pod("g-0", "g")
+        tale.pod("g-1", "g")
+        tale.nominate("g-0", "n0")
+        tale.wait(90)
+        assert "P3" not in promises(tale)
+
+    def test_gang_that_fits_and_waits(self, tale: Tale) -> None:
+        """A gang that fits alone and waits at the end is a violation; one that does not fit is none."""
+        tale.gang("g", 6)
+        tale.gang("large", 7)
+        tale.calm()
+        tale.wait(4)
+        assert verdict(tale) == []
+        tale.wait(2)
+        found = verdict(tale)
+        assert [(violation.promise, "gang g of 6" in violation.text) for violation in found] == [("P4", True)]
+
+    def test_gang_that_others_keep_out_waits_rightly(self, tale: Tale) -> None:
+        """What another scheduler put on the nodes may stay there for ever."""
+        for number in range(6):
+            tale.pod(f"stranger-{number}", schedulerName="other", nodeName=f"n{number}", gpus=1)
+        tale.gang("g", 2)
+        tale.calm()
+        tale.wait(50)
+        assert verdict(tale) == []
+
+    @pytest.mark.parametrize(
+        "spec", [{"nodeSelector": {"zone": "none"}}, {"affinity": {"podAntiAffinity": {}}}, {"schedulingGates": [{}]}]
+    )
+    def test_gang_that_cannot_be_placed_waits_rightly(self, tale: Tale, spec: Json) -> None:
+        """Selectors without a node, affinity, which is not judged, and gates keep a gang waiting."""
+        tale.group("g", 1)
+        tale.pod("g-0", "g", **spec)
+        tale.calm()
+        tale.wait(50)
+        assert verdict(tale) == []
+
+    def test_nothing_is_expected_without_quiet(self, tale: Tale) -> None:
+        """Under faults nobody has to come to an end."""
+        tale.gang("g", 2)
+        tale.nominate("g-0", "n0")
+        tale.wait(1000)
+        assert verdict(tale) == []
+
+
+class TestInheritance:
+    """P5."""
+
+    def test_binding_of_a_namesake(self, tale: Tale) -> None:
+        """A pod created under the name of one that had arrived is bound only when it has arrived itself."""
+        one, two = tale.gang("g", 2)
+        tale.arrive(one, "n0")
+        tale.arrive(two, "n1")
+        tale.delete("Pod", one)
+        tale.pod(one, "g")
+        tale.bind(one, "n0")
+        tale.bind(two, "n1")
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P5"]
+        assert "no bind call for its UID" in found[0].text
+        assert len(found[0].evidence) >= 2
+
+    def test_nomination_of_an_earlier_gang(self, tale: Tale) -> None:
+        """A PodGroup created anew with a higher minMember has no nodes before its members exist."""
+        tale.gang("g", 2)
+        tale.delete("PodGroup", "g")
+        tale.wait(5)
+        tale.group("g", 3)
+        tale.wait(5)
+        tale.nominate("g-0", "n0")
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P5"]
+        assert "has 2 members of 3 needed" in found[0].text
+
+    def test_nomination_without_pod_group(self, tale: Tale) -> None:
+        """A gang whose PodGroup is gone is given nothing."""
+        tale.gang("g", 2)
+        tale.delete("PodGroup", "g")
+        tale.wait(5)
+        tale.nominate("g-0", "n0")
+        assert promises(tale) == ["P5"]
+
+    def test_pod_created_with_a_nomination(self, tale: Tale) -> None:
+        """Nobody is born with a node in prospect."""
+        tale.gang("g", 1)
+        tale.nominate("g-0", "n0")
+        first = tale.changes.pop()
+        tale.changes[-1] = type(first)(first.at, first.version, "ADDED", first.object)
+        assert promises(tale) == ["P5"]
+
+    def test_nomination_of_a_gang_that_can_start_is_right(self, tale: Tale) -> None:
+        """A gang with its members and its PodGroup may be given nodes."""
+        for number, name in enumerate(tale.gang("g", 3)):
+            tale.nominate(name, f"n{number}")
+        assert verdict(tale) == []
+
+
+class TestRestart:
+    """P6, beyond what is partial."""
+
+    def test_double_promise_after_a_death(self, tale: Tale) -> None:
+        """What goes wrong right after a death of Muster is a failure to recover; later it is not."""
+        for number, pause in enumerate((1.0, 20.0)):
+            tale.pod(f"a{number}")
+            tale.arrive(f"a{number}", f"n{number}")
+            tale.bind(f"a{number}", f"n{number}")
+            tale.restart()
+            tale.wait(pause)
+            tale.pod(f"b{number}")
+            tale.arrive(f"b{number}", f"n{number}")
+            tale.bind(f"b{number}", f"n{number}")
+        assert promises(tale) == ["P2", "P6", "P2"]
+
+
+class TestEvictions:
+    """P7."""
+
+    def test_gang_broken_by_preemption(self, tale: Tale) -> None:
+        """A gang at its minimum loses nobody."""
+        tale.start(*tale.gang("g", 3), on="n")
+        tale.pod("urgent", priority=100)
+        tale.wait(20)
+        tale.preempt("g-0")
+        tale.preempted_event("g-0", "urgent")
+        tale.delete("Pod", "g-0")
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P7"]
+        assert "left gang g with 2 of 3" in found[0].text
+
+    def test_spare_member_may_go(self, tale: Tale) -> None:
+        """A gang with one member beyond its minimum may lose one, and not two."""
+        tale.start(*tale.gang("g", 3, min_member=2), on="n")
+        tale.pod("urgent", priority=100)
+        tale.wait(20)
+        tale.preempt("g-0")
+        assert verdict(tale) == []
+        tale.preempt("g-1")
+        assert promises(tale) == ["P7"]
+
+    @pytest.mark.parametrize("event", [True, False])
+    def test_eviction_for_a_member(self, tale: Tale, event: bool) -> None:
+        """Nobody is preempted for a member of a gang, whether an event says so or nobody else waits."""
+        tale.pod("victim")
+        tale.start("victim", on="n")
+        tale.group("g", 1)
+        tale.pod("g-0", "g", priority=100)
+        tale.wait(20)
+        tale.preempt("victim")
+        if event:
+            tale.preempted_event("victim", "g-0")
+        assert promises(tale) == ["P7"]
+
+    def test_eviction_for_a_single_pod_is_right(self, tale: Tale) -> None:
+        """A pod without gang may preempt another, also while gangs wait."""
+        tale.pod("victim")
+        tale.start("victim", on="n")
+        tale.group("g", 1)
+        tale.pod("g-0", "g", priority=100)
+        tale.pod("urgent", priority=100)
+        tale.wait(20)
+        tale.preempt("victim")
+        assert verdict(tale) == []
+
+    def test_other_schedulers_may_do_as_they_like(self, tale: Tale) -> None:
+        """Muster is not asked when another scheduler preempts."""
+        tale.start(*tale.gang("g", 2), on="n")
+        tale.wait(20)
+        tale.preempt("g-0", scheduler="default-scheduler")
+        assert verdict(tale) == []
+
+
+def test_unknown_kind_is_an_error(tale: Tale) -> None:
+    """A history with objects that the judge cannot read is refused, rather than judged in part."""
+    tale.changes[0].object["kind"] = "Queue"
+    with pytest.raises(ValueError, match="this kind is not judged"):
+        verdict(tale)
+
+
+def test_versions_order_a_history(tale: Tale) -> None:
+    """Changes of several watches may be handed over in any order."""
+    tale.start(*tale.gang("g", 3), on="n")
+    tale.changes.reverse()
+    assert verdict(tale) == []

@@ -1,0 +1,168 @@
+"""The API server as a client sees it: requests and watches in the protocol, over a simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+
+import orjson
+
+from extender.control.ports import ApiError, Kind
+from extender.kube.api import JsonObject, Query
+from extender.simulation.cluster import Cluster
+from extender.simulation.objects import Change, Stored, key_of
+from tests.properties.faults.apiline import Line, Stream
+
+#: Where collections are.
+KINDS = {
+    "/api/v1/nodes": Kind.NODE,
+    "/api/v1/pods": Kind.POD,
+    "/apis/scheduling.k8s.io/v1/priorityclasses": Kind.PRIORITY_CLASS,
+    "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": Kind.COSCHEDULING_POD_GROUP,
+}
+
+
+class ApiServerFront:
+    """Answer requests from a simulated cluster, and remember what happened for watches that resume.
+
+    Attributes:
+        streams: the watch connections that are open.
+    """
+
+    def __init__(self, cluster: Cluster, loop: asyncio.AbstractEventLoop) -> None:
+        """Follow `cluster`."""
+        self.cluster = cluster
+        self.loop = loop
+        self.streams: dict[Stream, None] = {}
+        self._log: dict[Kind, list[tuple[int, bytes]]] = {kind: [] for kind in Kind}
+        self._version = 0
+        self._compacted = 0
+        self._event_names: set[str] = set()
+        cluster.audit(self._note)
+
+    def compact(self) -> None:
+        """Forget everything that has happened: who resumes from before this is told to list again."""
+        self._compacted = self._version
+        for log in self._log.values():
+            log.clear()
+
+    def replay(self, stream: Stream, events: int) -> None:
+        """Send the last events of a watch once more, in their order."""
+        for _, line in self._log[stream.kind][-events:]:
+            stream.send(line)
+
+    def open(self, kind: Kind, query: Query, line: Line) -> Stream:
+        """Open a watch from where `query` says."""
+        stream = Stream(kind, line, self.loop)
+        self.streams[stream] = None
+        if "resourceVersion" not in query:
+            for stored in self.cluster.list(kind):
+                stream.send(_watch_line("ADDED", stored.body))
+            stream.send(_bookmark(self._version))
+        elif int(query["resourceVersion"]) < self._compacted:
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+            stream.send(_watch_line("ERROR", orjson.dumps(status)))
+        else:
+            since = int(query["resourceVersion"])
+            for version, data in self._log[kind]:
+                if version > since:
+                    stream.send(data)
+        self.loop.call_later(float(query["timeoutSeconds"]), stream.end, context=Context())
+        return stream
+
+    def close(self, stream: Stream) -> None:
+        """Forget a watch that its client has left."""
+        self.streams.pop(stream, None)
+
+    def get(self, path: str, query: Query) -> bytes:
+        """Read a pod, or the list of PodGroups of one name."""
+        kind, namespace, name = _locate(path)
+        if name:
+            return self._find(kind, namespace, name).body
+        wanted = query["fieldSelector"].removeprefix("metadata.name=")
+        found = self.cluster.find(kind, namespace, wanted)
+        items = b"" if found is None else found.body
+        return b'{"metadata":{"resourceVersion":"%d"},"items":[%s]}' % (self._version, items)
+
+    def post(self, path: str, body: JsonObject) -> bytes:
+        """Create a Binding or an Event."""
+        if path.endswith("/binding"):
+            _, namespace, name = _locate(path.removesuffix("/binding"))
+            bound = self._find(Kind.POD, namespace, name).pod.node_name
+            if bound:
+                raise ApiError(409, "Conflict", f'pod {name} is already assigned to node "{bound}"')
+            self.cluster.bind(namespace, name, body["target"]["name"], body["metadata"].get("uid"))
+            return b"{}"
+        if body["metadata"]["name"] in self._event_names:
+            raise ApiError(409, "AlreadyExists", "the Event exists")
+        self._event_names.add(body["metadata"]["name"])
+        return b"{}"
+
+    def patch(self, path: str, body: JsonObject) -> bytes:
+        """Merge into a pod's or a PodGroup's status, or count an Event."""
+        if "/events/" in path:
+            if path.rpartition("/")[2] not in self._event_names:
+                raise ApiError(404, "NotFound", "the Event is gone")
+            return b"{}"
+        kind, namespace, name = _locate(path.removesuffix("/status"))
+        before = self._find(kind, namespace, name)
+        if kind is Kind.POD:
+            _check_nomination(before, body)
+        elif body["metadata"]["resourceVersion"] != before.json["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "the object has been modified")
+
+        def merge(json: JsonObject) -> None:
+            status = json.setdefault("status", {})
+            for key, value in body["status"].items():
+                if value is None:
+                    status.pop(key, None)
+                else:
+                    status[key] = value
+
+        return self.cluster.update(kind, (namespace, name), merge).body
+
+    def _find(self, kind: Kind, namespace: str, name: str) -> Stored:
+        return self.cluster.get(kind, namespace, name)
+
+    def _note(self, change: Change) -> None:
+        """Remember a change, and send it to whoever watches."""
+        self._version = change.version
+        newest = change.object
+        body = newest.body
+        if change.after is None:
+            json = orjson.loads(body)
+            json["metadata"]["resourceVersion"] = str(change.version)
+            body = orjson.dumps(json)
+        kind = newest.key.kind
+        data = _watch_line(change.type.value, body)
+        self._log[kind].append((change.version, data))
+        for stream in self.streams:
+            if stream.kind is kind and not stream.ended:
+                stream.send(data)
+
+
+def _check_nomination(pod: Stored, body: JsonObject) -> None:
+    """Refuse what the API server refuses of a status patch."""
+    if body["metadata"].get("uid", pod.uid) != pod.uid:
+        raise ApiError(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
+    node = body["status"]["nominatedNodeName"]
+    if pod.pod.node_name and node and node != pod.json["status"].get("nominatedNodeName"):
+        raise ApiError(422, "Invalid", "status.nominatedNodeName: Forbidden: may not be set once the pod is bound")
+
+
+def _locate(path: str) -> tuple[Kind, str, str]:
+    """Return kind, namespace and name (empty for a collection) of a namespaced path."""
+    prefix, _, rest = path.partition("/namespaces/")
+    namespace, _, rest = rest.partition("/")
+    resource, _, name = rest.partition("/")
+    kind = KINDS[f"{prefix}/{resource}"]
+    return kind, key_of(kind, namespace, name).namespace, name
+
+
+def _watch_line(event: str, body: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (event.encode(), body)
+
+
+def _bookmark(version: int) -> bytes:
+    meta = {"resourceVersion": str(version), "annotations": {"k8s.io/initial-events-end": "true"}}
+    return _watch_line("BOOKMARK", orjson.dumps({"metadata": meta}))

@@ -1,0 +1,94 @@
+"""Playing a story to its end: faults, then quiet, until everybody who can run has run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+
+from extender.settings import Settings
+from tests.judge import History, Violation, judge
+from tests.properties.faults.actions import ACTIONS, Scene
+from tests.properties.faults.population import Population
+from tests.properties.faults.process import ProcessLoop
+from tests.properties.faults.story import Story
+from tests.properties.faults.world import World
+
+#: Quiet is looked at so often (seconds), and so many times at most: the longest pause of Muster's is two minutes.
+_ROUND_SECONDS, _MOST_ROUNDS = 10.0, 90
+#: How long one is waited for that cannot run (in rounds): longer than it may keep what it does not use.
+_HOPELESS_ROUNDS = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of a story: what the API server saw, what the judge says of it, and errors that nobody expected.
+
+    `actions` counts what was done, `bindings` what came of it.
+    """
+
+    history: History
+    violations: tuple[Violation, ...]
+    crashes: tuple[str, ...]
+    actions: Counter[str]
+    bindings: int
+
+
+def play(story: Story, settings: Settings | None = None) -> Played:
+    """Play a story on a loop of its own; equal stories give equal results."""
+    with asyncio.Runner(loop_factory=ProcessLoop) as runner:
+        return runner.run(_play(story, settings or Settings()))
+
+
+async def _play(story: Story, settings: Settings) -> Played:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, ProcessLoop)
+    world = World(loop, story.pace, settings)
+    try:
+        people = Population(world.cluster, story.nodes)
+        world.line.overtake = people.recreate
+        scene = Scene(world, people)
+        await world.pass_time(2.0)
+        for step in story.steps:
+            ACTIONS[step.action].act(scene, step.a, step.b)
+            await world.pass_time(step.pause)
+        await _calm(world, people)
+        history = world.record.history()
+        return Played(
+            history,
+            tuple(judge(history, world.record.tolerance())),
+            tuple(dict.fromkeys(world.crashes)),
+            Counter(step.action for step in story.steps),
+            world.record.bindings,
+        )
+    finally:
+        await world.close()
+
+
+async def _calm(world: World, people: Population) -> None:
+    """Let faults end, give everybody what they need, and let gangs that run come to their end, so that others can."""
+    world.heal()
+    await world.pass_time(1.0)
+    for name in people.nodes:
+        people.add_node(name)
+    for pod in people.pods():
+        if not pod.group:
+            people.delete_pod(pod.name)
+    await world.pass_time(5.0)  # the longest grace period
+    for name, gang in list(people.gangs.items()):
+        people.replace_lost(name)
+        people.edit_group(name, min(gang.minimum, gang.members))
+        people.open_gates(name)
+    world.record.calm()
+    for number in range(_MOST_ROUNDS):
+        await world.pass_time(_ROUND_SECONDS)
+        for name, gang in list(people.gangs.items()):
+            if people.has_minimum(name):
+                people.finish_gang(name)  # at once: whoever waits for what it has must not wait long
+                people.gangs.pop(name)
+            elif gang.picky and number >= _HOPELESS_ROUNDS:
+                people.delete_gang(name)
+            else:
+                people.replace_lost(name)
+        if not people.gangs:
+            return

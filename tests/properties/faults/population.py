@@ -1,0 +1,288 @@
+"""Those who use the cluster: owners of gangs, their controllers, other schedulers, and administrators of nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from extender.control.ports import ApiError, Kind
+from extender.domain.pod import Phase, Pod
+from extender.simulation.cluster import Cluster
+from extender.simulation.manifests import node_manifest, pod_group_manifest, pod_manifest
+from extender.simulation.scenario import Member, ScenarioGang, ScenarioNode
+
+Json: TypeAlias = dict[str, Any]
+
+GPU = "nvidia.com/gpu"
+GPUS = 8
+NAMESPACE = "default"
+_CPUS = 16
+#: Rules that the model of kube-scheduler takes for "nowhere".
+_TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+_PICKY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM]}}
+PICKY_STEM = "picky-"
+_UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_TAINT = {"key": "maintenance", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A gang as its owner wants it: `members` pods of `gpus` GPUs, of which `minimum` must start together.
+
+    `grace` is how long its pods take to stop, `timeout` its scheduleTimeoutSeconds, 0 for none. The pods of a `picky`
+    one have rules of their own that no node meets, unknown to Muster.
+    """
+
+    name: str
+    minimum: int
+    members: int
+    gpus: int
+    priority: int = 0
+    grace: int = 0
+    timeout: int = 0
+    picky: bool = False
+
+    def names(self) -> list[str]:
+        """Return the names of its pods."""
+        return [f"{self.name}-{index}" for index in range(self.members)]
+
+
+class Population:
+    """Act on a cluster as people and controllers do; what is not there (any more) is passed over.
+
+    Attributes:
+        gangs: the gangs that somebody still wants.
+        nodes: the nodes that there should be.
+    """
+
+    def __init__(self, cluster: Cluster, nodes: int) -> None:
+        """Create the nodes."""
+        self._cluster = cluster
+        self.nodes = [f"node-{index}" for index in range(nodes)]
+        self.gangs: dict[str, Gang] = {}
+        self._serial = 0
+        for name in self.nodes:
+            self.add_node(name)
+
+    # Gangs and pods.
+
+    def next_name(self, stem: str) -> str:
+        """Return a name that nothing has had yet."""
+        self._serial += 1
+        return f"{stem}{self._serial}"
+
+    def create_gang(self, gang: Gang, *, gated: bool = False, group_last: bool = False) -> None:
+        """Create a PodGroup and its pods."""
+        self.gangs[gang.name] = gang
+        if not group_last:
+            self.create_group(gang)
+        for name in gang.names():
+            self.create_member(gang, name, gated=gated)
+        if group_last:
+            self.create_group(gang)
+
+    def create_group(self, gang: Gang) -> None:
+        """Create a gang's PodGroup."""
+        manifest = pod_group_manifest(_scenario(gang))
+        if gang.timeout:
+            manifest["spec"]["scheduleTimeoutSeconds"] = gang.timeout
+        with suppress(ApiError):
+            self._cluster.create(Kind.COSCHEDULING_POD_GROUP, manifest)
+
+    def create_member(self, gang: Gang, name: str, *, gated: bool = False) -> None:
+        """Create one pod of a gang."""
+        manifest = pod_manifest(_scenario(gang), Member(name, _requests(gang.gpus)), "muster", placed=False)
+        manifest["spec"]["terminationGracePeriodSeconds"] = gang.grace
+        if gang.picky:
+            manifest["spec"]["affinity"] = _PICKY
+        if gated:
+            manifest["spec"]["schedulingGates"] = [{"name": "quota"}]
+        self._create(manifest)
+
+    def create_single(self, gpus: int, priority: int) -> None:
+        """Create a pod without gang for Muster's scheduler."""
+        name = self.next_name("single-")
+        manifest = pod_manifest(
+            _scenario(Gang(name, 1, 1, gpus, priority)), Member(name, _requests(gpus)), "muster", placed=False
+        )
+        manifest["metadata"]["labels"] = {}
+        self._create(manifest)
+
+    def create_foreign(self, node: str, gpus: int) -> None:
+        """Let another scheduler put a pod on a node, if what runs there leaves room by its reckoning."""
+        found = self._cluster.find(Kind.NODE, "", node)
+        if found is None or found.node.taints:
+            return
+        used: Counter[str] = Counter()
+        for pod in self.pods():
+            if pod.bound and pod.node_name == node:
+                used.update(dict(pod.shape.requests))
+        if used[GPU] + gpus > found.node.allocatable.get(GPU, 0) or used["cpu"] + 1000 > found.node.allocatable["cpu"]:
+            return
+        name = self.next_name("foreign-")
+        manifest = pod_manifest(
+            _scenario(Gang(name, 1, 1, gpus)), Member(name, _requests(gpus)), "default-scheduler", placed=False
+        )
+        manifest["metadata"]["labels"] = {}
+        manifest["spec"]["nodeName"] = node
+        self._create(manifest)
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod."""
+        with suppress(ApiError):
+            self._cluster.delete(Kind.POD, NAMESPACE, name)
+
+    def delete_group(self, name: str) -> None:
+        """Delete a PodGroup."""
+        with suppress(ApiError):
+            self._cluster.delete(Kind.COSCHEDULING_POD_GROUP, NAMESPACE, name)
+
+    def delete_gang(self, name: str) -> None:
+        """Delete a gang with everything that belongs to it."""
+        gang = self.gangs.pop(name)
+        self.delete_group(name)
+        for member in gang.names():
+            self.delete_pod(member)
+
+    def edit_group(self, name: str, minimum: int) -> None:
+        """Change a gang's minMember."""
+        self.gangs[name] = replace(self.gangs[name], minimum=minimum)
+
+        def patch(json: Json) -> None:
+            json["spec"]["minMember"] = minimum
+            json["metadata"]["generation"] = json["metadata"].get("generation", 1) + 1
+
+        self._update(Kind.COSCHEDULING_POD_GROUP, name, patch)
+
+    def open_gates(self, name: str) -> None:
+        """Take the scheduling gates off a gang's pods."""
+
+        def patch(json: Json) -> None:
+            json["spec"].pop("schedulingGates", None)
+
+        for member in self.gangs[name].names():
+            self._update(Kind.POD, member, patch)
+
+    def end_pod(self, name: str, phase: Phase) -> None:
+        """Let a pod end that is on a node."""
+
+        def patch(json: Json) -> None:
+            if json["spec"].get("nodeName") and json["status"]["phase"] in {"Pending", "Running"}:
+                json["status"]["phase"] = phase.value
+
+        self._update(Kind.POD, name, patch)
+
+    def clear_nomination(self, name: str) -> None:
+        """Take a nomination off a pod, as kube-scheduler does after an attempt that fails."""
+
+        def patch(json: Json) -> None:
+            json["status"].pop("nominatedNodeName", None)
+
+        self._update(Kind.POD, name, patch)
+
+    def has_minimum(self, name: str) -> bool:
+        """Tell whether minMember members of a gang are on nodes or have succeeded."""
+        gang = self.gangs[name]
+        pods = [pod for pod in self.members(gang) if not pod.deleting]
+        return sum(pod.bound or pod.phase is Phase.SUCCEEDED for pod in pods) >= gang.minimum
+
+    def finish_gang(self, name: str) -> None:
+        """Let a gang that has its minimum succeed, and withdraw its other pods."""
+        if not self.has_minimum(name):
+            return
+        for pod in self.members(self.gangs[name]):
+            if pod.bound:
+                self.end_pod(pod.name, Phase.SUCCEEDED)
+            elif not pod.done:
+                self.delete_pod(pod.name)
+
+    def replace_lost(self, name: str) -> None:
+        """Create what a gang lacks, as its controller does: pods that are gone or failed, and the PodGroup."""
+        gang = self.gangs[name]
+        for pod in self.members(gang):
+            if pod.phase is Phase.FAILED:
+                self.delete_pod(pod.name)
+        for member in gang.names():
+            if self._cluster.find(Kind.POD, NAMESPACE, member) is None:
+                self.create_member(gang, member)
+        self.create_group(gang)
+
+    def recreate(self, name: str) -> None:
+        """Delete the member or PodGroup called so, and create another one under its name."""
+        for gang in list(self.gangs.values()):
+            if name == gang.name:
+                self.delete_group(name)
+                self.create_group(gang)
+            elif name in gang.names():
+                self.delete_pod(name)
+                self.create_member(gang, name)
+
+    def pods(self) -> list[Pod]:
+        """Return all pods, in order of creation."""
+        return [version.pod for version in self._cluster.list(Kind.POD)]
+
+    def members(self, gang: Gang) -> list[Pod]:
+        """Return the pods of a gang that exist."""
+        found = (self._cluster.find(Kind.POD, NAMESPACE, name) for name in gang.names())
+        return [version.pod for version in found if version is not None]
+
+    # Nodes.
+
+    def add_node(self, name: str) -> None:
+        """Create a node as it should be, or put it right."""
+        allocatable = {"cpu": str(_CPUS), "memory": "64Gi", "pods": "20", GPU: str(GPUS)}
+        try:
+            self._cluster.create(Kind.NODE, node_manifest(ScenarioNode(name, allocatable)))
+        except ApiError:
+            self._node(name, lambda json: json["status"].update(allocatable=allocatable))
+            self._node(name, lambda json: json["spec"].update(taints=[], unschedulable=False))
+
+    def cordon(self, name: str) -> None:
+        """Cordon a node."""
+        self._node(name, lambda json: json["spec"].update(unschedulable=True, taints=[_UNSCHEDULABLE]))
+
+    def taint(self, name: str) -> None:
+        """Taint a node."""
+        self._node(name, lambda json: json["spec"].update(taints=[_TAINT]))
+
+    def shrink(self, name: str, gpus: int) -> None:
+        """Leave a node with fewer GPUs, as a device plugin does that finds some broken."""
+        self._node(name, lambda json: json["status"]["allocatable"].update({GPU: str(gpus)}))
+
+    def drain(self, name: str) -> None:
+        """Cordon a node and delete what runs there."""
+        self.cordon(name)
+        for pod in self.pods():
+            if pod.node_name == name:
+                self.delete_pod(pod.name)
+
+    def remove_node(self, name: str) -> None:
+        """Delete a node; the pods that were on it are collected."""
+        with suppress(ApiError):
+            self._cluster.delete(Kind.NODE, "", name)
+        for pod in self.pods():
+            if pod.node_name == name:
+                self.delete_pod(pod.name)
+
+    def _node(self, name: str, patch: Callable[[Json], None]) -> None:
+        with suppress(ApiError):
+            self._cluster.update(Kind.NODE, ("", name), patch)
+
+    def _update(self, kind: Kind, name: str, patch: Callable[[Json], None]) -> None:
+        with suppress(ApiError):
+            self._cluster.update(kind, (NAMESPACE, name), patch)
+
+    def _create(self, manifest: Json) -> None:
+        with suppress(ApiError):
+            self._cluster.create(Kind.POD, manifest)
+
+
+def _requests(gpus: int) -> dict[str, str]:
+    return {"cpu": "1"} | ({GPU: str(gpus)} if gpus else {})
+
+
+def _scenario(gang: Gang) -> ScenarioGang:
+    return ScenarioGang(gang.name, NAMESPACE, gang.minimum, (), gang.priority)

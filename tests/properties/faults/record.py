@@ -1,0 +1,99 @@
+"""What the judge is shown: every change of the API server's objects, bind calls, deaths, quiet, and what was late."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from dataclasses import dataclass, field
+
+from extender.control.ports import Kind
+from extender.simulation.cluster import Cluster
+from extender.simulation.objects import Change
+from tests import judge
+
+#: How long Muster retries a Binding, http_timeout_seconds less bind_hold_seconds, and how long it counts a member as
+#: arrived whose held call was answered in vain (seconds).
+_BINDING_RETRIES, _ON_THE_WAY_BACK = 10.0, 15.0
+_JUDGED = frozenset({Kind.POD, Kind.NODE, Kind.COSCHEDULING_POD_GROUP})
+
+
+@dataclass(slots=True)
+class _Call:
+    """A bind call, and when it was answered (seconds)."""
+
+    at: float
+    uid: str
+    node: str
+    until: float = math.inf
+
+
+@dataclass(slots=True)
+class Record:
+    """Follow a cluster, and what is done to it.
+
+    `news` and `writes` are by how much injected faults may have delayed news to Muster, and its writes (seconds each).
+    """
+
+    loop: asyncio.AbstractEventLoop
+    cluster: Cluster
+    news: list[float] = field(default_factory=list)
+    writes: list[float] = field(default_factory=list)
+    quiet_at: float | None = None
+    _changes: list[tuple[float, Change]] = field(default_factory=list)
+    _calls: list[_Call] = field(default_factory=list)
+    _deaths: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.cluster.audit(self._note)
+
+    @property
+    def bindings(self) -> int:
+        """Count the pods that were put on a node after they had been created."""
+        pods = (c for _, c in self._changes if c.object.key.kind is Kind.POD and c.before is not None)
+        return sum(bool(c.object.pod.node_name) and not c.before.pod.node_name for c in pods if c.before is not None)
+
+    def _note(self, change: Change) -> None:
+        self._changes.append((self.loop.time(), change))
+
+    def arrived(self, uid: str, node: str) -> _Call:
+        """Note that a bind call has reached Muster; return it, to be told when it is answered."""
+        call = _Call(self.loop.time(), uid, node)
+        self._calls.append(call)
+        return call
+
+    def answered(self, call: _Call) -> None:
+        """Note that a bind call was answered."""
+        call.until = self.loop.time()
+
+    def died(self) -> None:
+        """Note that Muster was killed; it holds no call any more."""
+        self._deaths.append(self.loop.time())
+        for call in self._calls:
+            call.until = min(call.until, self.loop.time())
+
+    def calm(self) -> None:
+        """Note that from now on nothing goes wrong, and there is room for everybody."""
+        self.quiet_at = self.loop.time()
+
+    def history(self) -> judge.History:
+        """Return what the judge reads."""
+        return judge.History(
+            changes=[
+                judge.Change(at, change.version, change.type.value, change.object.json)
+                for at, change in self._changes
+                if change.object.key.kind in _JUDGED
+            ],
+            end=self.loop.time(),
+            arrivals=[judge.Arrival(call.at, call.uid, call.node, call.until) for call in self._calls],
+            restarts=tuple(self._deaths),
+            quiet=self.quiet_at,
+        )
+
+    def tolerance(self) -> judge.Tolerance:
+        """Return how late news and writes can have been: faults add up when they come together."""
+        return judge.Tolerance(
+            news=2.0 + sum(heapq.nlargest(3, self.news)),
+            write=1.0 + _BINDING_RETRIES + _ON_THE_WAY_BACK + sum(heapq.nlargest(2, self.writes)),
+        )
