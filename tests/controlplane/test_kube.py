@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.clock import ManualClock, SystemClock
-from extender.control.ports import ApiError, ClusterEvent, GroupStatus, Kind, ObjectRef, PodKey
+from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, Kind, ObjectRef, PodKey
 from extender.domain.membership import GroupApi, GroupRef
 from extender.kube.api import ApiServer, JsonObject, Query
 from extender.kube.credentials import KubeConfig
@@ -60,7 +60,7 @@ async def watching(api: ApiServer, options: WatchOptions | None = None) -> Async
     feeds = Feeds(api, observer, options or WatchOptions(), random=Random(1))
     task = asyncio.create_task(feeds.run())
     try:
-        await observer.until(lambda: len(observer.synced_kinds) == len(Kind))
+        await observer.until(lambda: len(observer.synced_kinds) == len(REQUIRED_KINDS))
         yield observer
     finally:
         task.cancel()
@@ -170,7 +170,7 @@ class TestWatches:
         with capture_logs() as logs:
             async with watching(transport) as observer:
                 pass
-        assert sorted(observer.synced_kinds) == sorted(Kind)
+        assert sorted(observer.synced_kinds) == sorted(REQUIRED_KINDS)
         missing = [entry["kind"] for entry in logs if entry["event"] == "API not installed"]
         assert missing == ["podgroups.scheduling.k8s.io"]
 

@@ -26,9 +26,10 @@ STEPS_TO_FIND_A_BUG = 20_000
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
     """Keep what Muster logs about a hundred thousand faults to itself."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)  # not reset: loggers that others use have the same list of processors
 
 
 @pytest.mark.timeout(600)
