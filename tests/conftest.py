@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+import structlog
 from hypothesis import settings
 
 from localcluster.programs import NEWEST, Release
@@ -17,6 +20,14 @@ STORM_OPTIONS = (
     ("--storm-seed", 1, "the first storm's seed"),
     ("--storm-seeds", 1, "how many storms there are, of successive seeds"),
 )
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Take back what a test that runs a whole command does to the logging of its process."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
