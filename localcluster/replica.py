@@ -1,6 +1,5 @@
 """Replicas of Muster, each with the kube-scheduler that elects it, side by side on one machine."""
 
-import re
 import shutil
 import subprocess
 import time
@@ -14,6 +13,7 @@ from localcluster.cluster import MUSTER_NAMESPACE, LocalCluster
 from localcluster.components import MUSTER_COMMAND, SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.credentials import Connection
 from localcluster.errors import ApiError, LocalClusterError
+from localcluster.metrics import read_metric
 from localcluster.ports import LOOPBACK, free_ports
 from localcluster.processes import Server
 from localcluster.startable import Startable
@@ -29,9 +29,6 @@ SCHEDULER_SERVICE_ACCOUNT = "muster-scheduler"
 
 #: How long one of two replicas may take to lead, in seconds: the Lease of a dead one has to run out first.
 LEADING_TIMEOUT_SECONDS = 30.0
-
-#: How long Muster may take to answer with its metrics, in seconds.
-METRICS_TIMEOUT_SECONDS = 5.0
 
 #: Ways into a UTS namespace, where a process may have a hostname of its own: as root, and as anybody else.
 _UNSHARE_OPTIONS = (("--uts",), ("--map-root-user", "--uts"))
@@ -142,10 +139,7 @@ class Replica(Startable):
 
     def metric(self, series: str) -> float:
         """Return one series of Muster's metrics, 0 where it does not exist yet."""
-        url = f"http://{LOOPBACK}:{self.port}/metrics"
-        text = httpx.get(url, timeout=METRICS_TIMEOUT_SECONDS, trust_env=False).text
-        line = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
-        return 0.0 if line is None else float(line[1])
+        return read_metric(f"http://{LOOPBACK}:{self.port}/metrics", series)
 
 
 class Replicas:

@@ -61,6 +61,8 @@ class Vetoes:
     def lift_outdated(self, gang_uid: str) -> bool:
         """Forget the gang's vetoes that were learned before a member passed; return whether there were any."""
         passed = self._passed.get(gang_uid, 0)
+        if not passed:
+            return False
         outdated = [key for key, learned in self._learned.items() if key[0] == gang_uid and learned < passed]
         for key in outdated:
             self._learned.pop(key, None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from extender.domain.addresses import is_loopback
 from extender.service.certificates import TlsFiles
 
 
@@ -37,7 +37,7 @@ class Callers:
         if names and client_ca is None:
             raise CallersError("--allowed-client-name needs --client-ca-file: without it no name is verified")
         if certificate is not None and key is not None:
-            if client_ca is None and not _is_loopback(host):
+            if client_ca is None and not is_loopback(host):
                 raise CallersError(
                     f"--host {host}: TLS alone says nothing about callers; give --client-ca-file, or use a loopback "
                     "address such as 127.0.0.1"
@@ -50,19 +50,10 @@ class Callers:
         ):
             if value is not None:
                 raise CallersError(f"{option} {value}: TLS needs both --tls-cert-file and --tls-private-key-file")
-        if not _is_loopback(host):
+        if not is_loopback(host):
             raise CallersError(
                 f"--host {host}: the verbs are only offered to other machines over TLS with client certificates "
                 "(--tls-cert-file, --tls-private-key-file, --client-ca-file); otherwise use a loopback address such as "
                 "127.0.0.1"
             )
         return cls(None, ())
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from extender.cli.settings import overrides
+
 if TYPE_CHECKING:
     from extender.domain.schedulerconfig.check import Checked
     from extender.domain.schedulerconfig.finding import Expectations
@@ -77,10 +79,7 @@ def _expectations(
     from extender.domain.schedulerconfig.finding import Expectations
     from extender.settings import load_settings
 
-    overrides: dict[str, Any] = {"scheduler_names": tuple(scheduler_names)} if scheduler_names else {}
-    if lease is not None:
-        overrides["scheduler_lease"] = lease
-    settings = load_settings(config, overrides)
+    settings = load_settings(config, overrides(scheduler_names, lease))
     return Expectations(
         scheduler_names=settings.scheduler_names,
         bind_hold_seconds=settings.bind_hold_seconds,

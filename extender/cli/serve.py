@@ -6,11 +6,12 @@ import asyncio
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
+from extender.cli.settings import overrides
 
 if TYPE_CHECKING:
     from extender.cli.callers import Callers
@@ -92,11 +93,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     from extender.service.certificates import CertificateError
     from extender.settings import SettingsError, load_settings
 
-    overrides: dict[str, Any] = {"scheduler_names": tuple(scheduler_name)} if scheduler_name else {}
-    if scheduler_lease is not None:
-        overrides["scheduler_lease"] = scheduler_lease
     try:
-        settings = load_settings(config, overrides)
+        settings = load_settings(config, overrides(scheduler_name, scheduler_lease))
         callers = Callers.from_options(
             host, tls_cert_file, tls_private_key_file, client_ca_file, tuple(allowed_client_name or ())
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any
 
 import typer
 
@@ -14,6 +15,16 @@ _WIDTH = 100
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
     app.command()(settings)
+
+
+def overrides(scheduler_names: list[str] | None, scheduler_lease: str | None) -> dict[str, Any]:
+    """Return the settings that a command line gives, to go over those of a file."""
+    given: dict[str, Any] = {}
+    if scheduler_names:
+        given["scheduler_names"] = tuple(scheduler_names)
+    if scheduler_lease is not None:
+        given["scheduler_lease"] = scheduler_lease
+    return given
 
 
 def settings() -> None:

@@ -19,7 +19,7 @@ from extender.control.expectation import Expectation
 from extender.control.exposition import expose
 from extender.control.fence import Fence
 from extender.control.health import Condition, DegradedError, Health, Mode
-from extender.control.leadership import Leadership, OnlyReplica
+from extender.control.leadership import Leadership, OnlyReplica, leads
 from extender.control.metrics import Metrics
 from extender.control.nominations import Nominations
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Outbox
@@ -74,7 +74,6 @@ class Controller:
         self._default_priorities: dict[str, int] = {}
         self._synced = asyncio.Event()
         self._taken_up = asyncio.Event()
-        self._mode = Mode.SYNCING
 
     @property
     def ready(self) -> bool:
@@ -281,9 +280,8 @@ class Controller:
 
     def _follow_health(self) -> Condition:
         """Take up work, or leave it to others, as the state of this moment demands; return that state."""
-        condition = self._health.notice()
-        if condition.mode is not self._mode:
-            self._mode = condition.mode
+        before, condition = self._health.noticed, self._health.notice()
+        if condition.mode is not before:
             self._wake.set()  # what time alone asks for next has changed
         if self._admission.rebuilt and self._lapsed():
             self._stand_down()
@@ -296,7 +294,7 @@ class Controller:
         return condition
 
     def _lapsed(self) -> bool:
-        return self._clock.monotonic() >= self._leadership.held_until()
+        return not leads(self._leadership, self._clock)
 
     def _take_up(self) -> None:
         """Begin to decide, from what stands in the cluster."""
@@ -345,7 +343,7 @@ class Controller:
 
     async def _lease_heard_of(self) -> None:
         """Wait a moment for the watch to deliver the Lease that the asking kube-scheduler has just got."""
-        if self._health.condition().mode is Mode.STANDBY:
+        if not self._admission.rebuilt and self._health.condition().mode is Mode.STANDBY:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEASE_NEWS_SECONDS):
                     await self._taken_up.wait()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from extender.clock import Clock
-from extender.control.leadership import Leadership
+from extender.control.leadership import Leadership, leads
 from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus, PodKey
 from extender.domain.membership import GroupRef
 
@@ -64,6 +64,6 @@ class Fence:
 
     async def _send(self, write: Callable[[], Awaitable[None]]) -> None:
         async with self._slots:
-            if self._clock.monotonic() >= self._leadership.held_until():
+            if not leads(self._leadership, self._clock):
                 raise FencedError
             await write()

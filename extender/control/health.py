@@ -19,7 +19,7 @@ from enum import StrEnum
 import structlog
 
 from extender.clock import Clock
-from extender.control.leadership import Leadership
+from extender.control.leadership import Leadership, leads
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox
 from extender.control.ports import REQUIRED_KINDS
@@ -63,7 +63,11 @@ class DegradedError(Exception):
 
 
 class Health:
-    """Find out the mode from the parts that know; the worst one counts."""
+    """Find out the mode from the parts that know; the worst one counts.
+
+    Attributes:
+        noticed: the mode that was noticed last.
+    """
 
     def __init__(
         self, watches: Watches, leadership: Leadership, outbox: Outbox, clock: Clock, metrics: Metrics
@@ -74,7 +78,7 @@ class Health:
         self._outbox = outbox
         self._clock = clock
         self._metrics = metrics
-        self._last = Mode.SYNCING
+        self.noticed = Mode.SYNCING
 
     def condition(self) -> Condition:
         """Return the state of this moment."""
@@ -85,7 +89,7 @@ class Health:
             silent = ", ".join(self._watches.silent())
             wait = Wait(Reason.CACHE_STALE, names={"detail": silent})
             return Condition(Mode.STALE, "; ".join(self._watches.complaints()), wait)
-        if self._clock.monotonic() >= self._leadership.held_until():
+        if not leads(self._leadership, self._clock):
             return Condition(Mode.STANDBY, "another replica leads, or none", Wait(Reason.NOT_LEADING))
         if self._outbox.backlogged():
             return Condition(Mode.BACKLOGGED, f"{len(self._outbox)} writes wait")
@@ -100,10 +104,10 @@ class Health:
     def notice(self) -> Condition:
         """Return the state of this moment, and log it if it is another one than last time."""
         found = self.condition()
-        if found.mode is not self._last:
+        if found.mode is not self.noticed:
             write = log.info if found.mode in {Mode.NORMAL, Mode.STANDBY} else log.warning
-            write("mode changed", mode=found.mode, before=self._last, why=found.why)
-            self._last = found.mode
+            write("mode changed", mode=found.mode, before=self.noticed, why=found.why)
+            self.noticed = found.mode
         return found
 
     def scrape(self) -> None:
@@ -111,7 +115,7 @@ class Health:
         current = self.condition().mode
         for mode in (Mode.SYNCING, Mode.STALE, Mode.BACKLOGGED):
             self._metrics.degraded.labels(mode).set(mode is current)
-        self._metrics.leading.set(self._clock.monotonic() < self._leadership.held_until())
+        self._metrics.leading.set(leads(self._leadership, self._clock))
         self._metrics.ready.set(self.ready)
 
     @property

@@ -36,6 +36,11 @@ class Leadership(Protocol):
         ...
 
 
+def leads(leadership: Leadership, clock: Clock) -> bool:
+    """Tell whether this process may decide and write at this moment."""
+    return clock.monotonic() < leadership.held_until()
+
+
 class OnlyReplica:
     """Leadership where there is nobody else: always held."""
 

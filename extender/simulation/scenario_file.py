@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from extender.domain.quantity import QuantityError, amount, parse_quantity
 from extender.simulation.scenario import Member, Placed, Scenario, ScenarioGang, ScenarioNode
 from extender.simulation.scenario_document import Document, GangDocument, NodeDocument, ScenarioDocument
+from extender.wire.documents import UNREADABLE, describe
 
 #: Pods per node where a scenario says nothing. Source: the kubelet's default `maxPods`.
 DEFAULT_PODS = "110"
@@ -46,12 +47,8 @@ def read_scenario(text: str, source: str) -> Scenario:
     """Read a scenario from YAML; `source` names it in errors. Raises ScenarioError."""
     try:
         document = yaml.load(text, _UniqueKeysLoader)  # noqa: S506 - a SafeLoader that is stricter still
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        raise ScenarioError(source, [f"{place}{error.problem or error.context or 'not YAML'}"]) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ScenarioError(source, [f"not YAML: {' '.join(str(error).split())}"]) from error
+    except UNREADABLE as error:
+        raise ScenarioError(source, [describe(error)]) from error
     if not isinstance(document, dict):
         found = "nothing" if document is None else type(document).__name__
         raise ScenarioError(source, [f"a mapping with `nodes` and `gangs` is expected, found {found}"])

@@ -7,6 +7,9 @@ from typing import Any
 
 import yaml
 
+#: What PyYAML raises for text that it cannot read; a ValueError for a date such as 2026-13-45.
+UNREADABLE = (yaml.YAMLError, ValueError, RecursionError)
+
 
 class DocumentError(ValueError):
     """Text that is not YAML, or that gives a key twice; the message names line and column."""
@@ -30,11 +33,14 @@ def load_documents(text: str) -> list[object]:
     """Return the documents of a YAML stream, empty ones as None; raise DocumentError."""
     try:
         return list(yaml.load_all(text, _UniqueKeysLoader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        msg = f"{place}{error.problem or error.context or 'not YAML'}"
-        raise DocumentError(msg) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
-        msg = f"not YAML: {' '.join(str(error).split())}"
-        raise DocumentError(msg) from error
+    except UNREADABLE as error:
+        raise DocumentError(describe(error)) from error
+
+
+def describe(error: Exception) -> str:
+    """Say in one line what PyYAML found wrong, with line and column where it knows them."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"not YAML: {' '.join(str(error).split())}"
+    mark = error.problem_mark or error.context_mark
+    place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    return f"{place}{error.problem or error.context or 'not YAML'}"

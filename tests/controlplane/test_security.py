@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import ssl
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from localcluster.client import EVENTS, POD_GROUPS, PODS, JsonObject
 from localcluster.cluster import MUSTER_NAMESPACE, MUSTER_SERVICE_ACCOUNT, LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, ApiServerOptions
+from localcluster.metrics import read_metric
 from localcluster.ports import free_ports
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
@@ -91,13 +91,16 @@ class Secured:
 
     def metric(self, series: str) -> float:
         """Read one series of Muster's metrics, 0 where it does not exist yet."""
-        text = self.metrics()
-        line = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
-        return 0.0 if line is None else float(line[1])
+        return read_metric(self.metrics_url, series)
 
     def metrics(self) -> str:
         """Return all of Muster's metrics."""
-        return httpx.get(f"http://127.0.0.1:{self.health_port}/metrics", trust_env=False).text
+        return httpx.get(self.metrics_url, trust_env=False).text
+
+    @property
+    def metrics_url(self) -> str:
+        """Return where Muster's metrics are."""
+        return f"http://127.0.0.1:{self.health_port}/metrics"
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
 import statistics
 from collections.abc import Callable, Iterator
 
-import httpx
 import pytest
 
 from localcluster.cluster import LocalCluster
+from localcluster.metrics import read_metric
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
@@ -23,9 +22,7 @@ WATCHFUL = 3.0
 
 def metric(local_cluster: LocalCluster, series: str) -> float:
     """Read one series of Muster's metrics, 0 where it does not exist yet."""
-    text = httpx.get(f"http://127.0.0.1:{local_cluster.muster_port}/metrics").text
-    line = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
-    return 0.0 if line is None else float(line[1])
+    return read_metric(f"http://127.0.0.1:{local_cluster.muster_port}/metrics", series)
 
 
 class TestTwoGangs:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Sequence
 from urllib.parse import SplitResult, urlsplit
 
+from extender.domain.addresses import is_loopback
 from extender.domain.schedulerconfig.finding import Expectations, Finding, error, warning
 from extender.domain.schedulerconfig.goduration import parse_go_duration
 from extender.wire.schedulerconfig import Extender
@@ -194,9 +194,4 @@ def _port(url: SplitResult) -> int:
 
 
 def _loopback(url: SplitResult) -> bool:
-    if url.hostname == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(url.hostname or "").is_loopback
-    except ValueError:
-        return False
+    return is_loopback(url.hostname or "")
