@@ -19,7 +19,7 @@ WORKERS ?= 2
 PYTHON_DIRS = $(wildcard extender tests localcluster bench)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
-.PHONY: help setup demo test test-versions lint format bench soak fuzz cluster lock clean
+.PHONY: help setup demo test test-versions lint format bench plots flame soak fuzz cluster lock clean
 .PHONY: require-go
 
 help: ## List the targets.
@@ -72,6 +72,15 @@ cluster: require-go $(VENV)/.dev.stamp ## Start a real control plane on this mac
 
 bench: $(VENV)/.dev.stamp ## Measure Muster and compare it with its budget.
 	@$(BIN)/python -m bench $(ARGS)
+
+RESULTS ?=
+IMAGES := docs/images
+
+plots: $(VENV)/.dev.stamp ## Plot RESULTS, the JSON of `make bench`, as SVG; say what measures that which is missing.
+	@$(BIN)/python -m bench.plots --results $(RESULTS) --into $(IMAGES) $(ARGS)
+
+flame: require-go $(VENV)/.dev.stamp ## Sample Muster while one gang starts on a real control plane; draw a flame graph.
+	@$(BIN)/python -m bench.flame --into $(IMAGES)/flame-gang-1000.svg $(ARGS)
 
 MINUTES ?= 30
 

@@ -1,65 +1,106 @@
-"""Run the measurements: `python -m bench [placement|failover] [--output json|table] [--repeats N] [--trials N]`."""
+"""Run the measurements: `python -m bench --family service|control-plane|placement|failover [--case NAME ...]`."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from bench import failover, placement
-from bench.figures import Figure
+from bench.figures import Figure, ratios_first
+from bench.options import Options, Say
 from localcluster.errors import LocalClusterError
 
 
-def show(figures: list[Figure], console: Console) -> None:
-    """Print the figures for people."""
-    table = Table("figure", "value", "min", "max", "unit", "bound")
-    for figure in figures:
-        bound = "" if figure.bound is None else f"< {figure.bound:g} {'ok' if figure.holds else 'MISSED'}"
+class Family(Protocol):
+    """Measurements that belong together: a module with the names of its cases and a function."""
+
+    CASES: Sequence[str]
+
+    def measure(self, options: Options, say: Say) -> list[Figure]:
+        """Measure the cases that `options` names, all of them if it names none."""
+
+
+#: Where each family is. Loaded when it is asked for: one needs a control plane, another only numpy.
+FAMILIES: Mapping[str, str] = {
+    "service": "bench.service",
+    "control-plane": "bench.controlplane",
+    "placement": "bench.placement",
+    "failover": "bench.failover",
+}
+
+#: Columns. Names of figures must stay whole, also where no terminal says how wide it is.
+_WIDTH = 140
+
+
+def show(figures: Sequence[Figure], console: Console) -> None:
+    """Print the figures for people, ratios first."""
+    table = Table(*(Column(title, no_wrap=True) for title in ("figure", "value", "min", "max", "unit", "bound")))
+    for figure in ratios_first(figures):
         numbers = (f"{number:.3f}" for number in (figure.value, figure.low, figure.high))
-        table.add_row(figure.name, *numbers, figure.unit, bound)
+        table.add_row(figure.name, *numbers, figure.unit, figure.verdict)
     console.print(table)
 
 
-def _measure(family: str, repeats: int, trials: int) -> list[Figure]:
-    if family == "placement":
-        return placement.measure(repeats)
-    return failover.measure(trials, lambda line: print(line, file=sys.stderr, flush=True))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, and return 0 if every bound holds, 1 if one does not or a server failed."""
+def _parser(families: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Muster against its budget.")
     parser.add_argument(
-        "family",
-        nargs="?",
-        choices=("placement", "failover"),
-        default="placement",
-        help="placement needs nothing else; failover runs two replicas on a real control plane (default: placement)",
+        "--family",
+        choices=tuple(families),
+        default=next(iter(families)),
+        help="service: one Muster under synthetic load; control-plane: gangs on a real control plane, against other"
+        " ways to place them; placement: plans and passes in one process; failover: the leading one of two replicas"
+        " killed (default: %(default)s)",
     )
     parser.add_argument("--output", choices=("table", "json"), default="table", help="how to print the figures")
-    parser.add_argument("--repeats", type=int, default=20, help="timed repeats of each placement (default: 20)")
-    parser.add_argument("--trials", type=int, default=20, help="kills of the leading replica (default: 20)")
-    options = parser.parse_args(arguments)
-    if options.repeats < 1:
-        parser.error("--repeats: at least 1")
-    if options.trials < 1:
-        parser.error("--trials: at least 1")
+    parser.add_argument("--repeats", type=_at_least_one, help="how often each thing is measured")
+    parser.add_argument(
+        "--case", action="extend", nargs="+", default=[], metavar="NAME", help="measure only these (see --list)"
+    )
+    parser.add_argument("--short", action="store_true", help="small sizes: whether it works, not how fast")
+    parser.add_argument("--list", action="store_true", help="print the names of the family's cases")
+    return parser
+
+
+def _at_least_one(text: str) -> int:
     try:
-        figures = _measure(options.family, options.repeats, options.trials)
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a whole number, at least 1, is wanted, not {text!r}")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None, families: Mapping[str, str] = FAMILIES) -> int:
+    """Measure, print, and return 0 if every bound holds, 1 if one does not or a server failed."""
+    parser = _parser(families)
+    chosen = parser.parse_args(arguments)
+    family = cast("Family", importlib.import_module(families[chosen.family]))
+    if chosen.list:
+        print("\n".join(family.CASES))
+        return 0
+    if unknown := [name for name in chosen.case if name not in family.CASES]:
+        parser.error(f"--case: {chosen.family} has no {', '.join(unknown)}; it has {', '.join(family.CASES)}")
+    try:
+        figures = family.measure(Options(chosen.repeats, tuple(chosen.case), chosen.short), _say)
     except LocalClusterError as error:
         sys.stderr.write(f"bench: {error}\n")
         return 1
-    if options.output == "json":
-        sys.stdout.write(
-            json.dumps({"figures": {figure.name: figure.as_json() for figure in figures}}, indent=2) + "\n"
-        )
+    if chosen.output == "json":
+        print(json.dumps({"figures": {figure.name: figure.as_json() for figure in figures}}, indent=2))
     else:
-        show(figures, Console())
+        show(figures, Console(width=_WIDTH))
     return int(any(figure.holds is False for figure in figures))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

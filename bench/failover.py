@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -17,6 +17,7 @@ from random import Random
 import numpy as np
 
 from bench.figures import Figure
+from bench.options import Options, Say
 from localcluster.build import ensure_binaries
 from localcluster.cluster import LocalCluster
 from localcluster.errors import LocalClusterError, NotInTimeError
@@ -30,6 +31,12 @@ BOUND_SECONDS = 10.0
 
 #: Seconds. A trial that takes longer than this failed.
 GIVE_UP_SECONDS = 60.0
+
+#: There is one thing to measure.
+CASES = ("kill",)
+
+#: A 95th percentile of twenty leaves one trial out.
+_TRIALS, _SHORT_TRIALS = 20, 2
 
 _NODES, _GPUS = 16, 8
 _MEMBERS = 4
@@ -60,11 +67,12 @@ def figures(takeovers: Sequence[Takeover]) -> list[Figure]:
     ]
 
 
-def measure(trials: int, say: Callable[[str], None]) -> list[Figure]:
-    """Run so many trials on a control plane of their own; `say` gets a line for each.
+def measure(options: Options, say: Say) -> list[Figure]:
+    """Run as many trials as `options` has repeats, twenty by default, on a control plane of their own.
 
     Raises LocalClusterError if a server does not start, nobody takes over, or a gang does not end whole.
     """
+    trials = options.repeats or (_SHORT_TRIALS if options.short else _TRIALS)
     folder = Path(tempfile.mkdtemp(prefix="muster-failover-"))
     takeovers = []
     with LocalCluster(folder, ensure_binaries()) as cluster, Sandbox(cluster.admin) as sandbox:
@@ -73,7 +81,7 @@ def measure(trials: int, say: Callable[[str], None]) -> list[Figure]:
         with LiveView(cluster.admin, LEASES, Signal()) as leases:
             for number in range(1, trials + 1):
                 taken = Trial(sandbox, replicas, leases, Random(number)).run()
-                say(f"trial {number}: Lease after {taken.lease:.2f} s, Binding after {taken.binding:.2f} s")
+                say(f"trial {number} of {trials}: Lease after {taken.lease:.2f} s, Binding after {taken.binding:.2f} s")
                 takeovers.append(taken)
     return figures(takeovers)
 
@@ -143,4 +151,5 @@ class Trial:
 
 
 def _percentile(name: str, seconds: Sequence[float], rank: int, bound: float | None = None) -> Figure:
-    return Figure(name, "s", float(np.percentile(seconds, rank)), min(seconds), max(seconds), bound)
+    value = float(np.percentile(seconds, rank))
+    return Figure(name, "s", value, min(seconds), max(seconds), bound, exclusive=True)

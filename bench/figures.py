@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -12,7 +11,8 @@ from dataclasses import dataclass
 class Figure:
     """One measured quantity, over several repeats.
 
-    `value` is their median, or the percentile that `name` says; `bound` is None where the budget names none.
+    `value` is their median, or the percentile that `name` says. `bound` is None where the budget names none; a value
+    that reaches it holds, unless the bound is `exclusive`.
     """
 
     name: str
@@ -21,11 +21,21 @@ class Figure:
     low: float
     high: float
     bound: float | None = None
+    exclusive: bool = False
 
     @property
     def holds(self) -> bool | None:
-        """Tell whether the median is within the bound, None without one."""
-        return None if self.bound is None else self.value < self.bound
+        """Tell whether the value is within the bound, None without one."""
+        if self.bound is None:
+            return None
+        return self.value < self.bound if self.exclusive else self.value <= self.bound
+
+    @property
+    def verdict(self) -> str:
+        """Return the bound and whether it holds, for people; empty without a bound."""
+        if self.bound is None:
+            return ""
+        return f"{'<' if self.exclusive else '<='} {self.bound:g} {'ok' if self.holds else 'MISSED'}"
 
     def as_json(self) -> dict[str, object]:
         """Return the figure under the keys of the JSON output."""
@@ -39,18 +49,14 @@ class Figure:
         }
 
 
-def time_call(name: str, call: Callable[[], object], *, repeats: int, bound: float | None = None) -> Figure:
-    """Time `call` in milliseconds after one warm-up."""
-    call()
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        call()
-        times.append((time.perf_counter() - began) * 1000)
-    return Figure(name, "ms", statistics.median(times), min(times), max(times), bound)
+def of_repeats(
+    name: str, unit: str, values: Sequence[float], *, bound: float | None = None, exclusive: bool = False
+) -> Figure:
+    """Return the median of what the repeats measured, with the least and the most."""
+    return Figure(name, unit, statistics.median(values), min(values), max(values), bound, exclusive)
 
 
-def ratio(name: str, above: Figure, below: Figure, *, bound: float | None = None) -> Figure:
+def ratio(name: str, above: Figure, below: Figure, *, bound: float | None = None, exclusive: bool = False) -> Figure:
     """Relate two figures of one run: the only kind of figure that means the same on every machine."""
     return Figure(
         name,
@@ -59,4 +65,10 @@ def ratio(name: str, above: Figure, below: Figure, *, bound: float | None = None
         above.low / below.high,
         above.high / below.low,
         bound,
+        exclusive,
     )
+
+
+def ratios_first(figures: Sequence[Figure]) -> list[Figure]:
+    """Order figures for people: ratios, then what else has a bound, then the rest."""
+    return sorted(figures, key=lambda figure: (figure.unit != "ratio", figure.bound is None))

@@ -1,10 +1,13 @@
-"""Placing gangs: time of one plan, and of a pass over many waiting gangs."""
+"""Placing gangs, in one process: a plan by the size of the gang, an admission pass by how many gangs wait."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
 
-from bench.figures import Figure, ratio, time_call
+from bench.figures import Figure, of_repeats, ratio
+from bench.options import Options, Say
 from extender.admission.admission import Admission
 from extender.clock import ManualClock
 from extender.cluster.table import NodeTable
@@ -12,73 +15,179 @@ from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
+from extender.domain.pod import Phase, Pod, Shape
 from extender.domain.podgroup import PodGroup
 from extender.placement.eligibility import Eligibility
 from extender.placement.plan import plan
 from extender.settings import Settings
 
+CASES = ("plan", "pass")
+
 GPU = "nvidia.com/gpu"
-_WORKER = Shape((("cpu", 8000), ("memory", 64 << 30), (GPU, 1), ("pods", 1)))
+#: GPUs of a node; milli-CPU of a worker; members of a gang that waits.
+_GPUS, _CPU, _WAITING_MEMBERS = 8, 8_000, 8
+#: Pods of a plan, nodes of a cluster, gangs that wait.
+PLAN_PODS, PLAN_NODES, FEWER_NODES = (8, 100, 1_000, 5_000), 5_000, 500
+PASS_GANGS, PASS_NODES = (1, 100, 1_000), (500, 5_000)
+SHORT_PASS_GANGS, SHORT_PASS_NODES = (1, 100), (500,)
+#: Members of the gang that has its nodes and has not started: a pass has to leave it alone.
+RESERVED = 1_000
+#: Milliseconds: the budget for a gang of 1,000.
+PLAN_BOUND_MS = 20.0
+
+_REPEATS, _SHORT_REPEATS = 20, 5
+
+
+def measure(options: Options, say: Say) -> list[Figure]:
+    """Measure plans and passes; times in milliseconds."""
+    repeats = options.repeats or (_SHORT_REPEATS if options.short else _REPEATS)
+    figures: list[Figure] = []
+    if "plan" in (options.cases or CASES):
+        say("planning gangs")
+        figures += measure_plans(repeats)
+    if "pass" in (options.cases or CASES):
+        gangs, nodes = (SHORT_PASS_GANGS, SHORT_PASS_NODES) if options.short else (PASS_GANGS, PASS_NODES)
+        figures += measure_passes(gangs, nodes, repeats, say)
+    return figures
+
+
+def measure_plans(repeats: int) -> list[Figure]:
+    """Measure the plan of a gang of workers that are all alike, on empty nodes."""
+    by_pods = {
+        pods: plan_figure(f"plan_{pods}", PLAN_NODES, pods, repeats, PLAN_BOUND_MS if pods == 1_000 else None)  # noqa: PLR2004 - the gang of the budget
+        for pods in PLAN_PODS
+    }
+    fewer = plan_figure(f"plan_1000_on_{FEWER_NODES}", FEWER_NODES, 1_000, repeats)
+    return [
+        ratio("plan_growth_1000_to_5000_pods", by_pods[5_000], by_pods[1_000]),
+        ratio(f"plan_growth_{FEWER_NODES}_to_{PLAN_NODES}_nodes", by_pods[1_000], fewer),
+        *by_pods.values(),
+        fewer,
+    ]
+
+
+def plan_figure(name: str, nodes: int, pods: int, repeats: int, bound: float | None = None) -> Figure:
+    """Time the plan of one gang on so many nodes."""
+    table = NodeTable()
+    for node in gpu_nodes(nodes):
+        table.upsert(node)
+    eligibility, gang = Eligibility(table), workers("gang", pods, worker(1, _CPU))
+
+    def place() -> None:
+        plan(gang, WhatIf(table), eligibility.mask, Packing.BINPACK)
+
+    return of_repeats(name, "ms", timed(place, lambda _: None, repeats), bound=bound, exclusive=True)
+
+
+def measure_passes(gangs: Sequence[int], nodes: Sequence[int], repeats: int, say: Say) -> list[Figure]:
+    """Measure the first pass over all gangs, and the one after a single gang has changed."""
+    figures = []
+    for node_count in nodes:
+        for gang_count in gangs:
+            say(f"judging {gang_count:,} waiting gangs on {node_count:,} nodes")
+            full, changed = pass_figures(gang_count, node_count, repeats)
+            name = f"pass_changed_vs_full_{gang_count}_gangs_{node_count}_nodes"
+            figures += [ratio(name, changed, full), full, changed]
+    return figures
+
+
+def pass_figures(gangs: int, nodes: int, repeats: int) -> tuple[Figure, Figure]:
+    """Time passes over so many gangs that wait for room: one over all of them, and one after one has changed."""
+    admission = full_cluster(gangs, nodes)
+    name = f"{gangs}_gangs_{nodes}_nodes"
+
+    def prepare_all(_: int) -> None:
+        admission.rebuild()
+        admission.take_effects()
+
+    def prepare_one(number: int) -> None:
+        """Let a member come, or go again."""
+        gang = number // 2 % gangs
+        *_, joining = workers(f"waiting-{gang:06}", _WAITING_MEMBERS + 1, worker(_GPUS, cpu=_CPU + gang))
+        if number % 2:
+            admission.pod_gone(joining.uid)
+        else:
+            admission.pod_seen(joining)
+        admission.take_effects()
+
+    def judge() -> None:
+        if not admission.decide():
+            raise AssertionError("no pass was asked for, so that there is nothing to time")
+
+    full = of_repeats(f"pass_full_{name}", "ms", timed(judge, prepare_all, repeats))
+    changed = of_repeats(f"pass_changed_{name}", "ms", timed(judge, prepare_one, 2 * repeats))
+    return full, changed
+
+
+def full_cluster(gangs: int, nodes: int) -> Admission:
+    """Return the admission of a full cluster: pods that run, one gang that has been placed, and gangs that wait.
+
+    The gangs that wait differ in what their pods ask for, so that no verdict holds for two of them.
+    """
+    admission = Admission(Settings(), ManualClock())
+    for node in gpu_nodes(nodes):
+        admission.node_seen(node)
+    for number in range(nodes - RESERVED // _GPUS):
+        admission.pod_seen(running(number))
+    admission.rebuild()
+    add_gang(admission, "placed", workers("placed", RESERVED, worker(1, _CPU)))
+    admission.decide()
+    admission.take_effects()
+    for number in range(gangs):
+        name = f"waiting-{number:06}"
+        add_gang(admission, name, workers(name, _WAITING_MEMBERS, worker(_GPUS, cpu=_CPU + number)))
+    admission.decide()
+    admission.take_effects()
+    return admission
+
+
+def add_gang(admission: Admission, name: str, pods: Sequence[Pod]) -> None:
+    """Let a PodGroup and its pods come, all of which are its minimum; the names say which gang is older."""
+    ref = GroupRef(GroupApi.COSCHEDULING, "bench", name)
+    admission.group_seen(PodGroup(ref, uid=f"uid-{name}", min_member=len(pods), created=name))
+    for pod in pods:
+        admission.pod_seen(pod)
 
 
 def gpu_nodes(count: int) -> Iterator[Node]:
     """Yield nodes of eight GPUs."""
     for index in range(count):
         yield Node(
-            f"node-{index}", allocatable={"cpu": 128_000, "memory": 2 << 40, "pods": 110, GPU: 8}, labels={"zone": "a"}
+            f"node-{index}",
+            allocatable={"cpu": 128_000, "memory": 2 << 40, "pods": 110, GPU: _GPUS},
+            labels={"zone": "a"},
         )
 
 
-def members(gang: str, count: int) -> list[Pod]:
-    """Return the pods of a gang of equal workers."""
+def worker(gpus: int, cpu: int) -> Shape:
+    """Return what a worker asks for; `cpu` in milli-CPU."""
+    return Shape((("cpu", cpu), ("memory", 64 << 30), (GPU, gpus), ("pods", 1)))
+
+
+def workers(gang: str, count: int, shape: Shape) -> list[Pod]:
+    """Return the pods of a gang that are all alike."""
     ref = GroupRef(GroupApi.COSCHEDULING, "bench", gang)
-    return [
-        Pod(f"{gang}-{i}", "bench", f"{gang}-{i}", _WORKER, created=gang, group=ref, scheduler_name="muster")
-        for i in range(count)
-    ]
+    names = (f"{gang}-{number}" for number in range(count))
+    return [Pod(name, "bench", name, shape, created=gang, group=ref, scheduler_name="muster") for name in names]
 
 
-def _plan(nodes: int, pods: int, repeats: int, bound: float | None) -> Figure:
-    table = NodeTable()
-    for node in gpu_nodes(nodes):
-        table.upsert(node)
-    eligibility, gang = Eligibility(table), members("gang", pods)
-
-    def place() -> None:
-        plan(gang, WhatIf(table), eligibility.mask, Packing.BINPACK)
-
-    return time_call(f"plan_{pods}_pods_{nodes}_nodes", place, repeats=repeats, bound=bound)
+def running(number: int) -> Pod:
+    """Return a pod without gang that runs and has all GPUs of its node."""
+    name, shape = f"running-{number}", worker(_GPUS, _CPU)
+    return Pod(name, "bench", name, shape, created="0", node_name=f"node-{number}", phase=Phase.RUNNING)
 
 
-def _pass(gangs: int, nodes: int, repeats: int) -> Figure:
-    admission = Admission(Settings(), ManualClock())
-    admission.rebuild()
-    for node in gpu_nodes(nodes):
-        admission.node_seen(node)
-    for index in range(gangs + 1):
-        # The first gang takes every GPU and never gives them back; the others wait, no two of one size.
-        size = nodes * 8 if index == 0 else 8 + index
-        ref = GroupRef(GroupApi.COSCHEDULING, "bench", f"gang-{index:04}")
-        admission.group_seen(PodGroup(ref, uid=f"uid-{index}", min_member=size, created=f"{index:04}"))
-        for pod in members(f"gang-{index:04}", size):
-            admission.pod_seen(pod)
-
-    def judge() -> None:
-        admission.reconsider()
-        admission.decide()
-
-    return time_call(f"pass_{gangs}_waiting_gangs_{nodes}_nodes", judge, repeats=repeats)
-
-
-def measure(repeats: int) -> list[Figure]:
-    """Measure everything of this family; times in milliseconds."""
-    small, large = _plan(500, 1000, repeats, None), _plan(5000, 1000, repeats, 20.0)
-    return [
-        _plan(5000, 8, repeats, None),
-        _plan(5000, 100, repeats, None),
-        large,
-        ratio("plan_1000_pods_growth_500_to_5000_nodes", large, small, bound=10.0),
-        _pass(1, 500, repeats),
-        _pass(100, 500, repeats),
-    ]
+def timed(call: Callable[[], object], prepare: Callable[[int], None], repeats: int) -> list[float]:
+    """Return how many milliseconds each call took, after one warm-up; `prepare` gets each call's number, untimed."""
+    taken = []
+    gc.collect()
+    gc.disable()  # a collection would hit one call with the garbage of all
+    try:
+        for number in range(repeats + 1):
+            prepare(number)
+            began = time.perf_counter()
+            call()
+            taken.append((time.perf_counter() - began) * 1000)
+    finally:
+        gc.enable()
+    return taken[1:]

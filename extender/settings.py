@@ -47,6 +47,11 @@ class Settings(BaseModel):
     """How long filter waits for the watch to deliver a gang member that kube-scheduler already knows. Both watch the
     same API server, so it is a matter of milliseconds; kube-scheduler schedules nothing else meanwhile."""
 
+    arrival_wait_seconds: float = Field(default=0.05, ge=0)
+    """How long filter waits for the rest of a gang whose newest member was created less than that ago. A refusal costs
+    kube-scheduler more: a look at every node, an event, a status, and another attempt. kube-scheduler schedules nothing
+    else meanwhile, so longer is felt by others; zero answers at once."""
+
     backoff_initial_seconds: float = Field(default=1.0, gt=0)
     """Pause before a gang whose reservation expired is placed again; it doubles with every expiry."""
 
@@ -61,11 +66,13 @@ class Settings(BaseModel):
     """How long a nominated member may take to come back to filter before it is nominated again; doubles per attempt up
     to 32 times as long. kube-scheduler loses a nomination that lands while an attempt for the pod is in flight."""
 
-    write_concurrency: int = Field(default=64, ge=1)
-    """Writes to the API server under way at once, Bindings excepted (kube-scheduler bounds those itself)."""
+    write_concurrency: int = Field(default=32, ge=1)
+    """Writes to the API server under way at once at most; an answer 429 halves it for a while. Each needs a connection,
+    which costs up to 256 KiB. 8 saturate an API server on two cores; 32 at 10 ms each are 3,200 writes a second."""
 
-    write_rate_per_second: float = Field(default=1000.0, gt=0)
-    """Upper bound of writes started per second, Bindings excepted. The sample scheduler config uses the same qps."""
+    report_rate_per_second: float = Field(default=500.0, gt=0)
+    """Upper bound of statuses and events written per second. What starts a gang (nominations and Bindings) has no rate.
+    Lower delays the answer to "why is it pending?" when many gangs change at once; higher takes from the API server."""
 
     write_retry_seconds: float = Field(default=30.0, gt=0)
     """How long one write is retried while the API server does not answer, refuses with 429, or fails with 5xx."""
@@ -85,7 +92,7 @@ class Settings(BaseModel):
     """A watch silent for longer makes readiness false. A quiet watch is renewed after 45 s without a word, and
     counts as heard then: keep this above that."""
 
-    report_delay_seconds: float = Field(default=0.2, ge=0)
+    report_delay_seconds: float = Field(default=0.5, ge=0)
     """How long changes of a gang are collected before its status and events are written. Zero writes one for every pod
     that joins; more delays the answer to "why is it pending?"."""
 

@@ -36,9 +36,18 @@ class LocalCluster(Startable):
     """
 
     def __init__(
-        self, folder: Path, binaries: Mapping[Binary, Path], options: ApiServerOptions = STOCK_API_SERVER
+        self,
+        folder: Path,
+        binaries: Mapping[Binary, Path],
+        options: ApiServerOptions = STOCK_API_SERVER,
+        *,
+        kubelets: bool = True,
     ) -> None:
-        """Prepare keys, tokens and command lines; nothing runs before `start`."""
+        """Prepare keys, tokens and command lines; nothing runs before `start`.
+
+        Without `kubelets` kwok does not run: nodes stay as they were created, bound pods never start. Benchmarks do
+        without it, since it would take part of the processors that they measure.
+        """
         self.folder = folder
         self.options = options
         self.binaries = binaries
@@ -46,10 +55,11 @@ class LocalCluster(Startable):
         self._reaper.watch_folder(folder)
         self.control_plane = ControlPlane(self.binaries, folder, self._reaper, options)
         self.muster_port, self._kwok_port = free_ports(2)
-        self._kwok = kwok(
+        kubelet = kwok(
             self.binaries[Binary.KWOK], folder, self._reaper, port=self._kwok_port, connection=self.control_plane.admin
         )
-        self._servers: list[Server] = [self._kwok]
+        self._kubelets = [kubelet] if kubelets else []
+        self._servers: list[Server] = [*self._kubelets]
         self._schedulers: list[Server] = []
         self._admin: ApiClient | None = None
         self.stock_scheduler = self.scheduler("stock-scheduler", SchedulerProfile(SCHEDULER_CONFIGS / "stock.yaml"))
@@ -76,9 +86,11 @@ class LocalCluster(Startable):
         wait_until(
             self._default_namespace_exists, timeout_seconds=NAMESPACE_TIMEOUT_SECONDS, description="namespace default"
         )
-        self._kwok.launch()
+        for server in self._kubelets:
+            server.launch()
         apply_all(self.admin, render(self.binaries[Binary.KUBECTL]))
-        self._kwok.wait_ready()
+        for server in self._kubelets:
+            server.wait_ready()
         return time.monotonic() - started
 
     def stop(self) -> None:
@@ -95,30 +107,34 @@ class LocalCluster(Startable):
     def check(self) -> None:
         """Raise LocalClusterError with the end of the log if etcd, the API server or kwok has ended."""
         self.control_plane.check()
-        self._kwok.check()
+        for server in self._kubelets:
+            server.check()
 
-    def scheduler(
+    def scheduler(  # noqa: PLR0913 - the parts of a command line, by keyword
         self,
         name: str,
         profile: SchedulerProfile,
         connection: Connection | None = None,
         launcher: Sequence[str] = (),
+        *,
+        feature_gates: Mapping[str, bool] | None = None,
+        port: int | None = None,
     ) -> Server:
         """Return a further kube-scheduler, to be started; it ends with the cluster.
 
-        It is the user `system:kube-scheduler` unless another `connection` is given. `launcher` is a command that
-        becomes the kube-scheduler.
+        It is the user `system:kube-scheduler` unless another `connection` is given, and has the API server's feature
+        gates unless others are. `launcher` is a command that becomes the kube-scheduler. It serves health and metrics
+        at `port`, a free one unless given.
         """
-        (port,) = free_ports(1)
         server = kube_scheduler(
             self.binaries[Binary.KUBE_SCHEDULER],
             self.folder,
             self._reaper,
             name=name,
-            port=port,
+            port=port or free_ports(1)[0],
             connection=connection or self.control_plane.kube_scheduler,
             profile=profile,
-            feature_gates=self.options.feature_gates,
+            feature_gates=self.options.feature_gates if feature_gates is None else feature_gates,
             launcher=launcher,
         )
         self._schedulers.append(server)
@@ -159,7 +175,7 @@ class LocalCluster(Startable):
 
         After an outage of the API server they may take half a minute to notice that it is back. Muster goes on.
         """
-        clients = [self._kwok, *self._schedulers]
+        clients = [*self._kubelets, *self._schedulers]
         restarted = [server for server in clients if server.running]
         for server in restarted:
             server.kill()

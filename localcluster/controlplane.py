@@ -58,7 +58,7 @@ class ControlPlane(Startable):
         self._kube_scheduler = User("system:kube-scheduler")
         etcd_port, peer_port, self._port = free_ports(3)
         etcd_url = f"http://{LOOPBACK}:{etcd_port}"
-        self._etcd = Server(
+        self.etcd = Server(
             Command("etcd", _etcd_arguments(binaries[Binary.ETCD], folder, etcd_url, peer_port), folder),
             reaper,
             lambda: probe(f"{etcd_url}/readyz"),
@@ -90,21 +90,21 @@ class ControlPlane(Startable):
     def start(self) -> float:
         """Start etcd and the API server together, wait for both, and return the seconds that took."""
         started = time.monotonic()
-        self._etcd.launch()
+        self.etcd.launch()
         self.api_server.launch()
-        self._etcd.wait_ready()
+        self.etcd.wait_ready()
         self.api_server.wait_ready()
         return time.monotonic() - started
 
     def check(self) -> None:
         """Raise LocalClusterError with the end of the log if etcd or the API server has ended."""
-        self._etcd.check()
+        self.etcd.check()
         self.api_server.check()
 
     def stop(self) -> None:
         """Stop the API server, then etcd. At once: there is nothing to save."""
         self.api_server.kill()
-        self._etcd.kill()
+        self.etcd.kill()
 
     def _api_server_ready(self) -> bool:
         # The certificate is the server's own work, so it may not be there yet.

@@ -92,7 +92,7 @@ def test_unreadable_file_is_named(config: Path, content: bytes, expected: str) -
         ("stale_after_seconds: .inf", "stale_after_seconds: Input should be a finite number (got inf)"),
         ("nudge_seconds: .nan", "nudge_seconds: Input should be a finite number (got nan)"),
         ("write_concurrency: 1.5", "write_concurrency: Input should be a valid integer"),
-        ("write_rate_per_second: fast", "write_rate_per_second: Input should be a valid number"),
+        ("report_rate_per_second: fast", "report_rate_per_second: Input should be a valid number"),
         ("report_delay_seconds:", "report_delay_seconds: Input should be a valid number"),
         ("scheduler_names: muster", "scheduler_names: Input should be a valid tuple (got 'muster')"),
         ("scheduler_names: [muster, 7]", "scheduler_names.1: Input should be a valid string (got 7)"),

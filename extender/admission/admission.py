@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from extender.admission.admission_pass import AdmissionPass, Head
+from extender.admission.admission_pass import AdmissionPass
 from extender.admission.effects import Effects, Nomination, Note
 from extender.admission.evictions import AllowedEvictions
-from extender.admission.ledger import SlotState
+from extender.admission.head import Head
+from extender.admission.ledger import Reservation, Slot, SlotState
 from extender.admission.reservations import Reservations
 from extender.admission.vetoes import Vetoes
 from extender.clock import Clock
@@ -61,7 +62,9 @@ class Admission:
     def reconsider(self, ref: GroupRef | None = None) -> None:
         """Ask for a pass, because something about the gang called `ref` changed if one is named."""
         self._pending = True
-        if ref is not None:
+        if not self.rebuilt:
+            self._pass.changes.nothing()  # whoever takes up deciding judges everybody
+        elif ref is not None:
             self._unjudged.add(ref)
 
     def take_effects(self) -> Effects:
@@ -72,10 +75,12 @@ class Admission:
     def rebuild(self) -> None:
         """Take up deciding, once everything has been listed: read the ledger back from the cluster, then judge."""
         self.reservations.rebuild(self._eligibility.mask)
+        self._pass.forget()
+        self._unjudged = {gang.ref for gang in self.model.gangs}
         self.rebuilt = True
         self._pending = True
         for pod in self.model.pods.values():
-            if self.model.manages(pod):
+            if pod.options.problems and self.model.manages(pod):
                 self._tell(pod, pod.uid, pod.options.problems)
         for gang in self.model.gangs:
             self._tell_group(gang)
@@ -92,6 +97,12 @@ class Admission:
         self.head = None
         self.rebuilt = False
         self._told.clear()
+        self._unjudged.clear()
+
+    def forget_verdicts(self) -> None:
+        """Judge everybody anew in the next pass, whether or not anything of theirs has changed; and ask for one."""
+        self._pass.forget()
+        self._pending = True
 
     def hold_off(self, obstacle: Wait | None) -> None:
         """Place nobody from now on: whoever could be placed waits for that reason. None lifts it."""
@@ -107,6 +118,7 @@ class Admission:
         self.passes += 1
         head = self._pass.run(self._eligibility.mask, self._obstacle)
         self.head = head if self._obstacle is None else self.head
+        self._pending = self._pass.again
         return True
 
     def decide_on(self, ref: GroupRef) -> None:
@@ -118,17 +130,24 @@ class Admission:
         if ref in self._unjudged:
             self.decide()
 
+    def refused(self, reservation: Reservation, slot: Slot) -> None:
+        """Take in that kube-scheduler refuses the planned node for reasons of its own: the member is placed anew."""
+        self.vetoes.add(reservation.gang_uid, slot.pod.shape, slot.node)
+        self.model.table.touch(slot.node)
+        self.reservations.drop(slot.pod.uid, f"kube-scheduler refused node {slot.node}")
+        self.reconsider()
+
+    def passed(self, reservation: Reservation) -> None:
+        """Take in that a member passes kube-scheduler's own filters."""
+        if self.vetoes.passed(reservation.gang_uid):
+            self.model.gangs.touch(reservation.gang_uid)
+
     def tick(self) -> None:
         """Do what time alone asks for: deadlines, lost nominations, pauses and vetoes that ended."""
         if not self.rebuilt:
             return
-        now = self._clock.monotonic()
-        expired, resumed, lifted = (
-            self.reservations.expire(),
-            self.reservations.backoff.ended(now),
-            self.vetoes.ended(now),
-        )
-        self._pending |= expired or resumed or lifted
+        expired, resumed = self.reservations.expire(), self._pass.changes.pass_time()
+        self._pending |= expired or resumed
         self.reservations.nudge()
 
     def next_tick(self) -> float | None:
@@ -136,7 +155,7 @@ class Admission:
         reservations = self.reservations
         times = (
             reservations.ledger.next_deadline(),
-            reservations.next_nudge(),
+            reservations.nudges.next(),
             reservations.backoff.next_end(),
             self.vetoes.next_end(),
         )
@@ -218,8 +237,10 @@ class Admission:
                 self.reservations.drop(pod.uid, "the member cannot be placed any more")
         elif pod.group != reservation.ref or pod.shape != slot.pod.shape:
             self.reservations.drop(pod.uid, "the member changed")
-        elif slot.state is SlotState.RESERVED and _lost_nomination(before, pod, slot.node):
-            self.reservations.renominate(pod, slot)
+        elif slot.state is SlotState.RESERVED and before is not None and before.nominated_node != pod.nominated_node:
+            if before.nominated_node == slot.node:
+                self.reservations.renominate(pod, slot)
+            self.reservations.nudges.watch(pod.uid)
 
     def _ours(self, pod: Pod) -> bool:
         """Tell whether a nomination on the pod can only be Muster's: gang members never preempt for themselves."""
@@ -231,7 +252,7 @@ class Admission:
     def _tell_group(self, gang: Gang) -> None:
         """Note odd keys of a PodGroup once it is known to be for Muster; a wrong field is the reason why it waits."""
         group = gang.group
-        if not self.rebuilt or group is None or not any(self.model.manages(pod) for pod in gang.members.values()):
+        if not self.rebuilt or group is None or not self.model.concerns(gang):
             return
         self._tell(group.ref, group.uid, group.options.problems)
 
@@ -261,8 +282,3 @@ def _decisive(pod: Pod) -> tuple[object, ...]:
         pod.scheduler_name,
         pod.options,
     )
-
-
-def _lost_nomination(before: Pod | None, after: Pod, node: str) -> bool:
-    """Tell whether the planned nomination stood on the pod and has been taken off."""
-    return before is not None and before.nominated_node == node != after.nominated_node

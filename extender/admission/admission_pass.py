@@ -2,61 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from extender.admission.diagnosis import Misfit, Site, examine, explain, unmet_min_resources
-from extender.admission.judgement import Candidates, judge
-from extender.admission.queue import Position, position
+from extender.admission.changes import Changes, Footing
+from extender.admission.diagnosis import examine, explain, unmet_min_resources
+from extender.admission.head import Head
+from extender.admission.judgement import judge
+from extender.admission.queue import Position, Queue, position
 from extender.admission.reservations import Reservations
-from extender.admission.vetoes import Vetoed, Vetoes, leave_out
+from extender.admission.site import Capacity, Demand, Party, Site
+from extender.admission.vetoes import Vetoes, leave_out
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import WhatIf
-from extender.domain.keys import Packing
-from extender.domain.pod import Pod, Shape
+from extender.domain.pod import Shape
 from extender.domain.reason import Reason, Wait
 from extender.placement.earmark import earmark
-from extender.placement.plan import Eligible, Plan, group_by_shape, plan
-
-_Profile: TypeAlias = tuple[Packing, frozenset[tuple[Shape, int]]]
+from extender.placement.plan import Eligible, Plan, plan
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The first gang in the queue that does not fit, and what is kept for it.
+@dataclass(slots=True)
+class _Contender:
+    """A gang that wants nodes, as it stood when it last changed, and what was found out about it.
 
-    `kept` is (resources, rows); nobody behind `position` may use it.
+    `core` is what it cannot start without; None for a gang that only wants places for members beyond minMember. Its
+    verdict was given on `judged_on`, which made it the `head` or not; that on the members beyond on `extras_judged_on`.
     """
 
     gang: Gang
     position: Position
-    kept: NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class _Ground:
-    """What a pass works on: what is free for whoever is judged next, and what it has found out so far."""
-
-    whatif: WhatIf
-    admitted: Eligible
-    vetoed: Vetoed
-    obstacle: Wait | None
+    core: Party | None
+    judged_on: Footing | None = None
     head: Head | None = None
-    misfits: dict[_Profile, Misfit] = field(default_factory=dict)
+    extras_judged_on: Footing | None = None
+
+
+class _Ground:
+    """What a pass has before it at one moment: the footing of the next verdict, and what is known of the site there."""
+
+    def __init__(self, model: ClusterModel, admitted: Eligible, obstacle: Wait | None) -> None:
+        """Begin with nobody waiting for room."""
+        self._table = model.table
+        self._admitted = admitted
+        self._obstacle = obstacle
+        self._site: tuple[Footing, Site] | None = None
+        self.head: Head | None = None
+
+    @property
+    def footing(self) -> Footing:
+        """Return what a verdict given now rests on."""
+        return Footing(self._table.generation, self.head, self._obstacle)
+
+    @property
+    def site(self) -> Site:
+        """Return what is free now; the same as long as nobody takes or gives back anything."""
+        footing = self.footing
+        if self._site is None or self._site[0] != footing:
+            self._site = footing, Site(self._table, None if self.head is None else self.head.kept, self._admitted)
+        return self._site[1]
 
 
 class AdmissionPass:
-    """Judge all waiting gangs against one snapshot.
+    """Judge the waiting gangs that a change can affect; every other verdict stands, by the rule of `Changes`.
 
     Order: gangs that hold nodes already, priority, creation, UID. The first that does not fit keeps what it waits for;
     those behind it may use the rest. Members beyond minMember are placed after everybody's minimum.
-    Complexity: O(gangs log gangs + distinct failing profiles x plan + placed gangs x plan).
+    Complexity: O(changed gangs + gangs that want nodes); if capacity changed, besides it
+    O(their shapes x nodes + demands of several shapes x plan + placed gangs x plan).
+
+    Attributes:
+        changes: what the next pass looks at anew.
+        again: whether the last pass gave back room behind gangs that it had judged already: another is due.
     """
 
     def __init__(self, model: ClusterModel, reservations: Reservations, vetoes: Vetoes, clock: Clock) -> None:
@@ -65,147 +82,187 @@ class AdmissionPass:
         self._reservations = reservations
         self._vetoes = vetoes
         self._clock = clock
+        self._queue: Queue[_Contender] = Queue()
+        self._head: Head | None = None
+        self.changes = Changes(model, reservations, vetoes, clock)
+        self.again = False
+
+    def forget(self) -> None:
+        """Forget all verdicts: the next pass judges everybody."""
+        self._queue.clear()
+        self._head = None
+        self.changes.everything()
 
     def run(self, admitted: Eligible, obstacle: Wait | None = None) -> Head | None:
-        """Judge everybody once; return the head of the queue if there is one that waits for capacity.
+        """Judge whom a change concerns; return the head of the queue if there is one that waits for capacity.
 
         `admitted` says which nodes admit a shape. With an `obstacle` nobody is placed: that is then the reason of
         every gang that could have been.
         """
-        vetoed = self._vetoes.by_gang(self._model.table)
-        self._reservations.drop_invalid(admitted, vetoed)
-        ground = _Ground(WhatIf(self._model.table), admitted, vetoed, obstacle)
-        extras: list[tuple[Gang, tuple[Pod, ...]]] = []
-        waiting = ((gang, self._waiting(gang)) for gang in self._model.gangs)
-        queue = sorted(
-            ((position(gang), gang, pods) for gang, pods in waiting if pods is not None), key=lambda entry: entry[0]
-        )
-        self._forget_settled({gang.uid for _, gang, _ in queue})
-        for place, gang, pods in queue:
-            beyond = self._judge(gang, place, pods, ground)
-            if beyond:
-                extras.append((gang, beyond))
-        for gang, beyond in extras:
-            self._place_extras(gang, beyond, ground)
+        self.again = False
+        self.changes.pass_time()
+        self._reservations.drop_invalid(self.changes.take_nodes(), admitted, self._vetoes)
+        for gang in self.changes.take_gangs():
+            self._queue.remove(gang.ref)
+            if self._model.gangs.get(gang.ref) is gang:
+                self._consider(gang)
+            else:
+                self._wait(gang, None)
+        ground = _Ground(self._model, admitted, obstacle)
+        extras = self._place_cores(ground)
+        if obstacle is None:
+            for contender in extras:
+                self._place_extras(contender, ground)
+            self._head = ground.head
         return ground.head
 
-    def _forget_settled(self, queued: set[str]) -> None:
-        """Drop the reasons of gangs of which nothing waits any more."""
-        for gang in self._model.gangs:
-            if gang.uid not in queued:
-                self._wait(gang, None)
-
-    def _waiting(self, gang: Gang) -> list[Pod] | None:
-        """Return the members that want a slot, in member order; None if nothing of the gang is waiting at all."""
-        # Members of several schedulers wait with a reason; a gang of another scheduler alone is not ours to judge.
-        if not any(self._model.manages(pod) for pod in gang.unbound()):
-            return None
-        return [p for p in gang.unbound() if p.placeable and self._reservations.ledger.of_pod(p.uid) is None]
-
-    def _judge(self, gang: Gang, place: Position, pods: list[Pod], ground: _Ground) -> tuple[Pod, ...]:
-        """Give one gang its reservation or its reason; return the members beyond minMember still to be placed."""
+    def _consider(self, gang: Gang) -> None:
+        """Say what a gang is that has changed: waiting for something of its own, or a contender for nodes."""
         reservations = self._reservations
+        # Members of several schedulers wait with a reason; a gang of another scheduler alone is not ours to judge.
+        if not self._model.looks_after(gang):
+            self._wait(gang, None)
+            return
         reservation = reservations.ledger.of_gang(gang.uid)
-        slotted = 0 if reservation is None else len(reservation.slots)
-        verdict = judge(gang, slotted, pods)
+        verdict = judge(gang, 0 if reservation is None else len(reservation.slots))
         if isinstance(verdict, Wait):
-            if reservations.drop_gang(gang.uid, verdict.message):
-                self._refresh(ground)
+            reservations.drop_gang(gang.uid, verdict.message)
             self._wait(gang, verdict)
-            return ()
-        if not verdict.core:
-            if gang.has_minimum:
-                self._wait(gang, None)
-            elif reservation is not None and not reservations.open_barrier(gang):
-                self._wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
-            return () if ground.obstacle is not None else verdict.extras
+            return
         pause = reservations.backoff.pause(gang.uid, self._clock.monotonic())
-        if pause is not None:
+        if verdict.core:
+            if pause is None:
+                party = Party(gang, Demand.of_gang(gang, verdict.core))
+                self._queue.put(gang.ref, _Contender(gang, position(gang), party))
+                return
             before = reservations.waits.get(gang.uid)
             refused = before is not None and before.reason is Reason.REFUSED_BY_SCHEDULER
             self._wait(gang, before if refused else Wait(Reason.BACKING_OFF, {"attempts": pause.attempts}))
-            return ()
-        if ground.obstacle is not None:
-            self._wait(gang, ground.obstacle)
-            return ()
-        return self._place_core(gang, place, verdict, ground)
+            return
+        if gang.has_minimum:
+            self._wait(gang, None)
+        elif reservation is not None:
+            self._await_members(gang)
+        if verdict.extras and pause is None:
+            self._queue.put(gang.ref, _Contender(gang, position(gang), None))
 
-    def _place_core(self, gang: Gang, place: Position, verdict: Candidates, ground: _Ground) -> tuple[Pod, ...]:
-        """Place what the gang cannot start without; a reservation that cannot be completed is made anew or given up."""
-        reservations = self._reservations
-        core, extras = verdict.core, verdict.extras
-        result = self._fit(gang, core, ground)
+    def _place_cores(self, ground: _Ground) -> list[_Contender]:
+        """Give each contender its reservation or its reason; return those that have members beyond minMember to place.
+
+        Those whose verdict stands cost a comparison, since there may be a thousand.
+        """
+        extras = []
+        footing = ground.footing
+        for contender in self._queue:
+            if contender.core is None:
+                extras.append(contender)
+                continue
+            if contender.judged_on == footing:
+                if contender.head is None:
+                    continue
+                ground.head = contender.head
+            else:
+                contender.judged_on, contender.head = footing, None
+                if footing.obstacle is not None:
+                    self._wait(contender.gang, footing.obstacle)
+                elif self._place_core(contender, contender.core, ground):
+                    extras.append(contender)
+            footing = ground.footing
+        return extras
+
+    def _place_core(self, contender: _Contender, party: Party, ground: _Ground) -> bool:
+        """Place what the gang cannot start without; a reservation that cannot be completed is made anew or given up.
+
+        Return whether there are members beyond it to place.
+        """
+        gang = contender.gang
+        result = self._fit(party, ground)
         if not isinstance(result, Plan) and self._vetoes.lift_outdated(gang.uid):
-            ground.vetoed = self._vetoes.by_gang(self._model.table)
-            result = self._fit(gang, core, ground)
-        if not isinstance(result, Plan) and reservations.drop_gang(gang.uid, "the gang is being placed anew"):
-            self._refresh(ground)
-            pods = self._waiting(gang) or []
+            result = self._fit(party, ground)
+        if not isinstance(result, Plan) and self._reservations.drop_gang(gang.uid, "the gang is being placed anew"):
+            self.again = True
             missing = max(gang.min_member - gang.census().secured, 0)
-            core, extras = tuple(pods[:missing]), tuple(pods[missing:])
-            result = self._fit(gang, core, ground)
+            party = Party(gang, Demand.of_gang(gang, min(missing, gang.unplaced_count)))
+            result = self._fit(party, ground)
         if isinstance(result, Plan):
-            reservations.reserve(gang, {pod.uid: pod for pod in core}, result.nodes)
-            if not reservations.open_barrier(gang):
-                self._wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
-            return extras
+            self._reservations.reserve(gang, {pod.uid: pod for pod in party.pods}, result.nodes)
+            self._await_members(gang)
+            return gang.unplaced_count > 0
         self._wait(gang, result)
         if ground.head is None:
-            self._become_head(gang, place, core, ground)
-        return ()
+            contender.head = ground.head = self._as_head(contender, party, ground.site)
+        return False
 
-    def _fit(self, gang: Gang, pods: Sequence[Pod], ground: _Ground) -> Plan | Wait:
-        """Plan the pods, or say why they do not fit. Of gangs of the same shapes that fail only one is examined."""
-        site = self._site(gang, ground)
-        if (unmet := unmet_min_resources(gang, site)) is not None:
+    def _fit(self, party: Party, ground: _Ground) -> Plan | Wait:
+        """Plan the party, or say why it does not fit. Of equal demands that fail only one is examined."""
+        site = ground.site
+        if (unmet := unmet_min_resources(party.gang, site)) is not None:
             return unmet
-        profile = (gang.packing, frozenset((shape, len(alike)) for shape, alike in group_by_shape(pods).items()))
-        misfit = ground.misfits.get(profile) if site.eligible is site.admitted else None
+        eligible = self._eligible(party.gang, site)
+        misfit = site.misfits.get(party.demand) if eligible is site.admitted else None
         if misfit is None:
-            began = self._clock.monotonic()
-            result = plan(pods, ground.whatif, site.eligible, gang.packing)
-            self._reservations.effects.plan_seconds.append(self._clock.monotonic() - began)
+            result = self._plan(party, site, eligible)
             if isinstance(result, Plan):
                 return result
-            misfit = examine(gang, pods, result.fits, site)
-            if site.eligible is site.admitted:
-                ground.misfits[profile] = misfit
-        return explain(gang, pods, misfit, site, "" if ground.head is None else str(ground.head.gang.ref))
+            misfit = examine(party, result, site, eligible)
+            if eligible is site.admitted:
+                site.misfits[party.demand] = misfit
+        return explain(party, misfit, site, "" if ground.head is None else str(ground.head.gang.ref))
 
-    def _site(self, gang: Gang, ground: _Ground) -> Site:
-        """Return where the gang's pods could go."""
-        kept = None if ground.head is None else ground.head.kept
-        eligible = leave_out(ground.admitted, ground.vetoed.get(gang.uid))
-        return Site(self._model.table, ground.whatif.free, kept, ground.admitted, eligible)
+    def _plan(self, party: Party, site: Site, eligible: Eligible) -> Plan | int:
+        """Plan the party, or return how many of it fit."""
+        if (fits := site.count(Capacity.FREE, party, eligible)) is not None:
+            return fits
+        began = self._clock.monotonic()
+        result = plan(party.pods, site.snapshot(Capacity.FREE), eligible, party.demand.packing)
+        self._reservations.effects.plan_seconds.append(self._clock.monotonic() - began)
+        return result if isinstance(result, Plan) else result.fits
 
-    def _become_head(self, gang: Gang, place: Position, core: Sequence[Pod], ground: _Ground) -> None:
+    def _eligible(self, gang: Gang, site: Site) -> Eligible:
+        """Return which nodes admit a shape and were not refused to the gang by kube-scheduler."""
+        return leave_out(site.admitted, self._vetoes.of_gang(gang.uid, self._model.table))
+
+    def _as_head(self, contender: _Contender, party: Party, site: Site) -> Head | None:
         """Keep for the gang what it waits for, if waiting can help at all."""
         table = self._model.table
-        eligible = self._site(gang, ground).eligible
-        kept = earmark(core, WhatIf(table, ground.whatif.free), WhatIf(table, table.potential()), eligible)
-        if kept is not None:
-            ground.head = Head(gang, place, kept)
-            ground.whatif = WhatIf(table, ground.whatif.free - kept)
+        now = WhatIf(table, site.snapshot(Capacity.FREE).free)
+        kept = earmark(party.pods, now, WhatIf(table, table.potential()), self._eligible(contender.gang, site))
+        if kept is None:
+            return None
+        head = Head(contender.gang, contender.position, kept)
+        return self._head if self._head is not None and head.same_as(self._head) else head
 
-    def _place_extras(self, gang: Gang, pods: Sequence[Pod], ground: _Ground) -> None:
+    def _place_extras(self, contender: _Contender, ground: _Ground) -> None:
         """Place members beyond minMember one by one, as far as there is room."""
-        if self._reservations.backoff.pause(gang.uid, self._clock.monotonic()) is not None:
-            return
-        for pod in pods:
-            result = self._fit(gang, [pod], ground)
-            if isinstance(result, Plan):
-                self._reservations.reserve(gang, {pod.uid: pod}, result.nodes)
+        gang = contender.gang
+        misfits: set[Shape] = set()
+        if contender.extras_judged_on != ground.footing and self._any_room(gang, ground.site):
+            for pod in gang.unplaced():
+                if pod.shape in misfits:
+                    continue
+                demand = Demand(frozenset({(pod.shape, 1)}), gang.packing, 1)
+                result = self._fit(Party(gang, demand, _pods=[pod]), ground)
+                if isinstance(result, Plan):
+                    self._reservations.reserve(gang, {pod.uid: pod}, result.nodes)
+                else:
+                    misfits.add(pod.shape)
+        contender.extras_judged_on = ground.footing
 
-    def _refresh(self, ground: _Ground) -> None:
-        """Take back into the snapshot what a dropped reservation gave up."""
-        free = self._model.table.free()
-        ground.whatif = WhatIf(self._model.table, free if ground.head is None else free - ground.head.kept)
-        ground.misfits.clear()
+    def _any_room(self, gang: Gang, site: Site) -> bool:
+        """Tell whether any member without a place would find one: there may be thousands of no other shape."""
+        eligible = self._eligible(gang, site)
+        return any(site.room(Capacity.FREE, shape, eligible) for shape in gang.wanted)
+
+    def _await_members(self, gang: Gang) -> None:
+        """Open the barrier if it may be, or say that the gang is placed and waits for its members to arrive there."""
+        if not self._reservations.open_barrier(gang):
+            self._wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
 
     def _wait(self, gang: Gang, wait: Wait | None) -> None:
         """Record a gang's reason (None: it does not wait) and note when it changed."""
         waits = self._reservations.waits
-        if waits.get(gang.uid) == wait:
+        before = waits.get(gang.uid)
+        if before is wait or before == wait:
             return
         if wait is None:
             waits.pop(gang.uid, None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -24,14 +25,14 @@ class Outcome(StrEnum):
 class Filtered:
     """The answer to filter.
 
-    `accepted` are offered names. A refusal names one text for all other nodes (`text`), or one per node (`per_node`);
-    `resolvable` tells kube-scheduler whether evicting somebody could help.
+    `accepted` and `refused` are offered names, `text` is why the latter are; `resolvable` tells kube-scheduler whether
+    evicting somebody could help. Names in neither were left out without a word.
     """
 
     outcome: Outcome
     accepted: list[str]
+    refused: Sequence[str] = ()
     text: str = ""
-    per_node: dict[str, str] = field(default_factory=dict)
     resolvable: bool = False
     decision: str = ""
 

@@ -23,7 +23,7 @@ class Backoff:
         self._initial = initial
         self._maximum = maximum
         self._pauses: dict[str, Pause] = {}
-        self._ends: list[float] = []
+        self._ends: list[tuple[float, str]] = []
 
     def fail(self, gang_uid: str, now: float) -> Pause:
         """Lengthen a gang's pause: half of it fixed, half jitter.
@@ -35,7 +35,7 @@ class Backoff:
         digest = hashlib.blake2b(f"{gang_uid}/{attempts}".encode(), digest_size=8).digest()
         jitter = int.from_bytes(digest, "big") / 2**64
         pause = self._pauses[gang_uid] = Pause(attempts, now + ceiling * (1 + jitter) / 2)
-        heapq.heappush(self._ends, pause.until)
+        heapq.heappush(self._ends, (pause.until, gang_uid))
         return pause
 
     def pause(self, gang_uid: str, now: float) -> Pause | None:
@@ -48,17 +48,17 @@ class Backoff:
         pause = self._pauses.get(gang_uid)
         return 0 if pause is None else pause.attempts
 
-    def forget(self, gang_uid: str) -> None:
-        """Start from nothing: the gang started, or this life of it ended."""
-        self._pauses.pop(gang_uid, None)
+    def forget(self, gang_uid: str) -> bool:
+        """Start from nothing: the gang started, or this life of it ended; return whether there was anything."""
+        return self._pauses.pop(gang_uid, None) is not None
 
     def next_end(self) -> float | None:
         """Return when the next pause ends that `ended` has not reported yet, or None."""
-        return self._ends[0] if self._ends else None
+        return self._ends[0][0] if self._ends else None
 
-    def ended(self, now: float) -> bool:
-        """Tell whether any pause has ended since last asked."""
-        before = len(self._ends)
-        while self._ends and self._ends[0] <= now:
-            heapq.heappop(self._ends)
-        return len(self._ends) < before
+    def ended(self, now: float) -> list[str]:
+        """Return the UIDs of gangs that a pause of has ended since last asked, even if they are in another now."""
+        ended = []
+        while self._ends and self._ends[0][0] <= now:
+            ended.append(heapq.heappop(self._ends)[1])
+        return ended

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 
-from extender.cluster.table import NodeTable
+from extender.cluster.model import ClusterModel
 from extender.domain.membership import GroupRef
 from extender.domain.pod import Pod
 
@@ -26,9 +26,9 @@ class SlotState(StrEnum):
 class Slot:
     """One pod's promise of one node.
 
-    `nominated_at` is when its nomination was last ordered (seconds, monotonic), `nudges` how often it was repeated,
-    `losses` how often it was taken off and written again at once.
-    `deadline` bounds the promise to a pod without gang (monotonic); a member's is that of its reservation. Until
+    `state` is changed by its reservation, which counts. `nominated_at` is when its nomination was last ordered
+    (seconds, monotonic), `nudges` how often it was repeated, `losses` how often it was taken off and written again at
+    once. `deadline` bounds the promise to a pod without gang (monotonic); a member's is that of its reservation. Until
     `expected_until` (monotonic) a member whose held bind call was answered in vain is expected to come again.
     """
 
@@ -48,6 +48,7 @@ class Reservation:
 
     `deadline` is in seconds of the monotonic clock; `decision` names the decision in logs from filter to bind;
     `started` says that its barrier has opened; `progressed_at` is when a member last arrived there (monotonic).
+    Who has come how far is kept, not counted: each arrival of each of 1,000 members asks.
     """
 
     ref: GroupRef
@@ -57,6 +58,9 @@ class Reservation:
     started: bool = False
     progressed_at: float = 0.0
     slots: dict[str, Slot] = field(default_factory=dict)
+    _held: dict[str, None] = field(init=False, repr=False, default_factory=dict)
+    _binding: set[str] = field(init=False, repr=False, default_factory=set)
+    _returning: dict[str, float] = field(init=False, repr=False, default_factory=dict)
 
     def arrived(self, now: float) -> int:
         """Count the members that have reached the barrier or passed it, those included that will be back in a moment.
@@ -64,22 +68,67 @@ class Reservation:
         A large gang, or one whose members were kept in kube-scheduler's backoff, comes together over a longer time than
         a call can be held: without counting those that are on their way back, it would never be there all at once.
         """
-        return sum(slot.state is not SlotState.RESERVED or now < slot.expected_until for slot in self.slots.values())
+        late = list(takewhile(lambda uid: self._returning[uid] <= now, self._returning))
+        for uid in late:
+            del self._returning[uid]
+        return len(self._held) + len(self._binding) + len(self._returning)
+
+    def hold(self, uid: str, now: float) -> None:
+        """Take in that a member has arrived at the barrier; whoever has arrived already stays as it is."""
+        slot = self.slots[uid]
+        if slot.state is SlotState.RESERVED:
+            self._leave_state(uid)
+            slot.state, slot.expected_until = SlotState.HELD, -math.inf
+            self._held[uid] = None
+            self.progressed_at = now
+
+    def release_held(self) -> list[str]:
+        """Let everybody at the barrier go on to its Binding; return their UIDs."""
+        released, self._held = list(self._held), {}
+        for uid in released:
+            self.slots[uid].state = SlotState.BINDING
+        self._binding.update(released)
+        return released
+
+    def send_back(self, uid: str, expected_until: float) -> None:
+        """Take in that a member left the barrier in vain, and will be back; not before others that were sent back."""
+        self._leave_state(uid)
+        slot = self.slots[uid]
+        slot.state, slot.expected_until = SlotState.RESERVED, expected_until
+        self._returning[uid] = expected_until
+
+    def retry(self, uid: str) -> None:
+        """Take in that a member's Binding was not made, or not that anybody knew of: it comes again."""
+        self._leave_state(uid)
+        self.slots[uid].state = SlotState.RESERVED
+
+    def remove(self, uid: str) -> Slot | None:
+        """Drop the slot of one member; return it, or None if there was none."""
+        self._leave_state(uid)
+        return self.slots.pop(uid, None)
+
+    def _leave_state(self, uid: str) -> None:
+        self._held.pop(uid, None)
+        self._binding.discard(uid)
+        self._returning.pop(uid, None)
 
 
 class Ledger:
     """Keep every reservation, and let each slot claim its share of the node until it is bound or released.
 
-    A slot's claim stands in the node table under the pod's UID, so that the claim of the bound pod takes its place
-    without a gap. Deadlines are kept in a heap; an entry whose reservation has moved its deadline is skipped. Promises
-    to pods without gang are kept in the order of their deadlines, which are all equally far ahead.
+    Gangs are told which of their members have a slot. A slot's claim stands in the node table under the pod's UID, so
+    that the claim of the bound pod takes its place without a gap. Deadlines are kept in a heap; an entry whose
+    reservation has moved its deadline is skipped. Promises to pods without gang are kept in the order of their
+    deadlines, which are all equally far ahead.
     """
 
-    def __init__(self, table: NodeTable) -> None:
-        """Claim in `table`."""
-        self._table = table
+    def __init__(self, model: ClusterModel) -> None:
+        """Claim in the node table of `model`."""
+        self._gangs = model.gangs
+        self._table = model.table
         self._by_gang: dict[str, Reservation] = {}
         self._by_pod: dict[str, Reservation] = {}
+        self._by_node: dict[str, dict[str, Reservation]] = {}
         self._singles: dict[str, Slot] = {}
         self._deadlines: list[tuple[float, str]] = []
 
@@ -96,6 +145,10 @@ class Ledger:
         reservation = self._by_pod.get(uid)
         return None if reservation is None else (reservation, reservation.slots[uid])
 
+    def on_node(self, node: str) -> list[tuple[Reservation, Slot]]:
+        """Return the slots of gang members on one node, oldest first."""
+        return [(reservation, reservation.slots[uid]) for uid, reservation in self._by_node.get(node, {}).items()]
+
     def open(self, ref: GroupRef, gang_uid: str, decision: str, deadline: float) -> Reservation:
         """Return the gang's reservation, making an empty one if there is none; its deadline becomes `deadline`."""
         reservation = self._by_gang.get(gang_uid)
@@ -109,9 +162,14 @@ class Ledger:
 
     def promise(self, reservation: Reservation, pod: Pod, node: str) -> Slot:
         """Promise `node` to `pod`, in place of whatever it was promised before."""
-        slot = reservation.slots[pod.uid] = Slot(pod, node)
+        self._drop(pod.uid)
+        slot = Slot(pod, node)
+        self._by_gang[reservation.gang_uid] = reservation
+        reservation.slots[pod.uid] = slot
         self._by_pod[pod.uid] = reservation
+        self._by_node.setdefault(node, {})[pod.uid] = reservation
         self._table.claim(pod.uid, node, pod.shape.requests)
+        self._gangs.promise(reservation.ref, pod.uid)
         return slot
 
     def promise_single(self, pod: Pod, node: str, deadline: float) -> Slot:
@@ -177,7 +235,13 @@ class Ledger:
         reservation = self._by_pod.pop(uid, None)
         if reservation is None:
             return self._singles.pop(uid, None)
-        slot = reservation.slots.pop(uid)
+        slot = reservation.remove(uid)
         if not reservation.slots:
             self._by_gang.pop(reservation.gang_uid, None)
+        if slot is not None:
+            there = self._by_node[slot.node]
+            del there[uid]
+            if not there:
+                del self._by_node[slot.node]
+            self._gangs.withdraw(reservation.ref, uid)
         return slot

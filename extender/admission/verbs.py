@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,23 +44,23 @@ class Verbs:
         """
         if not self._model.manages(pod):
             return Filtered(Outcome.PASSED, names)
-        self._admission.reservations.asked()
+        self._admission.reservations.nudges.asked()
         if pod.group is None:
             return self._filter_single(pod, names)
         known = self._model.pods.get(pod.uid)
         if known is None:
-            return self._refuse("this pod has not been observed yet")
+            return self._refuse(names, "this pod has not been observed yet")
         self._admission.decide_on(pod.group)
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
         if entry is None:
-            return self._refuse(self._why(known))
+            return self._refuse(names, self._why(known))
         reservation, slot = entry
         if slot.node in names:
             return self._pin(reservation, slot)
         if pod.nominated_node != slot.node:
             # This attempt began before kube-scheduler learned of the plan, from a snapshot that may be older than what
             # the plan relies on, or it tries an outdated nomination: it says nothing about the planned node.
-            return self._refuse("planned on a node that this attempt does not offer")
+            return self._refuse(names, "planned on a node that this attempt does not offer")
         return self._learn(known, reservation, slot, names)
 
     def prioritize(self, pod: Pod, names: list[str]) -> list[int]:
@@ -105,7 +106,7 @@ class Verbs:
         reservations = self._admission.reservations
         entry = reservations.ledger.of_pod(uid)
         if entry is not None and entry[1].state is SlotState.HELD:
-            reservations.send_back(entry[1])
+            reservations.send_back(*entry)
 
     def binding_failed(self, uid: str, why: str, *, final: bool) -> None:
         """Take in that a Binding was not made.
@@ -118,7 +119,7 @@ class Verbs:
         if final:
             reservations.drop(uid, why)
         elif entry is not None:
-            entry[1].state = SlotState.RESERVED
+            reservations.retry(*entry)
         self._admission.reconsider(None if entry is None else entry[0].ref)
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
@@ -129,14 +130,18 @@ class Verbs:
         that does not wait, as far as is known.
         """
         if self._model.manages(pod):
-            self._admission.reservations.asked()
+            self._admission.reservations.nudges.asked()
             known = self._model.pods.get(pod.uid)
             if pod.group is not None or known is None or known.node_name:
                 return []
+        fitting = self._fitting_after(pod, victims)
+        expected = frozenset(self._admission.evictions.expected())
+        lost = Counter(map(self._loses, expected))
         allowed = [
             node
-            for node, uids in victims.items()
-            if uids and not self._breaks_gang(uids) and self._fits_after(pod, node, uids)
+            for node in fitting
+            if (uids := victims[node])
+            and not self._breaks_gang([uid for uid in uids if uid not in expected], uids, lost)
         ]
         self._admission.evictions.allow(uid for node in allowed for uid in victims[node])
         return allowed
@@ -168,10 +173,13 @@ class Verbs:
         self._admission.decide()
         rows = self._model.table.rows_of(names)
         fits = np.append(self._fits(pod, self._free_for(pod)), False)[rows]  # -1, an unknown node, reads the False
-        accepted = [name for name, fit in zip(names, fits.tolist(), strict=True) if fit]
-        refused = {name: _NO_ROOM for name, fit in zip(names, fits.tolist(), strict=True) if not fit}
-        outcome = Outcome.FITS if accepted else Outcome.REFUSED
-        return Filtered(outcome, accepted, per_node=refused, resolvable=True)
+        accepted = list(compress(names, fits.tobytes()))
+        if not accepted:
+            return Filtered(Outcome.REFUSED, [], names, _NO_ROOM, resolvable=True)
+        if len(accepted) == len(names):
+            return Filtered(Outcome.FITS, accepted)
+        refused = list(compress(names, (~fits).tobytes()))
+        return Filtered(Outcome.FITS, accepted, refused, _NO_ROOM, resolvable=True)
 
     def _free_for(self, pod: Pod) -> NDArray[np.int64]:
         """Return (resources, rows) of what the pod may use: what is free or its own, and not kept for a head before it.
@@ -192,20 +200,19 @@ class Verbs:
         everywhere = np.ones(table.rows, dtype=np.bool_)
         return WhatIf(table, free).counts(table.vector(pod.shape.requests), everywhere) > 0
 
-    def _fits_after(self, pod: Pod, node: str, uids: Sequence[str]) -> bool:
-        """Tell whether the pod would have room on a node once the victims are gone; not asked of foreign pods."""
+    def _fitting_after(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return the nodes where the pod would have room once their victims are gone: of foreign pods, all."""
         if not self._model.manages(pod):
-            return True
+            return list(victims)
         table = self._model.table
-        row = table.row(node)
-        if row is None:
-            return False
         free = self._free_for(pod)
-        for uid in uids:
-            claim = table.claim_of(uid)
-            if claim is not None and claim.node == node:
-                self._give_back(free, uid)
-        return bool(self._fits(pod, free)[row])
+        for node, uids in victims.items():
+            for uid in uids:
+                claim = table.claim_of(uid)
+                if claim is not None and claim.node == node:
+                    self._give_back(free, uid)
+        fits = np.append(self._fits(pod, free), False)[table.rows_of(list(victims))]  # -1, an unknown node, reads False
+        return list(compress(victims, fits.tobytes()))
 
     def _give_back(self, free: NDArray[np.int64], uid: str) -> None:
         """Add what pod `uid` claims to `free`, (resources, rows)."""
@@ -216,15 +223,18 @@ class Verbs:
             vector = table.vector(claim.requests)
             free[vector.columns, row] += vector.amounts
 
-    def _breaks_gang(self, uids: Sequence[str]) -> bool:
-        """Tell whether evicting these pods, and those whose eviction is expected, would take a gang's minimum away."""
-        lost = Counter(self._loses(uid) for uid in {*uids, *self._admission.evictions.expected()})
+    def _breaks_gang(self, more: Sequence[str], uids: Sequence[str], lost: Mapping[GroupRef | None, int]) -> bool:
+        """Tell whether evicting the pods `uids` would take a gang's minimum away.
+
+        `lost` counts by gang the members whose eviction is expected already; `more` are those of `uids` beside them.
+        """
+        added = Counter(map(self._loses, set(more)))
         for ref in {self._loses(uid) for uid in uids}:
             gang = None if ref is None else self._model.gangs.get(ref)
             if gang is None:
                 continue
             secured = gang.census().secured
-            if secured >= gang.min_member > secured - lost[ref]:
+            if secured >= gang.min_member > secured - lost.get(ref, 0) - added[ref]:
                 return True
         return False
 
@@ -235,19 +245,18 @@ class Verbs:
 
     def _pin(self, reservation: Reservation, slot: Slot) -> Filtered:
         """Let the member go to its planned node, which kube-scheduler's own filters have passed."""
-        self._admission.vetoes.passed(reservation.gang_uid)
+        self._admission.passed(reservation)
         return Filtered(Outcome.PINNED, [slot.node], decision=reservation.decision)
 
     def _learn(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered:
         """Veto the planned node, which kube-scheduler refuses for reasons of its own, and place the member anew."""
-        self._admission.vetoes.add(reservation.gang_uid, pod.shape, slot.node)
-        self._admission.reservations.drop(pod.uid, f"kube-scheduler refused node {slot.node}")
-        self._admission.reconsider()
+        self._admission.refused(reservation, slot)
         self._admission.decide()
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
         if entry is not None and entry[1].node in names:
             return self._pin(*entry)
-        return self._refuse(f"kube-scheduler refused the planned node {slot.node}" if entry is None else self._why(pod))
+        why = f"kube-scheduler refused the planned node {slot.node}" if entry is None else self._why(pod)
+        return self._refuse(names, why)
 
     def _why(self, pod: Pod) -> str:
         """Return the one sentence about the pod's gang."""
@@ -256,5 +265,5 @@ class Verbs:
         return _NO_ROOM_BEYOND if wait is None else wait.message
 
     @staticmethod
-    def _refuse(text: str) -> Filtered:
-        return Filtered(Outcome.REFUSED, [], text=OWN_WORDS + text)
+    def _refuse(names: list[str], text: str) -> Filtered:
+        return Filtered(Outcome.REFUSED, [], names, OWN_WORDS + text)

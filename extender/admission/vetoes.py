@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
-from cachetools import LRUCache, TTLCache
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
 from extender.domain.pod import Shape
 from extender.placement.plan import Eligible
 
-Vetoed: TypeAlias = dict[str, dict[Shape, list[int]]]
-"""Gang UID -> shape -> rows that kube-scheduler refused."""
+
+@dataclass(frozen=True, slots=True)
+class _Veto:
+    """How often members of the gang had passed before the veto was learned, and when it ends (seconds, monotonic)."""
+
+    learned: int
+    until: float
 
 
 class Vetoes:
@@ -27,7 +32,8 @@ class Vetoes:
     What is refused may depend on where the gang's other members are, as topology spread does. A veto that was learned
     before another member passed kube-scheduler's filters is outdated: it holds until the gang finds no place with it.
 
-    Advisory: a forgotten veto costs one more refusal, so a cache that drops entries when full is the right store.
+    Advisory: a forgotten veto costs one more refusal, so of too many the oldest are dropped. A veto that has run out
+    holds until `ended` reports it: a pass must know whose vetoes end, to judge them anew.
     """
 
     #: Vetoes remembered: 5,000 nodes refused to 20 gangs.
@@ -37,59 +43,79 @@ class Vetoes:
 
     def __init__(self, seconds: float, timer: Callable[[], float]) -> None:
         """Remember each veto for `seconds` by `timer` (seconds, monotonic)."""
-        #: In force -> how often members of the gang had passed before it was learned.
-        self._learned: TTLCache[tuple[str, Shape, str], int] = TTLCache(self.CAPACITY, seconds, timer=timer)
+        self._vetoes: dict[str, dict[tuple[Shape, str], _Veto]] = {}  # gang UID -> shape and node -> veto
         self._passed: LRUCache[str, int] = LRUCache(self.GANGS)  # gang UID -> how often members have passed
-        self._ends: deque[float] = deque(maxlen=self.CAPACITY)
+        self._ends: deque[tuple[str, tuple[Shape, str], _Veto]] = deque()  # those replaced since included
+        self._dropped: list[str] = []  # gang UIDs of vetoes that ended before their time and were not reported yet
         self._seconds = seconds
         self._timer = timer
 
     def __len__(self) -> int:
         """Count the vetoes in force."""
-        return len(self._learned)
+        return sum(map(len, self._vetoes.values()))
 
     def add(self, gang_uid: str, shape: Shape, node: str) -> None:
         """Keep the gang's pods of `shape` away from `node` from now on."""
-        self._learned[gang_uid, shape, node] = self._passed.get(gang_uid, 0)
-        self._ends.append(self._timer() + self._seconds)
+        veto = _Veto(self._passed.get(gang_uid, 0), self._timer() + self._seconds)
+        self._vetoes.setdefault(gang_uid, {})[shape, node] = veto
+        self._ends.append((gang_uid, (shape, node), veto))
+        if len(self._ends) > self.CAPACITY:
+            self._dropped.append(self._end_oldest())
 
-    def passed(self, gang_uid: str) -> None:
-        """Take in that a member of the gang is passing kube-scheduler's filters: what was refused before may do now."""
-        if self._learned:
+    def passed(self, gang_uid: str) -> bool:
+        """Take in that a member of the gang is passing kube-scheduler's filters: what was refused before may do now.
+
+        Return whether that outdates anything.
+        """
+        if self._vetoes:
             self._passed[gang_uid] = self._passed.get(gang_uid, 0) + 1
+        return gang_uid in self._vetoes
 
     def lift_outdated(self, gang_uid: str) -> bool:
         """Forget the gang's vetoes that were learned before a member passed; return whether there were any."""
-        passed = self._passed.get(gang_uid, 0)
-        if not passed:
+        own = self._vetoes.get(gang_uid)
+        if own is None:
             return False
-        outdated = [key for key, learned in self._learned.items() if key[0] == gang_uid and learned < passed]
+        passed = self._passed.get(gang_uid, 0)
+        outdated = [key for key, veto in own.items() if veto.learned < passed]
         for key in outdated:
-            self._learned.pop(key, None)
+            self._forget(gang_uid, key)
         return bool(outdated)
 
     def next_end(self) -> float | None:
         """Return when the next veto ends that `ended` has not reported yet, or None."""
-        return self._ends[0] if self._ends else None
+        return self._ends[0][2].until if self._ends else None
 
-    def ended(self, now: float) -> bool:
-        """Tell whether any veto has ended since last asked."""
-        before = len(self._ends)
-        while self._ends and self._ends[0] <= now:
-            self._ends.popleft()
-        return len(self._ends) < before
+    def ended(self, now: float) -> list[str]:
+        """Let vetoes end whose time is over; return the UIDs of the gangs that had them."""
+        ended, self._dropped = self._dropped, []
+        while self._ends and self._ends[0][2].until <= now:
+            ended.append(self._end_oldest())
+        return ended
 
-    def by_gang(self, table: NodeTable) -> Vetoed:
-        """Return the vetoes in force as rows of `table`: gang UID -> shape -> rows."""
-        vetoed: Vetoed = {}
-        for gang_uid, shape, node in self._learned:
+    def of_gang(self, gang_uid: str, table: NodeTable) -> Mapping[Shape, list[int]]:
+        """Return the gang's vetoes as rows of `table`."""
+        rows: dict[Shape, list[int]] = {}
+        for shape, node in self._vetoes.get(gang_uid, ()):
             row = table.row(node)
             if row is not None:
-                vetoed.setdefault(gang_uid, {}).setdefault(shape, []).append(row)
-        return vetoed
+                rows.setdefault(shape, []).append(row)
+        return rows
+
+    def _end_oldest(self) -> str:
+        gang_uid, key, veto = self._ends.popleft()
+        if self._vetoes.get(gang_uid, {}).get(key) is veto:  # not lifted or learned anew meanwhile
+            self._forget(gang_uid, key)
+        return gang_uid
+
+    def _forget(self, gang_uid: str, key: tuple[Shape, str]) -> None:
+        own = self._vetoes[gang_uid]
+        del own[key]
+        if not own:
+            del self._vetoes[gang_uid]
 
 
-def leave_out(admitted: Eligible, vetoed: Mapping[Shape, list[int]] | None) -> Eligible:
+def leave_out(admitted: Eligible, vetoed: Mapping[Shape, list[int]]) -> Eligible:
     """Return `admitted` without one gang's vetoed rows, or `admitted` itself if there are none."""
     if not vetoed:
         return admitted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from pathlib import Path
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
+#: Connections to the API server beside those that writes take: a watch for each of six kinds, reads, and a few more for
+#: watches that are opened again before the old connection has gone.
+SPARE_CONNECTIONS = 16
 
 
 def register(app: typer.Typer) -> None:
@@ -157,7 +159,8 @@ async def _serve(
         None if callers.tls is None else ServingCertificates(callers.tls, metrics, settings.certificate_check_seconds)
     )
     process.settle_code()
-    async with await Transport.connect(source, clock) as transport:
+    pool_size = settings.write_concurrency + SPARE_CONNECTIONS
+    async with await Transport.connect(source, clock, pool_size=pool_size) as transport:
         api = KubeClusterApi(transport, clock, instance=os.environ.get("POD_NAME") or socket.gethostname())
         lease = settings.scheduler_lease
         leadership = None if lease is None else LeaseHolder(identity, clock)
@@ -169,15 +172,15 @@ async def _serve(
         rules = ConnectionRules.from_settings(settings, refused)
         sites += [Site(create_read_app(controller, metrics), extra, rules) for extra in sockets[1:]]
         lag = LoopLag(clock, thread_cpu_seconds, metrics)
-        background = [controller.run(), feeds.run(), lag.run(), _settle_when_synced(controller)]
+        background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller)]
         background.append(check_version(transport, random=Random()))
         return await run_until_stopped(sites, background)
 
 
-async def _settle_when_synced(controller: Controller) -> None:
-    """Take the objects of the first lists out of the garbage collector's sight, then idle."""
+async def _settle_after_lists(controller: Controller) -> NoReturn:
+    """Take the objects of complete lists out of the garbage collector's sight."""
     from extender.cli import process
 
-    await controller.wait_synced()
-    process.settle_data()
-    await asyncio.Event().wait()
+    while True:
+        await controller.wait_listed()
+        process.settle_data()

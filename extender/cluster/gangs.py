@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from extender.cluster.tally import Kind, Tally
 from extender.domain import keys
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.names import NaturalKey, natural_key
-from extender.domain.pod import Phase, Pod
+from extender.domain.pod import Pod, Shape
 from extender.domain.podgroup import PodGroup
 
 
@@ -47,7 +48,7 @@ class Gang:
 
     `uid` changes when the PodGroup is re-created under its name, or when a gang without object comes back after its
     last pod went: nothing is inherited across a change of `uid`. `first_seen` is when this life was first heard of
-    (seconds, monotonic).
+    (seconds, monotonic). Members are counted as they come and go: of a gang of 1,000 each step of each member asks.
     """
 
     ref: GroupRef
@@ -56,20 +57,47 @@ class Gang:
     group: PodGroup | None = None
     members: dict[str, Pod] = field(default_factory=dict)
     oldest_member: str = ""
-    _counts: Counter[str] = field(init=False, repr=False, compare=False, default_factory=Counter)
-    _unbound: tuple[Pod, ...] | None = field(init=False, repr=False, compare=False, default=None)
+    _tally: Tally = field(init=False, repr=False, compare=False, default_factory=Tally)
+    _promised: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
+    _census: Census | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         """Count the members that the gang starts with."""
         for pod in self.members.values():
-            self._counts.update(_states(pod))
+            self._tally.add(pod)
+
+    @property
+    def kinds(self) -> Mapping[Kind, int]:
+        """Return how many members there are of each kind."""
+        return self._tally.kinds
+
+    @property
+    def held(self) -> Mapping[Shape, int]:
+        """Return how many members of each shape hold resources on a node."""
+        return self._tally.held
+
+    @property
+    def wanted(self) -> Mapping[Shape, int]:
+        """Return how many members of each shape could be placed now and have no node promised."""
+        return self._tally.wanted
+
+    @property
+    def unplaced_count(self) -> int:
+        """Return how many members could be placed now and have no node promised."""
+        return len(self._tally.unplaced)
 
     @property
     def min_member(self) -> int:
         """Return how many members must start together."""
         if self.group is not None:
             return self.group.min_member
-        return max((pod.options.min_member or 1 for pod in self.members.values()), default=1)
+        return max((kind.min_member or 1 for kind in self._tally), default=1)
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether minMember members exist, as far as is known."""
+        described = self.group is not None or not needs_object(self.ref)
+        return described and self.census().exist >= self.min_member
 
     @property
     def has_minimum(self) -> bool:
@@ -81,8 +109,8 @@ class Gang:
         """Return the PodGroup's own priority, else the highest of the unbound members, else of all."""
         if self.group is not None and self.group.priority is not None:
             return self.group.priority
-        waiting = [pod.priority for pod in self.unbound()]
-        return max(waiting or [pod.priority for pod in self.members.values()], default=0)
+        waiting = [kind.priority for kind in self._tally if kind.unbound]
+        return max(waiting or [kind.priority for kind in self._tally], default=0)
 
     @property
     def created(self) -> str:
@@ -94,63 +122,65 @@ class Gang:
         """Return how the gang spreads over nodes: the PodGroup's word, then the members', then binpack."""
         if self.group is not None and self.group.options.packing is not None:
             return self.group.options.packing
-        said = [pod for pod in self.members.values() if pod.options.packing is not None]
-        first = min(said, key=member_order, default=None)
-        return (first and first.options.packing) or keys.Packing.BINPACK
+        said = {kind.packing for kind in self._tally if kind.packing is not None}
+        if len(said) > 1:  # the first member that says anything decides
+            first = min((pod for pod in self.members.values() if pod.options.packing is not None), key=member_order)
+            return first.options.packing or keys.Packing.BINPACK
+        return said.pop() if said else keys.Packing.BINPACK
 
     def ordered(self) -> list[Pod]:
         """Return the members by rank, then natural order of their names: neighbours in rank stay neighbours."""
         return sorted(self.members.values(), key=member_order)
 
-    def unbound(self) -> tuple[Pod, ...]:
-        """Return the members that have neither a node nor an end, in member order; kept until one of them changes."""
-        if self._unbound is None:
-            waiting = [pod for pod in self.members.values() if not _settled(pod)]
-            self._unbound = tuple(sorted(waiting, key=member_order))
-        return self._unbound
+    def unbound(self) -> list[Pod]:
+        """Return the members that have neither a node nor an end, in member order."""
+        return sorted((pod for pod in self.members.values() if not (pod.node_name or pod.done)), key=member_order)
+
+    def unplaced(self) -> list[Pod]:
+        """Return the members that could be placed now and have no node promised, in member order."""
+        return sorted(self._tally.unplaced.values(), key=member_order)
 
     def join(self, pod: Pod) -> None:
         """Take in a member, or its newest state."""
-        self.leave(pod.uid)
+        before = self.members.get(pod.uid)
+        if before is not None:
+            self._tally.remove(before)
         self.members[pod.uid] = pod
-        self._counts.update(_states(pod))
-        if not _settled(pod):
-            self._unbound = None
+        self._tally.add(pod)
+        if pod.uid in self._promised:
+            self._tally.place(pod)
+        self._census = None
 
     def leave(self, uid: str) -> None:
         """Forget a member."""
         pod = self.members.pop(uid, None)
         if pod is not None:
-            self._counts.subtract(_states(pod))
-            if not _settled(pod):
-                self._unbound = None
+            self._tally.remove(pod)
+            self._promised.discard(uid)
+            self._census = None
+
+    def promise(self, uid: str) -> None:
+        """Take in that a member has a node promised."""
+        if uid in self.members:
+            self._promised.add(uid)
+            self._tally.place(self.members[uid])
+
+    def withdraw(self, uid: str) -> None:
+        """Take in that a member has no node promised any more."""
+        if uid in self._promised:
+            self._promised.remove(uid)
+            self._tally.unplace(self.members[uid])
 
     def census(self) -> Census:
-        """Count the members by state; the counts are kept, since a gang of 1,000 is asked at every step of each."""
-        return Census(**self._counts)
-
-
-def _settled(pod: Pod) -> bool:
-    """Tell whether the pod has a node, or has ended: nothing is to be decided about it."""
-    return bool(pod.node_name) or pod.done
-
-
-def _states(pod: Pod) -> tuple[str, ...]:
-    """Return the counts that a pod is part of."""
-    running = pod.bound and not pod.deleting and pod.phase is Phase.RUNNING
-    return (_state(pod), "running") if running else (_state(pod),)
-
-
-def _state(pod: Pod) -> str:
-    if pod.phase is Phase.SUCCEEDED:
-        return "succeeded"
-    if pod.phase is Phase.FAILED:
-        return "failed"
-    if pod.deleting:
-        return "leaving"
-    if pod.node_name:
-        return "bound"
-    return "gated" if pod.gated else "placeable"
+        """Count the members by state; kept until one of them changes."""
+        if self._census is None:
+            counts: Counter[str] = Counter()
+            for kind, members in self._tally.kinds.items():
+                counts[kind.state] += members
+                if kind.running:
+                    counts["running"] += members
+            self._census = Census(**counts)
+        return self._census
 
 
 def member_order(pod: Pod) -> tuple[int, NaturalKey, str]:
@@ -159,11 +189,17 @@ def member_order(pod: Pod) -> tuple[int, NaturalKey, str]:
 
 
 class GangRegistry:
-    """Keep gangs in step with pods and PodGroups, which arrive in any order."""
+    """Keep gangs in step with pods and PodGroups, which arrive in any order.
+
+    Attributes:
+        changed: the gangs that anything has happened to since the reader took them out; some may be gone by now.
+    """
 
     def __init__(self) -> None:
         """Start without gangs."""
         self._gangs: dict[GroupRef, Gang] = {}
+        self._lives: dict[str, Gang] = {}
+        self.changed: dict[GroupRef, Gang] = {}
 
     def __iter__(self) -> Iterator[Gang]:
         """Iterate over all gangs, PodGroups without pods included."""
@@ -177,6 +213,30 @@ class GangRegistry:
         """Return the gang called `ref`, or None."""
         return self._gangs.get(ref)
 
+    def touch(self, gang_uid: str) -> None:
+        """Take in that something of what is remembered elsewhere about the life `gang_uid` of a gang has changed."""
+        gang = self._lives.get(gang_uid)
+        if gang is not None:
+            self.changed[gang.ref] = gang
+
+    def touch_all(self) -> None:
+        """Count every gang as changed, and those that are gone as they were."""
+        self.changed |= self._gangs
+
+    def promise(self, ref: GroupRef, pod_uid: str) -> None:
+        """Take in that a member of the gang called `ref` has a node promised."""
+        gang = self._gangs.get(ref)
+        if gang is not None:
+            gang.promise(pod_uid)
+            self.changed[ref] = gang
+
+    def withdraw(self, ref: GroupRef, pod_uid: str) -> None:
+        """Take in that a member of the gang called `ref` has no node promised any more."""
+        gang = self._gangs.get(ref)
+        if gang is not None:
+            gang.withdraw(pod_uid)
+            self.changed[ref] = gang
+
     def put_pod(self, pod: Pod, now: float) -> Gang | None:
         """Take in a pod; return its gang, or None for a pod on its own."""
         if pod.group is None:
@@ -185,7 +245,9 @@ class GangRegistry:
         if gang is None:
             # Without an object the first pod's UID names this life of the gang.
             gang = self._gangs[pod.group] = Gang(pod.group, uid=f"pod:{pod.uid}", first_seen=now)
+            self._lives[gang.uid] = gang
         gang.join(pod)
+        self.changed[pod.group] = gang
         if not gang.oldest_member or pod.created < gang.oldest_member:
             gang.oldest_member = pod.created
         return gang
@@ -196,6 +258,7 @@ class GangRegistry:
         if gang is None:
             return None
         gang.leave(pod.uid)
+        self.changed[gang.ref] = gang
         self._forget_empty(gang)
         return gang
 
@@ -207,7 +270,10 @@ class GangRegistry:
         ended = None
         if gang.uid != group.uid:
             ended, gang.uid, gang.first_seen = gang.uid, group.uid, now
+            self._lives.pop(ended, None)
+        self._lives[group.uid] = gang
         gang.group = group
+        self.changed[group.ref] = gang
         return gang, ended
 
     def drop_group(self, ref: GroupRef, uid: str) -> Gang | None:
@@ -216,12 +282,14 @@ class GangRegistry:
         if gang is None or gang.group is None or gang.group.uid != uid:
             return None
         gang.group = None
+        self.changed[ref] = gang
         self._forget_empty(gang)
         return gang
 
     def _forget_empty(self, gang: Gang) -> None:
         if not gang.members and gang.group is None:
             self._gangs.pop(gang.ref, None)
+            self._lives.pop(gang.uid, None)
 
 
 def needs_object(ref: GroupRef) -> bool:

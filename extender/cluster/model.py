@@ -44,6 +44,14 @@ class ClusterModel:
         """Tell whether the pod belongs to one of Muster's schedulers."""
         return pod.scheduler_name in self._scheduler_names
 
+    def concerns(self, gang: Gang) -> bool:
+        """Tell whether any member at all belongs to one of Muster's schedulers."""
+        return any(kind.scheduler in self._scheduler_names for kind in gang.kinds)
+
+    def looks_after(self, gang: Gang) -> bool:
+        """Tell whether any member without a node belongs to one of Muster's schedulers."""
+        return any(kind.unbound and kind.scheduler in self._scheduler_names for kind in gang.kinds)
+
     def gang_of(self, pod: Pod) -> Gang | None:
         """Return the gang of a pod that the model knows, or None."""
         return None if pod.group is None else self.gangs.get(pod.group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,8 @@ class NodeTable:
         generation: grows with every mutation.
         changed_at: (rows,) int64; the generation at which a row's labels, taints or presence last changed.
         last_change: the newest of these generations; a cache that has seen it is up to date.
+        last_node_change: the generation at which any node last changed in any way, came or went.
+        touched: names of nodes of which anything changed or more was taken since the reader took the names out.
     """
 
     def __init__(self) -> None:
@@ -81,7 +83,8 @@ class NodeTable:
         self.present: NDArray[np.bool_] = np.zeros(_INITIAL_ROWS, dtype=np.bool_)
         self.generation = 0
         self.changed_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
-        self.last_change = 0
+        self.last_change = self.last_node_change = 0
+        self.touched: dict[str, None] = {}
         self._sorted: list[tuple[NaturalKey, str, int]] = []
         self._order: NDArray[np.int64] | None = None
 
@@ -103,10 +106,13 @@ class NodeTable:
         """Return the row of the node called `name`, or None."""
         return self._row.get(name)
 
-    def rows_of(self, names: Iterable[str]) -> NDArray[np.intp]:
+    def rows_of(self, names: Sequence[str]) -> NDArray[np.intp]:
         """Return the rows of `names`, -1 for nodes that are not there."""
-        get = self._row.get
-        return np.fromiter((get(name, -1) for name in names), dtype=np.intp)
+        try:
+            return np.fromiter(map(self._row.__getitem__, names), dtype=np.intp, count=len(names))
+        except KeyError:  # seldom, and looking for that first would take half as long again
+            get = self._row.get
+            return np.fromiter((get(name, -1) for name in names), dtype=np.intp, count=len(names))
 
     def node(self, row: int) -> Node:
         """Return the node of a row; raise KeyError for an empty one."""
@@ -168,6 +174,8 @@ class NodeTable:
         if before is None or before.allocatable != node.allocatable:
             self._set_allocatable(row, node.allocatable)
         self.generation += 1
+        self.last_node_change = self.generation
+        self.touched[node.name] = None
         if before is None or (before.labels, before.taints) != (node.labels, node.taints):
             self.changed_at[row] = self.last_change = self.generation
         return True
@@ -186,7 +194,8 @@ class NodeTable:
         self.lasting[:, row] = 0
         self._free_rows.append(row)
         self.generation += 1
-        self.changed_at[row] = self.last_change = self.generation
+        self.touched[name] = None
+        self.changed_at[row] = self.last_change = self.last_node_change = self.generation
         return True
 
     def claim(self, uid: str, node: str, requests: tuple[tuple[str, int], ...], *, lasting: bool = False) -> bool:
@@ -199,6 +208,7 @@ class NodeTable:
         self._claimants.setdefault(node, set()).add(uid)
         self._count(claim, 1)
         self.generation += 1
+        self.touched[node] = None
         return True
 
     def release(self, uid: str) -> bool:
@@ -214,6 +224,14 @@ class NodeTable:
         self.generation += 1
         return True
 
+    def touch(self, node: str) -> None:
+        """Take in that something of what is remembered elsewhere about a node has changed."""
+        self.touched[node] = None
+
+    def touch_all(self) -> None:
+        """Count every node as changed, those included that are gone and still claimed."""
+        self.touched |= dict.fromkeys((*self._row, *self._claimants))
+
     def claim_of(self, uid: str) -> Claim | None:
         """Return what pod `uid` claims, or None."""
         return self._claims.get(uid)
@@ -222,14 +240,15 @@ class NodeTable:
         """Return the UIDs of the pods that claim something on `node`."""
         return frozenset(self._claimants.get(node, ()))
 
-    def overcommitted(self) -> dict[str, frozenset[str]]:
-        """Return present nodes on which more is claimed than there is: node name -> the resources concerned."""
-        over = (self.used[:, : self.rows] > self.allocatable[:, : self.rows]) & self.present[: self.rows]
-        resources = self.resources
-        return {
-            self.node(row).name: frozenset(resources[column] for column in np.flatnonzero(over[:, row]).tolist())
-            for row in np.flatnonzero(over.any(axis=0)).tolist()
-        }
+    def short_of(self, node: str) -> frozenset[str]:
+        """Return the resources of which more is claimed on `node` than there is; none for a node that is not there."""
+        row = self._row.get(node)
+        if row is None:
+            return frozenset()
+        over = self.used[:, row] > self.allocatable[:, row]
+        return (
+            frozenset(self.resources[column] for column in np.flatnonzero(over).tolist()) if over.any() else frozenset()
+        )
 
     def _new_row(self, name: str) -> int:
         if self._free_rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
 
@@ -14,6 +14,7 @@ from extender.admission.answers import BindVerdict, Filtered, Outcome
 from extender.admission.effects import Milestone
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
+from extender.control.arrivals import Arrivals
 from extender.control.binding import Binder, Bound
 from extender.control.expectation import Expectation
 from extender.control.exposition import expose
@@ -28,6 +29,7 @@ from extender.control.reporting import Reporting
 from extender.control.reports import Reports
 from extender.control.views import GangView
 from extender.control.watches import Watches
+from extender.control.window import WriteWindow
 from extender.domain.lease import Lease
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
@@ -59,20 +61,22 @@ class Controller:
         self._settings = settings
         self._clock = clock
         self._leadership = leadership or OnlyReplica()
-        self._api = Fence(api, self._leadership, clock)
+        self._window = WriteWindow(settings.write_concurrency)
+        self._api = Fence(api, self._leadership, clock, self._window)
         self._metrics = metrics
         self._admission = Admission(settings, clock)
         self._verbs = Verbs(self._admission)
         self._binder = Binder(settings, clock, self._api, metrics, self._verbs)
-        self._outbox = Outbox(settings, clock, metrics)
-        self._nominations = Nominations(self._api, self._outbox, metrics)
+        self._outbox = Outbox(settings, clock, metrics, self._window)
+        self._nominations = Nominations(self._api, self._outbox, metrics, self._admission.model.table)
         self._reporting = Reporting(self._admission, Reports(self._api, self._outbox), settings.report_delay_seconds)
         self._watches = Watches(clock, metrics, settings.stale_after_seconds)
         self._health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
         self._wake = asyncio.Event()
-        self._expected = Expectation()
+        self._expected: Expectation[str] = Expectation()
+        self._arrivals = Arrivals(settings.arrival_wait_seconds, clock)
         self._default_priorities: dict[str, int] = {}
-        self._synced = asyncio.Event()
+        self._listed = asyncio.Event()
         self._taken_up = asyncio.Event()
 
     @property
@@ -89,9 +93,10 @@ class Controller:
         """Return what keeps `ready` false, for people."""
         return self._watches.complaints()
 
-    async def wait_synced(self) -> None:
-        """Wait until all caches are complete for the first time."""
-        await self._synced.wait()
+    async def wait_listed(self) -> None:
+        """Wait until all caches are complete, and one of them has been listed since the last wait."""
+        await self._listed.wait()
+        self._listed.clear()
 
     async def run(self) -> None:
         """Judge and write until cancelled; then let go whoever is held."""
@@ -104,6 +109,10 @@ class Controller:
 
     # What the scheduler asks.
 
+    def known(self, uid: str) -> Pod | None:
+        """Return a pod as the watch last delivered it, or None."""
+        return self._admission.model.pods.get(uid)
+
     async def filter(self, pod: Pod, names: list[str]) -> Filtered:
         """Answer filter; raise DegradedError for a pod that nothing can be said about now."""
         if not self._admission.model.manages(pod):
@@ -112,7 +121,10 @@ class Controller:
         self._require_health()
         if pod.group is not None:
             await self._news_of(pod)
+            await self._arrivals.rest_of(pod.group)
         answer = self._verbs.filter(pod, names)
+        if answer.outcome is Outcome.REFUSED:
+            self._turned_away(pod.uid)
         self._settle()
         return answer
 
@@ -139,6 +151,8 @@ class Controller:
         if arrival.verdict is not BindVerdict.REFUSE:
             self._nominations.forget(pod.uid)  # it has served its purpose
         bound = await self._binder.finish(pod, node, arrival)
+        if bound.outcome is not Outcome.BOUND:
+            self._turned_away(pod.uid)
         self._settle()
         return bound
 
@@ -146,8 +160,12 @@ class Controller:
 
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod."""
+        joins = pod.group is not None and pod.uid not in self._admission.model.pods
         self._admission.pod_seen(pod)
         self._expected.met(pod.uid)
+        if pod.group is not None and joins:
+            self._arrivals.joined(pod.group)
+            self._follow_arrivals(pod.group)
         self._settle()
 
     def pod_gone(self, uid: str) -> None:
@@ -171,6 +189,7 @@ class Controller:
     def group_seen(self, group: PodGroup) -> None:
         """Take in a PodGroup."""
         self._admission.group_seen(group)
+        self._follow_arrivals(group.ref)
         self._settle()
 
     def group_gone(self, ref: GroupRef, uid: str) -> None:
@@ -209,11 +228,13 @@ class Controller:
         self._follow_health()
 
     def synced(self, kind: Kind) -> None:
-        """Learn that a kind's first list is complete; with the last one, take up work."""
+        """Learn that a list of a kind is complete; when there is one of each, take up work."""
+        before = self._watches.complete(REQUIRED_KINDS)
         self._watches.synced(kind)
-        if self._watches.complete(REQUIRED_KINDS) and not self._synced.is_set():
-            self._synced.set()
-            log.info("synced", gangs=len(self._admission.model.gangs), nodes=len(self._admission.model.table))
+        if self._watches.complete(REQUIRED_KINDS):
+            self._listed.set()
+            if not before:
+                log.info("synced", gangs=len(self._admission.model.gangs), nodes=len(self._admission.model.table))
         self._follow_health()
 
     def heard(self, kind: Kind) -> None:
@@ -235,13 +256,14 @@ class Controller:
 
     def gangs(self) -> list[GangView]:
         """Return how every gang stands, those of other schedulers included."""
-        return self._reporting.views()
+        return list(self._reporting.views())
 
-    def scrape(self) -> None:
-        """Set the gauges that are read off the state."""
-        expose(self._metrics, self._admission, self.gangs())
+    def scrape_in_steps(self) -> Iterator[None]:
+        """Set the gauges that are read off the state, in steps between which others may have the event loop."""
+        yield from expose(self._metrics, self._admission, self._reporting.views())
         self._metrics.binds_held.set(len(self._binder.barrier))
         self._metrics.write_queue.set(len(self._outbox))
+        self._metrics.write_window.set(self._window.places)
         self._health.scrape()
         self._watches.scrape()
 
@@ -335,6 +357,15 @@ class Controller:
         self._reporting.changed(effects.changed)
         if self._admission.pending or effects.nominations or effects.refused:
             self._wake.set()  # there is something to judge, or a deadline has moved
+
+    def _turned_away(self, uid: str) -> None:
+        if self.known(uid) is not None:  # of others nobody would ever say that they are gone
+            self._nominations.turned_away(uid)
+
+    def _follow_arrivals(self, ref: GroupRef) -> None:
+        gang = self._admission.model.gangs.get(ref)
+        if gang is None or gang.is_complete:
+            self._arrivals.completed(ref)
 
     async def _news_of(self, pod: Pod) -> None:
         """Wait a moment for the watch to deliver a pod that kube-scheduler knows already."""

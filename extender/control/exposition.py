@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import Gauge
 
 from extender.admission.admission import Admission
 from extender.control.metrics import Metrics
 from extender.control.views import GangView
 
+#: Gangs and promised slots that are counted in one step: a millisecond at most.
+_GANGS_PER_STEP = 100
+_SLOTS_PER_STEP = 1000
 
-def expose(metrics: Metrics, admission: Admission, gangs: Sequence[GangView]) -> None:
-    """Set the gauges about gangs, reservations and vetoes."""
-    for gauge in (metrics.gangs, metrics.gangs_waiting, metrics.reserved):
-        gauge.clear()
-    for seen in gangs:
+
+def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) -> Iterator[None]:
+    """Set the gauges about gangs, reservations and vetoes, in steps between which others may have the event loop.
+
+    What changes between two steps may be missing from the counts; a step is shorter than the way of a scrape.
+    """
+    phases: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for number, seen in enumerate(gangs, start=1):
         if seen.managed:
-            metrics.gangs.labels(seen.phase).inc()
+            phases[seen.phase] += 1
             if seen.wait is not None:
-                metrics.gangs_waiting.labels(seen.wait.reason).inc()
+                reasons[seen.wait.reason] += 1
+        if number % _GANGS_PER_STEP == 0:
+            yield
     ledger = admission.reservations.ledger
     promised = [slot for reservation in ledger for slot in reservation.slots.values()]
-    for slot in (*promised, *ledger.singles()):
+    reserved: Counter[str] = Counter()
+    for number, slot in enumerate((*promised, *ledger.singles()), start=1):
         for resource, value in slot.pod.shape.requests:
-            metrics.reserved.labels(resource).inc(value)
+            reserved[resource] += value
+        if number % _SLOTS_PER_STEP == 0:
+            yield
+    _show(metrics.gangs, phases)
+    _show(metrics.gangs_waiting, reasons)
+    _show(metrics.reserved, reserved)
     metrics.vetoes.set(len(admission.vetoes))
+
+
+def _show(gauge: Gauge, counts: Counter[str]) -> None:
+    """Let a gauge have these values by label, and no others."""
+    gauge.clear()
+    for label, count in counts.items():
+        gauge.labels(label).set(count)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from extender.clock import Clock
 from extender.control.leadership import Leadership, leads
 from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus, PodKey
+from extender.control.window import Rank, WriteWindow
 from extender.domain.membership import GroupRef
-
-#: Writes under way at once. Fewer than the connections to the API server, so that none waits for one after its check.
-WRITES_AT_ONCE = 80
 
 
 class FencedError(ApiError):
@@ -34,36 +31,39 @@ class FencedError(ApiError):
 class Fence:
     """Let writes through to `api` while this Muster leads; each one is checked in the moment in which it is sent.
 
+    They take turns at `window`. It has fewer places than there are connections to the API server, so that no write
+    waits for a connection after its check.
+
     A request that is on its way when the leadership ends is bounded by the margin of the Lease (see `leadership`). A
     process that is stopped between check and sending sends when it goes on, however late: then the API server decides,
     which binds no pod twice and none of another UID. Implements `extender.control.ports.ClusterApi`.
     """
 
-    def __init__(self, api: ClusterApi, leadership: Leadership, clock: Clock) -> None:
+    def __init__(self, api: ClusterApi, leadership: Leadership, clock: Clock, window: WriteWindow) -> None:
         """Guard `api`."""
         self._api = api
         self._leadership = leadership
         self._clock = clock
-        self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._window = window
 
     async def nominate(self, pod: PodKey, node: str) -> None:
         """Set or clear a nomination; raise FencedError when not leading."""
-        await self._send(lambda: self._api.nominate(pod, node))
+        await self._send(Rank.NOMINATION, lambda: self._api.nominate(pod, node))
 
     async def bind(self, pod: PodKey, node: str) -> None:
         """Create a Binding; raise FencedError when not leading."""
-        await self._send(lambda: self._api.bind(pod, node))
+        await self._send(Rank.BINDING, lambda: self._api.bind(pod, node))
 
     async def record_event(self, event: ClusterEvent) -> None:
         """Write an Event; raise FencedError when not leading."""
-        await self._send(lambda: self._api.record_event(event))
+        await self._send(Rank.REPORT, lambda: self._api.record_event(event))
 
     async def update_group_status(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
         """Write a PodGroup's status; raise FencedError when not leading."""
-        await self._send(lambda: self._api.update_group_status(group, uid, status))
+        await self._send(Rank.REPORT, lambda: self._api.update_group_status(group, uid, status))
 
-    async def _send(self, write: Callable[[], Awaitable[None]]) -> None:
-        async with self._slots:
+    async def _send(self, rank: Rank, write: Callable[[], Awaitable[None]]) -> None:
+        async with self._window.turn(rank):
             if not leads(self._leadership, self._clock):
                 raise FencedError
             await write()

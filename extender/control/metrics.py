@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 #: Seconds. Half a millisecond to five seconds: the budget of a verb is 1 to 5 ms, a held bind takes seconds.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-#: Seconds. The loop's timers have a resolution of 1 ms; 50 ms is a stall.
-_LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+#: Seconds. The loop's timers have a resolution of 1 ms; from 10 ms on it is a stall.
+_LAG_BUCKETS = (0.001, 0.002, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 #: Seconds. A gang waits for other gangs: from milliseconds to a day.
 _WAITING_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
@@ -79,8 +79,12 @@ class Metrics:
         )
         self.writes = Counter("muster_writes", "Writes to the API server.", ("kind", "result"), registry=self.registry)
         self.write_queue = Gauge("muster_write_queue", "Writes waiting or under way.", registry=self.registry)
+        self.write_window = Gauge(
+            "muster_write_window", "Writes that may be under way at once; fewer after answers 429.",
+            registry=self.registry,
+        )  # fmt: skip
         self.loop_lag = Histogram(
-            "muster_event_loop_lag_seconds", "How late the event loop turns, looked at every 10 ms.",
+            "muster_event_loop_lag_seconds", "How late the event loop turns, looked at every 5 ms.",
             buckets=_LAG_BUCKETS, registry=self.registry,
         )  # fmt: skip
         self.loop_lag_longest = Gauge(
@@ -89,7 +93,7 @@ class Metrics:
             registry=self.registry,
         )
         self.loop_stalls = Counter(
-            "muster_event_loop_stalls", "Turns of the event loop that were more than 50 ms late, by cause.",
+            "muster_event_loop_stalls", "Turns of the event loop that were more than 10 ms late, by cause.",
             ("cause",), registry=self.registry,
         )  # fmt: skip
         self.connections_refused = Counter(

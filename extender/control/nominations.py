@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from functools import partial
 
 from extender.admission.effects import Nomination
@@ -9,27 +10,53 @@ from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ClusterApi, PodKey
 
+#: From how many nodes on a nomination ahead of a pod's first attempt saves more than it costs. Measured with
+#: kube-scheduler 1.37: looking at every node takes it 0.8 us of CPU for each of them, Muster's part included, and the
+#: write 2 ms, of the API server, etcd and everybody who watches pods.
+WORTHWHILE_NODES = 2_500
+#: How long the nomination of a pod that kube-scheduler has yet to try is held back (seconds): on a cluster where it is
+#: worthwhile, not for those whose turn is about to come; on a smaller one, for all that come within reasonable time.
+FIRST_ATTEMPT_SECONDS = 0.02
+REASONABLE_SECONDS = 0.5
+
 
 class Nominations:
-    """Write nominations through the outbox, the newest for each pod."""
+    """Write nominations through the outbox, the newest for each pod, and first for those that wait for nothing else.
 
-    def __init__(self, api: ClusterApi, outbox: Outbox, metrics: Metrics) -> None:
-        """Write to `api` through `outbox`."""
+    A pod that was turned away is set aside by kube-scheduler until something changes: its nomination wakes it. A pod
+    that was not gets its attempt anyway; its nomination makes that attempt a cheap one, on one node instead of all.
+    """
+
+    def __init__(self, api: ClusterApi, outbox: Outbox, metrics: Metrics, nodes: Sized) -> None:
+        """Write to `api` through `outbox`; `nodes` is as long as the cluster has nodes."""
         self._api = api
         self._outbox = outbox
         self._metrics = metrics
+        self._nodes = nodes
+        self._set_aside: set[str] = set()
 
     def put(self, nomination: Nomination) -> None:
         """Have a nomination written."""
         pod = nomination.pod
         if nomination.again:
             self._metrics.renominations.inc()
-        key = PodKey(pod.namespace, pod.name, pod.uid)
-        self._outbox.put(Urgency.NOMINATION, _key(pod.uid), pod.key, partial(self._write, key, nomination))
+        call = partial(self._write, PodKey(pod.namespace, pod.name, pod.uid), nomination)
+        urgency, delay = Urgency.NOMINATION, 0.0
+        if nomination.again or pod.refusal or pod.uid in self._set_aside:
+            urgency = Urgency.WAKING
+        elif nomination.node:
+            worthwhile = len(self._nodes) >= WORTHWHILE_NODES
+            delay = FIRST_ATTEMPT_SECONDS if worthwhile else REASONABLE_SECONDS
+        self._outbox.put(urgency, _key(pod.uid), pod.key, call, delay=delay)
+
+    def turned_away(self, uid: str) -> None:
+        """Take in that filter has refused a pod, or bind has: kube-scheduler sets it aside."""
+        self._set_aside.add(uid)
 
     def forget(self, uid: str) -> None:
-        """Withdraw a pod's nomination that has not been sent."""
-        self._outbox.forget(Urgency.NOMINATION, _key(uid))
+        """Withdraw a pod's nomination that has not been sent: it is on its way to its node, or gone."""
+        self._set_aside.discard(uid)
+        self._outbox.forget(_key(uid))
 
     async def _write(self, pod: PodKey, nomination: Nomination) -> None:
         """Write one; a nomination that stands is cleared first, since only a change wakes kube-scheduler."""

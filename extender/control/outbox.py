@@ -15,6 +15,7 @@ from extender.clock import Clock
 from extender.control.fence import FencedError
 from extender.control.metrics import Metrics
 from extender.control.ports import ApiError
+from extender.control.window import WriteWindow
 from extender.settings import Settings
 
 #: Statuses that mean the object is gone, or another one by now: the wish has no object left, which is no failure.
@@ -22,17 +23,29 @@ OUTDATED = frozenset({404, 409, 410})
 #: A timer may fire a hair before its time; waiting for the hair would spin.
 SHORTEST_PAUSE_SECONDS = 0.001
 _FIRST_PAUSE_SECONDS = 0.05
+_BURST_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
 log = structlog.get_logger("muster.outbox")
 
 
 class Urgency(IntEnum):
-    """Which writes go first; the value is the order, the name the metric label."""
+    """Which writes go first; the value is the order."""
 
-    NOMINATION = 0
-    STATUS = 1
-    EVENT = 2
+    WAKING = 0  #: nominations of pods that kube-scheduler has set aside: only a change wakes them
+    NOMINATION = 1
+    STATUS = 2
+    EVENT = 3
+
+    @property
+    def kind(self) -> str:
+        """Return the metric label."""
+        return "nomination" if self is Urgency.WAKING else self.name.lower()
+
+    @property
+    def is_report(self) -> bool:
+        """Tell whether the write tells of something, and starts nothing."""
+        return self >= Urgency.STATUS
 
 
 @dataclass(slots=True)
@@ -56,7 +69,9 @@ class _Lane:
 
 
 class Outbox:
-    """Send writes concurrently within a bound and a rate, urgent ones first, one at a time per key.
+    """Send writes concurrently within the bounds of a window, urgent ones first, one at a time per key.
+
+    Reports (statuses and events) have a part of the window and a rate, so that they do not delay what starts a gang.
 
     What may pass later is retried. A write that keeps failing is given up after `write_retry_seconds`; every outcome
     is counted.
@@ -65,15 +80,16 @@ class Outbox:
     #: Wishes kept at most; events beyond it are dropped, oldest first, and counted. A wish is about 1 kB.
     CAPACITY = 50_000
 
-    def __init__(self, settings: Settings, clock: Clock, metrics: Metrics) -> None:
-        """Start empty; nothing is sent before `run`."""
+    def __init__(self, settings: Settings, clock: Clock, metrics: Metrics, window: WriteWindow) -> None:
+        """Start empty; nothing is sent before `run`. As many writes are sent at once as `window` has places."""
         self._settings = settings
+        self._window = window
         self._clock = clock
         self._metrics = metrics
         self._lanes = {urgency: _Lane() for urgency in Urgency}
         self._flying: set[str] = set()
         self._wake = asyncio.Event()
-        self._next_start = 0.0
+        self._next_report = 0.0  # when the next report may be sent
         self._serial = count()
         self._nominating = 0  # nominations under way
         self._progressed_at = clock.monotonic()  # when a nomination was last answered, or the first one was put
@@ -82,22 +98,30 @@ class Outbox:
         """Count the writes waiting or under way."""
         return sum(len(lane.writes) for lane in self._lanes.values()) + len(self._flying)
 
-    def put(self, urgency: Urgency, key: str, about: str, call: Callable[[], Awaitable[None]]) -> None:
-        """Add a wish; `key` names what it is about, so that a newer wish replaces an older one."""
-        lane = self._lanes[urgency].writes
-        if urgency is Urgency.NOMINATION and not (lane or self._nominating):
-            self._progressed_at = self._clock.monotonic()
-        lane.pop(key, None)
-        lane[key] = _Write(key, urgency, call, about, self._clock.monotonic() + self._settings.write_retry_seconds)
+    def put(
+        self, urgency: Urgency, key: str, about: str, call: Callable[[], Awaitable[None]], *, delay: float = 0.0
+    ) -> None:
+        """Add a wish, to be sent after `delay` seconds at the earliest.
+
+        `key` names what it is about, so that a newer wish replaces an older one, whatever the urgency of either. It
+        then waits for no longer than the older one would have.
+        """
+        now = self._clock.monotonic()
+        if not (urgency.is_report or self._nominations_wait()):
+            self._progressed_at = now
+        waiting = self._take(key)
+        ready_at = now + delay if waiting is None else min(now + delay, waiting.ready_at)
+        expires = now + self._settings.write_retry_seconds
+        self._lanes[urgency].writes[key] = _Write(key, urgency, call, about, expires, ready_at=ready_at)
         events = self._lanes[Urgency.EVENT].writes
         if len(self) > self.CAPACITY and events:
             dropped = events.pop(next(iter(events)))
             self._count(dropped, "dropped")
         self._wake.set()
 
-    def forget(self, urgency: Urgency, key: str) -> None:
+    def forget(self, key: str) -> None:
         """Withdraw a wish that has not been sent."""
-        self._lanes[urgency].writes.pop(key, None)
+        self._take(key)
 
     def clear(self) -> None:
         """Withdraw every wish that has not been sent."""
@@ -112,13 +136,21 @@ class Outbox:
         """
         if len(self) >= self.CAPACITY:
             return -math.inf
-        if not (self._lanes[Urgency.NOMINATION].writes or self._nominating):
+        if not self._nominations_wait():
             return math.inf
         return self._progressed_at + self._settings.backlog_seconds
 
     def backlogged(self) -> bool:
         """Tell whether the outbox is full, or nominations wait and none has got through for `backlog_seconds`."""
         return self._clock.monotonic() >= self.backlogged_at()
+
+    def _take(self, key: str) -> _Write | None:
+        found = (lane.writes.pop(key, None) for lane in self._lanes.values())
+        return next((write for write in found if write is not None), None)
+
+    def _nominations_wait(self) -> bool:
+        lanes = (self._lanes[Urgency.WAKING], self._lanes[Urgency.NOMINATION])
+        return bool(self._nominating or any(lane.writes for lane in lanes))
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -134,33 +166,41 @@ class Outbox:
 
     def _start_due(self, group: asyncio.TaskGroup) -> float | None:
         """Start every write that may start now; return how long until the next may, or None for when woken."""
-        soonest: float | None = None
-        for lane in self._lanes.values():
+        soonest = math.inf
+        for urgency, lane in self._lanes.items():
             for write in list(lane.writes.values()):
                 now = self._clock.monotonic()
-                if len(self._flying) >= self._settings.write_concurrency:
+                if len(self._flying) >= self._window.places:
                     return None  # the end of any write wakes the loop
-                if self._next_start > now:
-                    return max(self._next_start - now, SHORTEST_PAUSE_SECONDS)
+                if urgency.is_report and (report_at := self._next_report_at()) > now:
+                    soonest = min(soonest, report_at)
+                    break
                 if write.key in self._flying:
                     continue
                 if write.ready_at > now:
-                    soonest = min(soonest or write.ready_at, write.ready_at)
+                    soonest = min(soonest, write.ready_at)
                     continue
                 del lane.writes[write.key]
-                self._flying.add(write.key)
-                self._nominating += write.urgency is Urgency.NOMINATION
-                self._pace(now)
-                group.create_task(self._send(write), name=f"write-{next(self._serial)}")
-        return None if soonest is None else max(soonest - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
+                self._start(write, now, group)
+        return None if math.isinf(soonest) else max(soonest - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
 
-    def _pace(self, now: float) -> None:
-        """Move the next start: bursts of a tenth of a second's worth are allowed."""
-        burst = 0.1
-        self._next_start = max(self._next_start, now - burst) + 1.0 / self._settings.write_rate_per_second
+    def _next_report_at(self) -> float:
+        """Return when the next report may start (monotonic), infinity while reports fill their part of the window."""
+        reports = len(self._flying) - self._nominating
+        return math.inf if reports >= self._window.report_places else self._next_report
+
+    def _start(self, write: _Write, now: float, group: asyncio.TaskGroup) -> None:
+        self._flying.add(write.key)
+        if not write.urgency.is_report:
+            self._nominating += 1
+        else:
+            # Bursts of a tenth of a second's worth are allowed.
+            since = max(self._next_report, now - _BURST_SECONDS)
+            self._next_report = since + 1.0 / self._settings.report_rate_per_second
+        group.create_task(self._send(write), name=f"write-{next(self._serial)}")
 
     async def _send(self, write: _Write) -> None:
-        nominating = write.urgency is Urgency.NOMINATION
+        nominating = not write.urgency.is_report
         try:
             await write.call()
         except FencedError:
@@ -181,17 +221,17 @@ class Outbox:
     def _failed(self, write: _Write, error: ApiError) -> None:
         """Put the write back for later if it may pass and nothing newer has taken its place."""
         now = self._clock.monotonic()
-        lane = self._lanes[write.urgency].writes
         if error.status in OUTDATED:
             self._count(write, "outdated")
         elif not error.transient or now >= write.expires:
             self._count(write, "failed")
-            log.error("write failed", kind=write.urgency.name.lower(), about=write.about, error=str(error))
+            log.error("write failed", kind=write.urgency.kind, about=write.about, error=str(error))
         else:
             self._count(write, "retried")
             write.ready_at = now + max(error.retry_after or 0.0, write.pause)
             write.pause = min(2 * write.pause, _LONGEST_PAUSE_SECONDS)
-            lane.setdefault(write.key, write)
+            if not any(write.key in lane.writes for lane in self._lanes.values()):
+                self._lanes[write.urgency].writes[write.key] = write
 
     def _count(self, write: _Write, result: str) -> None:
-        self._metrics.writes.labels(write.urgency.name.lower(), result).inc()
+        self._metrics.writes.labels(write.urgency.kind, result).inc()

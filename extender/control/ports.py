@@ -189,7 +189,7 @@ class Observer(Protocol):
         ...
 
     def synced(self, kind: Kind) -> None:
-        """Learn that the first complete list of `kind` has been delivered."""
+        """Learn that a complete list of `kind` has been delivered: the first, or a later one that was needed."""
         ...
 
     def heard(self, kind: Kind) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from extender.admission.admission import Admission
 from extender.admission.effects import Note
@@ -11,6 +12,9 @@ from extender.cluster.gangs import Gang
 from extender.control.reports import Reports
 from extender.control.views import GangView, view
 from extender.domain.membership import GroupRef
+
+#: Gangs that are looked at before others have the event loop: a millisecond or two.
+_GANGS_PER_TURN = 50
 
 
 class Reporting:
@@ -22,11 +26,12 @@ class Reporting:
         self._reports = reports
         self._delay = delay_seconds
         self._changed: dict[GroupRef, None] = {}
+        self._due: dict[GroupRef, None] = {}  # changed long enough ago, and not looked at yet
         self._timer: asyncio.TimerHandle | None = None
 
-    def views(self) -> list[GangView]:
-        """Return how every gang stands, those of other schedulers included."""
-        return [self._view(gang) for gang in self._admission.model.gangs]
+    def views(self) -> Iterator[GangView]:
+        """Yield how every gang stands, those of other schedulers included, each as of when it is asked for."""
+        return map(self._view, list(self._admission.model.gangs))
 
     def changed(self, refs: Iterable[GroupRef]) -> None:
         """Look at these gangs in a moment; nothing is told by a Muster that does not decide."""
@@ -44,12 +49,15 @@ class Reporting:
     def stand_down(self) -> None:
         """Tell nothing any more, and forget what was told: somebody else may tell other things meanwhile."""
         self._changed.clear()
+        self._due.clear()
         self._reports.forget_all()
 
     def _report(self) -> None:
-        self._timer = None
-        changed, self._changed = self._changed, {}
-        for ref in changed:
+        """Tell of some gangs that are due, and of the rest in the next turn of the loop; then wait for the next."""
+        if not self._due:
+            self._due, self._changed = self._changed, {}
+        for ref in list(islice(self._due, _GANGS_PER_TURN)):
+            del self._due[ref]
             gang = self._admission.model.gangs.get(ref)
             if gang is None:
                 self._reports.forget(ref)
@@ -57,10 +65,13 @@ class Reporting:
             seen = self._view(gang)
             if seen.managed:
                 self._reports.report(gang, seen)
+        self._timer = None
+        if self._due or self._changed:
+            self._timer = asyncio.get_running_loop().call_later(0 if self._due else self._delay, self._report)
 
     def _view(self, gang: Gang) -> GangView:
         model, reservations = self._admission.model, self._admission.reservations
         reservation = reservations.ledger.of_gang(gang.uid)
         slots = 0 if reservation is None else len(reservation.slots)
-        managed = any(model.manages(pod) for pod in gang.members.values())
+        managed = model.concerns(gang)
         return view(gang, slots, reservations.waits.get(gang.uid), managed=managed)

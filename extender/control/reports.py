@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from extender.admission.effects import Note
-from extender.cluster.gangs import Gang
+from extender.cluster.gangs import Gang, member_order
 from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus, ObjectRef
 from extender.control.views import GangView, group_status
@@ -94,7 +94,7 @@ def _about_gang(gang: Gang) -> ObjectRef | None:
     if gang.group is not None:
         version = _API_VERSIONS[gang.ref.api]
         return ObjectRef(version, "PodGroup", gang.ref.namespace, gang.ref.name, gang.group.uid)
-    first = next((pod for pod in gang.ordered() if not pod.done), None)
+    first = min((pod for pod in gang.members.values() if not pod.done), key=member_order, default=None)
     return None if first is None else _about_pod(first)
 
 

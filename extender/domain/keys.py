@@ -63,8 +63,7 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
 def _unknown(field: str, keys: Mapping[str, str], known: frozenset[str]) -> list[Problem]:
     return [
         Problem(f"{field}[{key}]", f"unknown key; known here: {', '.join(sorted(known))}")
-        for key in sorted(keys)
-        if key.startswith(PREFIX) and key not in known
+        for key in sorted(key for key in keys if key.startswith(PREFIX) and key not in known)
     ]
 
 

@@ -71,7 +71,7 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(options.first_backoff_seconds, options.longest_backoff_seconds, random)
         self._log = log.bind(kind=str(feed.kind))
         self._known: dict[str, str] = {}  # namespace/name -> UID
-        self._listed: set[str] = set()  # names met since the list began; empty outside of it
+        self._unmet: dict[str, str] = {}  # what the list that has begun has not shown yet; empty outside of one
         self._version: str | None = None  # where to resume; None until the list is complete
         self._pages = False  # list page by page, for want of WatchList
         self._synced = False
@@ -120,7 +120,7 @@ class Reflector(Generic[T]):
         """Watch over one connection, from the place of the last one or from a complete list, until it ends."""
         self._answered = False
         if self._version is None:
-            self._listed.clear()
+            self._begin_list()
             if self._pages:
                 await self._list()
         idle = self._options.idle_timeout_seconds
@@ -192,7 +192,7 @@ class Reflector(Generic[T]):
         """Take an API that the server does not have for one without objects, and look again later."""
         if not self._synced or self._known:
             self._log.info("API not installed", look_again_seconds=self._options.look_again_seconds)
-        self._listed.clear()
+        self._begin_list()
         await self._complete(None)
         self._pages = False
         self._observer.heard(self._feed.kind)
@@ -216,17 +216,23 @@ class Reflector(Generic[T]):
             version = page.metadata.resource_version if page.metadata else None
         await self._complete(version)
 
+    def _begin_list(self) -> None:
+        """Expect every object that is known; names are crossed off one by one, so that no step takes long."""
+        self._unmet = self._known.copy()
+
     async def _complete(self, version: str | None) -> None:
         """Have a complete list: what is not in it is gone."""
-        for key in [key for key in self._known if key not in self._listed]:
+        for key in list(self._unmet):
             self._forget(key)
             await self._breathe()
-        self._listed.clear()
+        self._unmet.clear()
         self._version = version
+        if self._synced and not self._known:
+            return
         if not self._synced:
             self._synced = True
             self._log.info("synced", objects=len(self._known))
-            self._observer.synced(self._feed.kind)
+        self._observer.synced(self._feed.kind)
 
     # The read loop.
 
@@ -278,8 +284,7 @@ class Reflector(Generic[T]):
             self._skip(str(error), where)
         if self._known.get(who.key, who.uid) != who.uid:
             self._forget(who.key)
-        if self._version is None:
-            self._listed.add(who.key)
+        self._unmet.pop(who.key, None)
         if item is not None:
             self._known[who.key] = who.uid
             self._feed.seen(item)
@@ -289,7 +294,7 @@ class Reflector(Generic[T]):
         """Tell that an object was deleted."""
         meta = decode_metadata(raw).metadata
         who = identify(meta)
-        self._listed.discard(who.key)
+        self._unmet.pop(who.key, None)
         if self._known.get(who.key) == who.uid:
             self._forget(who.key)
         self._advance(meta)

@@ -114,9 +114,9 @@ class WatchOptions:
     """Objects per page of a LIST, where the server has no WatchList. A page arrives as one body, so larger ones take
     more memory; smaller ones cost more requests. client-go uses 500."""
 
-    batch: int = 20
-    """Objects taken in before others get their turn on the event loop: about a millisecond. More makes verbs wait
-    longer while a list comes in, less makes the list take longer."""
+    batch: int = 10
+    """Objects taken in before others get their turn on the event loop: about half a millisecond, and each kind has one
+    in every turn. More makes verbs wait longer while a list comes in, less makes the list take longer."""
 
     shortest_watch_seconds: int = 240
     longest_watch_seconds: int = 290

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 import extender
 from extender.clock import Clock
@@ -19,7 +23,22 @@ from extender.settings import Settings
 
 
 class _VerbApp(FastAPI):
-    """An application whose OpenAPI document has the verbs, which are no routes of FastAPI's."""
+    """An application with the verbs in front: what FastAPI does before it comes to a route costs more than an answer.
+
+    They are among its routes nevertheless, so that everything but POST is answered as usual.
+    """
+
+    def __init__(self, verbs: Sequence[Route]) -> None:
+        """Have the verbs, and nothing else yet."""
+        super().__init__(
+            title="Muster", version=extender.__version__, docs_url=None, redoc_url=None, routes=list(verbs)
+        )
+        self._verbs = {verb.path: verb.app for verb in verbs}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request: a verb directly, everything else by way of FastAPI."""
+        verb = self._verbs.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        await (verb or super().__call__)(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
@@ -38,8 +57,7 @@ def create_app(controller: Controller, settings: Settings, metrics: Metrics, clo
         metrics: the registry that /metrics shows.
         clock: times the calls.
     """
-    app = _VerbApp(title="Muster", version=extender.__version__, docs_url=None, redoc_url=None)
-    app.router.routes.extend(VerbRoutes(controller, settings, metrics, clock).routes())
+    app = _VerbApp(VerbRoutes(controller, settings, metrics, clock).routes())
     return _add_reads(app, controller, metrics)
 
 
@@ -68,7 +86,8 @@ def _add_reads(app: FastAPI, controller: Controller, metrics: Metrics) -> FastAP
 
     @app.get("/metrics", summary="Show the Prometheus metrics.", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
-        controller.scrape()
+        for _ in controller.scrape_in_steps():
+            await asyncio.sleep(0)
         return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return app

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope
 
 
 class BodyTooLargeError(Exception):
@@ -17,6 +18,14 @@ class BodyTooLargeError(Exception):
 
 class BodyLostError(Exception):
     """A client that went away before its request was complete; nobody waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimit:
+    """How large one body may be, in bytes, and what to call that limit."""
+
+    size: int
+    name: str
 
 
 class BodyBudget:
@@ -41,11 +50,11 @@ class BodyBudget:
 class Body:
     """One request's body, counted in a budget while it is in use: a context manager around reading and answering."""
 
-    def __init__(self, request: Request, limit: int, setting: str, budget: BodyBudget) -> None:
-        """Read no more than `limit` bytes; `setting` is what to call that limit."""
-        self._request = request
+    def __init__(self, scope: Scope, receive: Receive, limit: BodyLimit, budget: BodyBudget) -> None:
+        """Read no more than `limit` allows."""
+        self._scope = scope
+        self._receive = receive
         self._limit = limit
-        self._setting = setting
         self._budget = budget
         self._size = 0
 
@@ -60,20 +69,27 @@ class Body:
 
         Raises BodyTooLargeError as soon as it is known to exceed a limit, BodyLostError if the client goes away.
         """
-        announced = self._request.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > self._limit:
+        if self._announced() > self._limit.size:
             raise self._too_large()
         chunks: list[bytes] = []
-        try:
-            async for chunk in self._request.stream():
-                if self._size + len(chunk) > self._limit:
-                    raise self._too_large()
-                self._budget.take(len(chunk))
-                self._size += len(chunk)
-                chunks.append(chunk)
-        except ClientDisconnect as error:
-            raise BodyLostError("the client went away before its request was complete") from error
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise BodyLostError("the client went away before its request was complete")
+            chunk = message.get("body", b"")
+            if self._size + len(chunk) > self._limit.size:
+                raise self._too_large()
+            self._budget.take(len(chunk))
+            self._size += len(chunk)
+            chunks.append(chunk)
+            more = message.get("more_body", False)
         return b"".join(chunks)
 
+    def _announced(self) -> int:
+        """Return how many bytes the request says that it has, 0 if it does not say."""
+        length = next((value for name, value in self._scope["headers"] if name == b"content-length"), b"")
+        return int(length) if length.isdigit() else 0
+
     def _too_large(self) -> BodyTooLargeError:
-        return BodyTooLargeError("body exceeds", self._limit, self._setting)
+        return BodyTooLargeError("body exceeds", self._limit.size, self._limit.name)

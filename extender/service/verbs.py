@@ -7,24 +7,23 @@ with it the reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Self
 
 import structlog
-from starlette.requests import Request
-from starlette.responses import Response
+from msgspec.structs import replace
 from starlette.routing import Route
 
 from extender.admission.answers import Filtered, Outcome
 from extender.clock import Clock
 from extender.control.binding import Bound
 from extender.control.controller import Controller
-from extender.control.health import DegradedError
 from extender.control.metrics import Metrics
 from extender.control.ports import PodKey
 from extender.domain.pod import Pod, read_pod
-from extender.service.bodies import Body, BodyBudget, BodyLostError, BodyTooLargeError
-from extender.service.slots import CallSlots, TooManyCallsError
+from extender.service.bodies import BodyBudget, BodyLimit
+from extender.service.endpoint import Answer, Endpoint, RequestError, Verb
+from extender.service.slots import CallSlots
 from extender.settings import Settings
 from extender.wire import codec
 from extender.wire import extender as wire
@@ -38,40 +37,18 @@ _NO_POD = "no Pod in the request"
 _BIND_BODY_BYTES = 16 * 1024
 
 
-class RequestError(ValueError):
-    """A request that could be read but asks for nothing that can be answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The bytes to send and how the call ended; `about` and `decision` are for the log."""
-
-    body: bytes
-    outcome: Outcome
-    about: str = ""
-    decision: str = ""
-    error: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A pod and the nodes it was offered; `raw` are the whole nodes where kube-scheduler sends those."""
+    """A pod and the nodes it was offered; `whole` are the nodes themselves where kube-scheduler sends those."""
 
     pod: Pod
     names: list[str]
-    raw: wire.NodeList | None
+    whole: wire.NodeList | None
 
-
-@dataclass(frozen=True, slots=True)
-class _Verb:
-    """One verb: how it is answered, what it answers when that fails, and its limits."""
-
-    name: str
-    answer: Callable[[bytes], Awaitable[Answer]]
-    failure: Callable[[str], bytes]
-    slots: CallSlots
-    body_bytes: int
-    body_limit_name: str
+    @classmethod
+    def of(cls, pod: Pod, args: wire.ExtenderQuestion | wire.ExtenderArgs) -> Self:
+        """Read what `pod` is offered; raise RequestError or DecodeError where that cannot be told."""
+        return cls(pod, _names_of(args), args.nodes if args.node_names is None else None)
 
 
 class VerbRoutes:
@@ -83,41 +60,39 @@ class VerbRoutes:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
-        self._budget = BodyBudget(settings.bodies_limit_bytes)
         self._late: set[asyncio.Task[Bound]] = set()
 
     def routes(self) -> list[Route]:
-        """Return the routes under /v1.
-
-        They are Starlette's own: what FastAPI does for each request (dependencies, validation, serialization) is not
-        needed for bytes in and bytes out, and costs twice as much as all the rest of a route.
-        """
-        settings = self._settings
-        bind_bytes = min(_BIND_BODY_BYTES, settings.body_limit_bytes)
-        limit = (settings.body_limit_bytes, "setting body_limit_bytes")
+        """Return the routes under /v1."""
+        settings, metrics, clock = self._settings, self._metrics, self._clock
+        limit = BodyLimit(settings.body_limit_bytes, "setting body_limit_bytes")
+        bind_limit = BodyLimit(min(_BIND_BODY_BYTES, limit.size), "fixed for bind")
         calls, binds = (settings.call_limit, "setting call_limit"), (settings.bind_limit, "setting bind_limit")
         verbs = (
-            _Verb("filter", self.filter, _filter_error, CallSlots(*calls), *limit),
-            _Verb("prioritize", self.prioritize, _no_scores, CallSlots(*calls), *limit),
-            _Verb("bind", self.bind, _bind_error, CallSlots(*binds), bind_bytes, "fixed for bind"),
-            _Verb("preempt", self.preempt, _no_victims, CallSlots(*calls), *limit),
+            Verb("filter", self.filter, _filter_error, CallSlots(*calls), limit),
+            Verb("prioritize", self.prioritize, _no_scores, CallSlots(*calls), limit),
+            Verb("bind", self.bind, _bind_error, CallSlots(*binds), bind_limit),
+            Verb("preempt", self.preempt, _no_victims, CallSlots(*calls), limit),
         )
-        return [Route(f"/v1/{verb.name}", self._endpoint(verb), methods=["POST"]) for verb in verbs]
+        budget = BodyBudget(settings.bodies_limit_bytes)
+        return [
+            Route(f"/v1/{verb.name}", Endpoint(verb, budget, metrics, clock), methods=["POST"], name=verb.name)
+            for verb in verbs
+        ]
 
     async def filter(self, body: bytes) -> Answer:
         """Answer ExtenderArgs with an ExtenderFilterResult."""
-        offer = _read_offer(body)
+        offer = self._read_offer(body)
         filtered = await self._controller.filter(offer.pod, offer.names)
         encoded = _encode_filtered(filtered, offer)
-        text = filtered.text or next(iter(filtered.per_node.values()), "")
-        return Answer(encoded, filtered.outcome, offer.pod.key, filtered.decision, text)
+        return Answer(encoded, filtered.outcome, offer.pod.key, filtered.decision, filtered.text)
 
     async def prioritize(self, body: bytes) -> Answer:
         """Answer ExtenderArgs with a HostPriorityList."""
-        offer = _read_offer(body)
+        offer = self._read_offer(body)
         scores = self._controller.prioritize(offer.pod, offer.names)
-        hosts = [{"Host": name, "Score": score} for name, score in zip(offer.names, scores, strict=True)]
-        return Answer(codec.encode(hosts), Outcome.RANKED, offer.pod.key)
+        hosts = list(map(wire.HostPriority, offer.names, scores))
+        return Answer(codec.encode_struct(hosts), Outcome.RANKED, offer.pod.key)
 
     async def bind(self, body: bytes) -> Answer:
         """Answer ExtenderBindingArgs with an ExtenderBindingResult."""
@@ -140,6 +115,22 @@ class VerbRoutes:
         outcome = Outcome.ALLOWED if allowed else Outcome.VETOED
         return Answer(codec.encode_struct(result), outcome, pod.key)
 
+    def _read_offer(self, body: bytes) -> _Offer:
+        """Read what is offered to whom.
+
+        Of a pod that the watch has delivered only the nomination can be news: the rest is not read again, which takes
+        longer than to find the answer for a member with a reservation.
+        """
+        question = codec.decode_extender_question(body)
+        asked = question.pod
+        known = self._controller.known((asked and asked.metadata and asked.metadata.uid) or "")
+        if known is None:
+            args = codec.decode_extender_args(body)
+            return _Offer.of(_require_pod(args.pod), args)
+        return _Offer.of(
+            known.nominated_to((asked and asked.status and asked.status.nominated_node_name) or ""), question
+        )
+
     async def _in_time(self, binding: asyncio.Task[Bound]) -> Bound:
         """Return how a bind call ended, or that it has not while kube-scheduler was still waiting to hear.
 
@@ -159,49 +150,6 @@ class VerbRoutes:
         if not binding.cancelled() and (error := binding.exception()) is not None:
             log.error("verb failed after its answer", verb="bind", exc_info=error)
 
-    def _endpoint(self, verb: _Verb) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a verb: limits before, metric and log after, and an answer in the protocol's terms for every failure."""
-
-        async def endpoint(request: Request) -> Response:
-            began = self._clock.monotonic()
-            status, headers = 200, None
-            try:
-                body = Body(request, verb.body_bytes, verb.body_limit_name, self._budget)
-                with verb.slots, body:
-                    result = await verb.answer(await body.read())
-            except codec.DecodeError as error:
-                status, result = 400, _failed(verb, str(error))
-            except BodyTooLargeError as error:
-                # Whoever is still sending is not waited for.
-                status, headers, result = 413, {"Connection": "close"}, _failed(verb, str(error))
-            except BodyLostError as error:
-                status, result = 400, _failed(verb, str(error))
-            except (RequestError, TooManyCallsError) as error:
-                result = _failed(verb, str(error))
-            except DegradedError as error:
-                result = _failed(verb, str(error))
-            except Exception as error:  # an error of ours is an answer, never a wrong placement (P9)
-                log.exception("verb failed", verb=verb.name)
-                result = _failed(verb, f"internal error: {type(error).__name__}")
-            seconds = self._clock.monotonic() - began
-            self._metrics.verb_seconds.labels(verb.name, result.outcome).observe(seconds)
-            write = log.warning if result.outcome is Outcome.ERROR else log.debug
-            write(
-                verb.name,
-                pod=result.about,
-                outcome=result.outcome,
-                decision=result.decision,
-                message=result.error,
-                milliseconds=round(seconds * 1000, 3),
-            )
-            return Response(result.body, status, headers, media_type="application/json")
-
-        return endpoint
-
-
-def _failed(verb: _Verb, message: str) -> Answer:
-    return Answer(verb.failure(message), Outcome.ERROR, error=message)
-
 
 def _require_pod(pod: WirePod | None) -> Pod:
     if pod is None or pod.metadata is None or not pod.metadata.uid:
@@ -209,11 +157,10 @@ def _require_pod(pod: WirePod | None) -> Pod:
     return read_pod(pod)
 
 
-def _read_offer(body: bytes) -> _Offer:
-    args = codec.decode_extender_args(body)
-    pod = _require_pod(args.pod)
+def _names_of(args: wire.ExtenderQuestion | wire.ExtenderArgs) -> list[str]:
+    """Return the names of the offered nodes, in the order in which they are offered."""
     if args.node_names is not None:
-        return _Offer(pod, args.node_names, None)
+        return args.node_names
     if args.nodes is None:
         raise RequestError(_NO_NAMES)
     items = args.nodes.items or []
@@ -224,29 +171,21 @@ def _read_offer(body: bytes) -> _Offer:
             # The decoder skips over fields that nobody reads without looking at their text; these are sent back.
             raise codec.DecodeError(f"cannot read ExtenderArgs: {error} - at `$.Nodes.items[{index}]`") from error
     metas = [codec.decode_metadata(item).metadata for item in items]
-    names = [meta.name if meta is not None and meta.name else "" for meta in metas]
-    return _Offer(pod, names, args.nodes)
+    return [meta.name if meta is not None and meta.name else "" for meta in metas]
 
 
 def _encode_filtered(filtered: Filtered, offer: _Offer) -> bytes:
-    accepted = set(filtered.accepted)
-    if filtered.per_node:
-        refused = filtered.per_node
-    elif filtered.text:
-        refused = dict.fromkeys((name for name in offer.names if name not in accepted), filtered.text)
-    else:
-        refused = {}
-    nodes = None
-    if offer.raw is not None:
-        kept = [raw for name, raw in zip(offer.names, offer.raw.items or (), strict=True) if name in accepted]
-        nodes = wire.NodeList(kept)
+    refused = dict.fromkeys(filtered.refused, filtered.text)
     result = wire.FilterResult(
-        node_names=None if offer.raw is not None else filtered.accepted,
-        nodes=nodes,
+        node_names=filtered.accepted,
         failed_nodes=refused if filtered.resolvable else {},
         failed_and_unresolvable_nodes={} if filtered.resolvable else refused,
     )
-    return codec.encode_struct(result)
+    if offer.whole is None:
+        return codec.encode_plain(result)
+    accepted = set(filtered.accepted)
+    kept = [raw for name, raw in zip(offer.names, offer.whole.items or (), strict=True) if name in accepted]
+    return codec.encode_struct(replace(result, node_names=None, nodes=wire.NodeList(kept)))
 
 
 def _read_victims(args: wire.PreemptionArgs) -> dict[str, wire.MetaVictims]:

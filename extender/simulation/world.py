@@ -33,7 +33,7 @@ STOCK_SCHEDULER = "default-scheduler"
 def simulation_settings(settings: Settings | None = None) -> Settings:
     """Return `settings` without what only paces the real thing: scheduling takes no time here."""
     return (settings or Settings()).model_copy(
-        update={"debounce_seconds": 0.0, "write_concurrency": 1_000_000, "write_rate_per_second": 1e9}
+        update={"debounce_seconds": 0.0, "write_concurrency": 1_000_000, "report_rate_per_second": 1e9}
     )
 
 

@@ -29,6 +29,33 @@ class ExtenderArgs(Struct, gc=False, frozen=True, rename="pascal"):
     node_names: list[str] | None = None
 
 
+class PodInQuestionMeta(Struct, gc=False, frozen=True):
+    """Which pod is asked about."""
+
+    uid: str | None = None
+
+
+class PodInQuestionStatus(Struct, gc=False, frozen=True, rename="camel"):
+    """What kube-scheduler itself does to a pod that it asks about."""
+
+    nominated_node_name: str | None = None
+
+
+class PodInQuestion(Struct, gc=False, frozen=True):
+    """What of a pod is news to one who watches pods: which it is, and its nomination as kube-scheduler sees it."""
+
+    metadata: PodInQuestionMeta | None = None
+    status: PodInQuestionStatus | None = None
+
+
+class ExtenderQuestion(Struct, gc=False, frozen=True, rename="pascal"):
+    """ExtenderArgs without what a watch has told of the pod before: what is to be read where the pod is known."""
+
+    pod: PodInQuestion | None = None
+    nodes: NodeList | None = None
+    node_names: list[str] | None = None
+
+
 class FilterResult(Struct, gc=False, frozen=True, rename="pascal"):
     """What filter answers."""
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from extender.domain.keys import Options, Packing
 from extender.domain.membership import GroupApi
+from extender.domain.node import UNSCHEDULABLE_TAINT
 from extender.domain.pod import Phase
 from extender.domain.reason import Problem, Reason
 from extender.domain.selectors import Selector
@@ -312,3 +313,44 @@ def test_a_pod_without_creation_time_does_not_jump_the_queue(world: World) -> No
     world.gang("running", 1).run()
     world.gang("head", 2)
     assert world.filter(world.pod("probe", 8, created="")).accepted == []
+
+
+def test_room_given_back_behind_a_gang_is_offered_to_it(world: World) -> None:
+    """A gang that gives up its places behind one that waits for room leaves it nothing to wait for: it is placed."""
+    world.nodes(3)
+    low = world.gang("low", 2)
+    high = world.gang("high", 2, priority=10)
+    assert high.reserved == {}
+    closed = world.admission.model.table.find(low.reserved["low-1"])
+    assert closed is not None
+    world.admission.node_seen(replace(closed, taints=(UNSCHEDULABLE_TAINT,)))
+    world.judge()
+    assert low.reserved == {}
+    assert world.admission.pending
+    world.judge()
+    assert len(high.reserved) == 2
+    assert not world.admission.pending
+
+
+def test_a_gang_that_its_last_member_left_for_another_is_forgotten(world: World) -> None:
+    """Nothing is known any more of a gang without object whose only pod has been relabelled."""
+    world.nodes(1)
+    job = world.gang("a", 1, min_member=2, api=GroupApi.LABEL)
+    other = world.gang("b", 0, min_member=2)
+    life = job.gang.uid
+    assert life in world.admission.reservations.waits
+    job.see(0, group=other.ref)
+    world.judge()
+    assert life not in world.admission.reservations.waits
+
+
+def test_forgotten_verdicts_are_found_again(world: World) -> None:
+    """Judging everybody anew, with nothing changed, decides as before."""
+    world.nodes(2)
+    placed, waiting = world.gang("a", 2), world.gang("b", 2)
+    before = placed.reserved, waiting.wait
+    world.admission.forget_verdicts()
+    world.judge()
+    assert (placed.reserved, waiting.wait) == before
+    assert world.admission.head is not None
+    assert world.admission.head.gang is waiting.gang

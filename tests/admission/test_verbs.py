@@ -52,10 +52,10 @@ def test_a_change_elsewhere_costs_a_waiting_members_call_no_pass(world: World) -
     """Every change of the cluster wakes all refused members; their calls are answered from the last pass."""
     world.nodes(1)
     job = world.gang("a", 2)
-    refused = world.filter(job.pods[0])
+    refused = world.filter(job.pods[0], ["node-0"])
     world.nodes(1, prefix="late")
     passes = world.admission.passes
-    assert world.filter(job.pods[0]) == refused
+    assert world.filter(job.pods[0], ["node-0"]) == refused
     assert world.admission.passes == passes
     assert world.admission.decide()
     assert world.filter(job.pods[0]).outcome is Outcome.PINNED
@@ -85,7 +85,7 @@ def test_single_pods_go_where_there_is_room_beside_reservations(world: World) ->
     (free,) = {"node-0", "node-1", "node-2"} - set(job.reserved.values())
     answer = world.filter(world.pod("single", 8))
     assert answer.accepted == [free]
-    assert set(answer.per_node) == set(job.reserved.values())
+    assert set(answer.refused) == set(job.reserved.values())
     assert answer.resolvable
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from extender.admission.answers import BindVerdict, Outcome
 from extender.admission.vetoes import Vetoes
 from extender.clock import ManualClock
@@ -74,3 +76,40 @@ def test_a_gang_that_is_refused_everywhere_waits_for_its_vetoes_to_end(world: Wo
     assert job.reserved == {}
     world.later(31)
     assert len(job.reserved) == 2
+
+
+def test_a_veto_ends_after_its_time_and_says_whose_it_was() -> None:
+    """It is reported once, though learned again meanwhile: then it holds until the end of the later one."""
+    clock = ManualClock()
+    memory = Vetoes(30.0, clock.monotonic)
+    memory.add("gang", SHAPE, "node-0")
+    clock.advance(20)
+    memory.add("gang", SHAPE, "node-0")
+    assert memory.next_end() == 30
+    clock.advance(10)
+    assert memory.ended(clock.monotonic()) == ["gang"]
+    assert len(memory) == 1
+    assert memory.next_end() == 50
+    clock.advance(20)
+    assert memory.ended(clock.monotonic()) == ["gang"]
+    assert len(memory) == 0
+    assert memory.next_end() is None
+
+
+def test_of_too_many_vetoes_the_oldest_are_dropped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever loses a veto before its time is told of among those that have ended."""
+    monkeypatch.setattr(Vetoes, "CAPACITY", 2)
+    memory = vetoes()
+    for gang in ("first", "second", "third"):
+        memory.add(gang, SHAPE, "node-0")
+    assert len(memory) == 2
+    assert memory.ended(0.0) == ["first"]
+    assert memory.ended(0.0) == []
+
+
+def test_only_a_gang_with_vetoes_has_any_to_outdate() -> None:
+    """Passing says whether the gang may find a place now that it was refused."""
+    memory = vetoes()
+    memory.add("gang", SHAPE, "node-0")
+    assert memory.passed("gang")
+    assert not memory.passed("other")

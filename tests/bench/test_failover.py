@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bench.__main__ import main
 from bench.failover import BOUND_SECONDS, Takeover, figures
 
 
@@ -32,9 +31,3 @@ def test_only_the_95th_percentile_is_promised() -> None:
         "failover_first_binding_p50": None,
         "failover_first_binding_p95": None,
     }
-
-
-def test_no_trials_are_refused() -> None:
-    """A percentile of nothing is a mistake."""
-    with pytest.raises(SystemExit):
-        main(["failover", "--trials", "0"])

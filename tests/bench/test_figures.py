@@ -1,20 +1,24 @@
-"""Figures and their output."""
+"""Figures: their bounds, their spread and their order."""
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
-from bench.__main__ import main
-from bench.figures import Figure, ratio, time_call
+from bench.figures import Figure, of_repeats, ratio, ratios_first
 
 
-def test_a_figure_holds_when_its_median_is_below_the_bound() -> None:
-    """Without a bound there is nothing to hold."""
-    assert Figure("f", "ms", 1.0, 0.5, 9.0, bound=2.0).holds is True
-    assert Figure("f", "ms", 3.0, 0.5, 9.0, bound=2.0).holds is False
+def test_a_figure_holds_up_to_its_bound() -> None:
+    """Without a bound there is nothing to hold; an exclusive bound must not even be reached."""
+    assert Figure("f", "ms", 2.0, 0.5, 9.0, bound=2.0).holds is True
+    assert Figure("f", "ms", 2.0, 0.5, 9.0, bound=2.0, exclusive=True).holds is False
+    assert Figure("f", "ms", 1.9, 0.5, 9.0, bound=2.0, exclusive=True).holds is True
+    assert Figure("f", "ms", 2.1, 0.5, 9.0, bound=2.0).holds is False
     assert Figure("f", "ms", 3.0, 0.5, 9.0).holds is None
+
+
+def test_the_verdict_shows_the_bound_and_whether_it_is_exclusive() -> None:
+    """People see what was promised beside what was measured."""
+    assert Figure("f", "ms", 2.0, 2.0, 2.0, bound=2.0).verdict == "<= 2 ok"
+    assert Figure("f", "ms", 2.0, 2.0, 2.0, bound=2.0, exclusive=True).verdict == "< 2 MISSED"
+    assert Figure("f", "ms", 2.0, 2.0, 2.0).verdict == ""
 
 
 def test_a_ratio_spreads_as_far_as_its_parts() -> None:
@@ -23,25 +27,18 @@ def test_a_ratio_spreads_as_far_as_its_parts() -> None:
     assert (result.value, result.low, result.high, result.unit) == (2, 0.5, 8, "ratio")
 
 
-def test_a_call_is_timed_after_a_warm_up() -> None:
-    """Every repeat counts, the first call does not."""
-    calls: list[int] = []
-    figure = time_call("f", lambda: calls.append(1), repeats=3)
-    assert len(calls) == 4
-    assert 0 <= figure.low <= figure.value <= figure.high
+def test_repeats_give_their_median_and_how_far_they_spread() -> None:
+    """One slow repeat does not move the value."""
+    figure = of_repeats("f", "s", [3.0, 1.0, 90.0], bound=5.0)
+    assert (figure.value, figure.low, figure.high, figure.holds) == (3.0, 1.0, 90.0, True)
 
 
-def test_json_names_each_figure_with_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    """Programs read the same figures that people see."""
-    main(["--output", "json", "--repeats", "1"])
-    figures = json.loads(capsys.readouterr().out)["figures"]
-    assert figures["plan_1000_pods_5000_nodes"]["bound"] == 20.0
-    assert set(figures["pass_100_waiting_gangs_500_nodes"]) == {"value", "bound", "holds", "min", "max", "unit"}
-    main(["--repeats", "1"])
-    assert "plan_1000_pods_5000_nodes" in capsys.readouterr().out.replace("…", "")
-
-
-def test_no_repeats_are_refused() -> None:
-    """A measurement without a measurement is a mistake."""
-    with pytest.raises(SystemExit):
-        main(["--repeats", "0"])
+def test_people_see_ratios_first_then_what_has_a_bound() -> None:
+    """A ratio means the same on every machine; the order is kept otherwise."""
+    time, bounded, other, relation = (
+        of_repeats("time", "s", [1.0]),
+        of_repeats("bounded", "s", [1.0], bound=2.0),
+        of_repeats("other", "s", [1.0]),
+        of_repeats("relation", "ratio", [1.0]),
+    )
+    assert ratios_first([time, bounded, other, relation]) == [relation, bounded, time, other]

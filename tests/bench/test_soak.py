@@ -106,7 +106,7 @@ class TestReport:
 
     @pytest.mark.parametrize(
         ("field", "line"),
-        [("stalls_busy", "stalls > 50 ms, busy"), ("writes_failed", "writes given up")],
+        [("stalls_busy", "stalls > 10 ms, busy"), ("writes_failed", "writes given up")],
     )
     def test_what_happened_after_the_warm_up_fails_it(self, field: str, line: str) -> None:
         """Counters count from the end of the warm-up."""
@@ -121,7 +121,7 @@ class TestReport:
     def test_stalls_of_the_machine_are_told_and_not_judged(self) -> None:
         """A machine that others use, too, stalls whatever runs on it."""
         samples = [*steady(1000), sample(1010.0, stalls_starved=7.0)]
-        (line,) = (line for line in report(samples, Bounds()) if line.name == "stalls > 50 ms, starved of CPU")
+        (line,) = (line for line in report(samples, Bounds()) if line.name == "stalls > 10 ms, starved of CPU")
         assert (line.value, line.holds) == ("7", None)
 
     def test_no_samples_fail_it(self) -> None:

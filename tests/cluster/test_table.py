@@ -96,7 +96,7 @@ def test_column_appears_with_a_claim() -> None:
     table = table_of([node("plain")])
     table.claim("pod", "plain", ((GPU, 1),))
     assert amount(table, "used", "plain", GPU) == 1
-    assert table.overcommitted() == {"plain": frozenset({GPU})}
+    assert table.short_of("plain") == frozenset({GPU})
 
 
 def test_resource_that_a_node_stops_listing_is_gone() -> None:
@@ -164,17 +164,17 @@ def test_free_and_potential() -> None:
     assert table.free().shape == table.potential().shape == (4, 1)
 
 
-def test_overcommitted_names_nodes_that_shrank() -> None:
-    """A node is overcommitted while more is claimed than it has; nodes that are not there never are."""
-    table = table_of([node("full", gpus=2), node("fine", gpus=2), node("shrinks", gpus=2), node("gone", gpus=2)])
+def test_a_node_is_short_while_more_is_claimed_than_it_has() -> None:
+    """A node that shrinks under its pods is short of what it lost, until enough is given back; one that went never."""
+    table = table_of([node("full", gpus=2), node("shrinks", gpus=2), node("gone", gpus=2)])
     for each in table.nodes():
         table.claim(f"pod-{each.name}", each.name, ((GPU, 2),))
-    assert table.overcommitted() == {}
+    assert not any(table.short_of(name) for name in ("full", "shrinks", "gone"))
     table.upsert(node("shrinks", gpus=1))
     table.remove("gone")
-    assert table.overcommitted() == {"shrinks": frozenset({GPU})}
+    assert [table.short_of(name) for name in ("full", "shrinks", "gone")] == [set(), {GPU}, set()]
     table.release("pod-shrinks")
-    assert table.overcommitted() == {}
+    assert table.short_of("shrinks") == frozenset()
 
 
 def test_upsert_tells_whether_anything_changed() -> None:
@@ -344,3 +344,38 @@ class TableHistory(RuleBasedStateMachine):
 
 TestTableHistory = TableHistory.TestCase
 TestTableHistory.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+# -------------------------------------------------------------------------------------------------------------- touched
+
+
+def test_nodes_are_touched_by_changes_and_by_what_is_taken_there() -> None:
+    """A reader that keeps promises on nodes learns which to look at: new, changed, gone, or with more taken."""
+    table = table_of([node("a"), node("b")])
+
+    def touched() -> list[str]:
+        names, table.touched = list(table.touched), {}
+        return names
+
+    assert touched() == ["a", "b"]
+    table.upsert(node("a"))
+    table.release("nobody")
+    assert touched() == []
+    table.upsert(node("a", cpu=1))
+    table.claim("pod", "b", (("cpu", 1),))
+    assert touched() == ["a", "b"]
+    table.claim("pod", "b", (("cpu", 1),))
+    table.release("pod")
+    assert touched() == []
+    table.remove("a")
+    table.touch("b")
+    assert touched() == ["a", "b"]
+
+
+def test_all_nodes_are_touched_those_included_that_are_gone_and_claimed() -> None:
+    """Whoever starts to keep promises looks at every node that one could be on."""
+    table = table_of([node("here")])
+    table.claim("pod", "gone", (("cpu", 1),))
+    table.touched = {}
+    table.touch_all()
+    assert set(table.touched) == {"here", "gone"}

@@ -117,12 +117,14 @@ class Muster:
             self.controller.node_seen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: gpus}))
         return names
 
-    def gang(self, name: str, members: int, gpus: int = 8, min_member: int | None = None) -> list[Pod]:
-        """Create a PodGroup and its pods."""
+    def gang(
+        self, name: str, members: int, gpus: int = 8, min_member: int | None = None, present: int | None = None
+    ) -> list[Pod]:
+        """Create a PodGroup and its pods, or only the first ones that are to be `present`."""
         ref = GroupRef(GroupApi.COSCHEDULING, "default", name)
         self.controller.group_seen(PodGroup(ref, uid=f"{name}-uid", min_member=min_member or members, created=name))
         pods = [self.pod(f"{name}-{index}", gpus, ref) for index in range(members)]
-        for pod in pods:
+        for pod in pods[:present]:
             self.controller.pod_seen(pod)
         return pods
 
@@ -147,7 +149,7 @@ class Muster:
 
     def sample(self, name: str, **labels: str) -> float:
         """Read a metric."""
-        self.controller.scrape()
+        list(self.controller.scrape_in_steps())
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
 

@@ -29,12 +29,12 @@ async def test_no_question_is_answered_before_all_kinds_are_synced(muster: Muste
     assert muster.controller.unready_because() == []
 
 
-async def test_a_reserved_gang_is_nominated_within_milliseconds(muster: Muster) -> None:
-    """After the last member was seen, all nominations are written without anybody asking."""
+async def test_a_reserved_gang_that_nobody_asks_about_is_nominated(muster: Muster) -> None:
+    """Half a second after the last member was seen, all nominations are written."""
     muster.nodes(4)
     muster.sync()
     pods = muster.gang("a", 4)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     assert sorted(name for name, _ in muster.api.nominations) == [pod.name for pod in pods]
     assert len({node for _, node in muster.api.nominations}) == 4
 
@@ -44,7 +44,7 @@ async def test_held_binds_are_written_together(muster: Muster) -> None:
     muster.nodes(4)
     muster.sync()
     pods = muster.gang("a", 4)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     held = [asyncio.create_task(muster.bind(pod)) for pod in pods[:3]]
     await asyncio.sleep(1)
     assert muster.api.bindings == []
@@ -60,12 +60,12 @@ async def test_a_held_bind_is_answered_before_the_scheduler_gives_up(muster: Mus
     muster.nodes(2)
     muster.sync()
     pods = muster.gang("a", 2)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     began = asyncio.get_running_loop().time()
     assert await muster.bind(pods[0]) == "gang waits: held 20 s for the other members, trying again"
     assert asyncio.get_running_loop().time() - began == pytest.approx(20)
     held = asyncio.create_task(muster.bind(pods[0]))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     assert await muster.bind(pods[1]) == ""
     assert await held == ""
 
@@ -75,9 +75,9 @@ async def test_a_held_bind_fails_with_its_reservation(muster: Muster) -> None:
     muster.nodes(2)
     muster.sync()
     pods = muster.gang("a", 2)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     held = asyncio.create_task(muster.bind(pods[0]))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     muster.controller.pod_gone(pods[1].uid)
     assert await held == "1 of 2 members exist"
 
@@ -87,7 +87,7 @@ async def test_a_binding_is_retried_while_the_server_is_busy(muster: Muster) -> 
     muster.nodes(1)
     muster.sync()
     (pod,) = muster.gang("a", 1)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     muster.api.binding_failures = [ApiError(429, "TooManyRequests", "slow down", 2.0), ApiError(0, "", "reset")]
     began = asyncio.get_running_loop().time()
     assert await muster.bind(pod) == ""
@@ -100,7 +100,7 @@ async def test_a_conflicting_binding_is_reported_and_the_member_placed_anew(must
     muster.nodes(2)
     muster.sync()
     (pod,) = muster.gang("a", 1)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     muster.api.binding_failures = [ApiError(409, "Conflict", "pod is being deleted")]
     error = await muster.bind(pod)
     assert "409 Conflict: pod is being deleted" in error
@@ -114,7 +114,7 @@ async def test_a_binding_that_never_gets_through_ends_before_the_scheduler_gives
     muster.nodes(1)
     muster.sync()
     (pod,) = muster.gang("a", 1)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     muster.api.binding_failures = [ApiError(503, "ServiceUnavailable", "away")] * 100
     began = asyncio.get_running_loop().time()
     assert "503" in await muster.bind(pod)
@@ -128,7 +128,7 @@ async def test_bind_refuses_and_repeats_like_the_ledger_says(muster: Muster) -> 
     muster.nodes(2)
     muster.sync()
     (pod,) = muster.gang("a", 1)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     planned = muster.planned(pod)
     assert "planned on" in await muster.bind(pod, "node-x")
     muster.controller.pod_seen(replace(pod, node_name=planned, phase=Phase.RUNNING))
@@ -168,12 +168,12 @@ async def test_status_and_event_say_why_a_gang_waits_and_that_it_started(muster:
     muster.controller.node_seen(Node("node-9", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 8}))
     late = muster.pod("a-1", 8, pods[0].group)
     muster.controller.pod_seen(late)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.6)
     for pod in (pods[0], late):
         bound = replace(pod, node_name=muster.planned(pod), phase=Phase.RUNNING)
         muster.controller.pod_seen(bound)
     await asyncio.sleep(1)
-    assert [e.reason for e in muster.api.events] == ["MembersMissing", "Started"]
+    assert [e.reason for e in muster.api.events] == ["MembersMissing", "AwaitingMembers", "Started"]
     assert muster.api.statuses[-1][1].phase == "Running"
     assert muster.api.statuses[-1][1].condition_status == "True"
 
@@ -194,7 +194,7 @@ async def test_a_member_that_does_not_come_back_is_nominated_again(muster: Muste
     muster.nodes(1)
     muster.sync()
     (pod,) = muster.gang("a", 1)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     muster.controller.pod_seen(replace(pod, nominated_node="node-0"))
     muster.api.nominations.clear()
     await asyncio.sleep(1)
@@ -298,3 +298,44 @@ async def test_preempt_waits_for_the_news_of_the_pod(muster: Muster) -> None:
     await asyncio.sleep(0.02)
     muster.controller.pod_seen(pod)
     assert await asking == ["node-0"]
+
+
+async def test_the_first_pod_of_a_gang_is_answered_when_the_gang_is_complete(muster: Muster) -> None:
+    """The call waits for the members that are created just now, and one attempt each is all that they need."""
+    muster.sync()
+    muster.nodes(2)
+    pods = muster.gang("a", 4, gpus=4, present=1)
+    asking = asyncio.create_task(muster.controller.filter(pods[0], ["node-0", "node-1"]))
+    await asyncio.sleep(0.02)
+    for pod in pods[1:]:
+        muster.controller.pod_seen(pod)
+    answer = await asking
+    assert (answer.outcome, muster.api.nominations) == (Outcome.PINNED, [])
+
+
+async def test_a_gang_that_stays_incomplete_is_refused_after_a_moment(muster: Muster) -> None:
+    """A member that nobody creates does not hold kube-scheduler."""
+    muster.sync()
+    muster.nodes(2)
+    pods = muster.gang("a", 4, gpus=4, present=3)
+    began = asyncio.get_running_loop().time()
+    answers = [await muster.controller.filter(pod, ["node-0", "node-1"]) for pod in pods[:3]]
+    assert [answer.outcome for answer in answers] == [Outcome.REFUSED] * 3
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.05)
+
+
+async def test_members_that_were_turned_away_are_nominated_before_those_that_were_not(muster: Muster) -> None:
+    """Nothing else wakes them; the others get an attempt anyway, and a nomination only if that takes long."""
+    muster.sync()
+    muster.nodes(2)
+    pods = muster.gang("a", 4, gpus=4, present=3)
+    await asyncio.sleep(0.1)
+    await muster.controller.filter(pods[1], ["node-0", "node-1"])
+    muster.controller.pod_seen(pods[3])
+    await asyncio.sleep(0.01)
+    assert [pod for pod, _ in muster.api.nominations] == ["a-1"]
+    planned = await muster.controller.filter(pods[3], ["node-0", "node-1"])
+    arriving = asyncio.create_task(muster.bind(pods[3], planned.accepted[0]))
+    await asyncio.sleep(0.6)
+    assert {pod for pod, _ in muster.api.nominations} == {"a-1", "a-0", "a-2"}
+    arriving.cancel()

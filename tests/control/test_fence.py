@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from extender.control.fence import WRITES_AT_ONCE, Fence, FencedError
+from extender.control.fence import Fence, FencedError
 from extender.control.ports import ClusterEvent, GroupStatus, ObjectRef, PodKey
+from extender.control.window import WriteWindow
 from extender.domain.membership import GroupApi, GroupRef
 from extender.simulation.virtual_time import LoopClock
 from tests.control.conftest import ScriptedApi, Term
@@ -15,6 +16,7 @@ from tests.control.conftest import ScriptedApi, Term
 POD = PodKey("default", "p", "uid-p")
 EVENT = ClusterEvent(ObjectRef("v1", "Pod", "default", "p", "uid-p"), warning=False, reason="R", message="", action="A")
 STATUS = GroupStatus("Pending", 0, 0, 0, 0, "False", "R", "", 1)
+PLACES = 8
 GROUP = GroupRef(GroupApi.COSCHEDULING, "default", "g")
 
 
@@ -33,7 +35,7 @@ async def write_all(fence: Fence) -> list[bool]:
 async def test_the_leader_writes_and_nobody_else() -> None:
     """Each of the writes passes while the Lease is held, and none a moment later."""
     api, term = ScriptedApi(), Term(until=10)
-    fence = Fence(api, term, LoopClock(asyncio.get_running_loop()))
+    fence = Fence(api, term, LoopClock(asyncio.get_running_loop()), WriteWindow(PLACES))
     assert await write_all(fence) == [False] * 4
     await asyncio.sleep(10)
     assert await write_all(fence) == [True] * 4
@@ -43,15 +45,17 @@ async def test_the_leader_writes_and_nobody_else() -> None:
 async def test_a_write_that_had_to_wait_is_checked_when_its_turn_comes() -> None:
     """What queues behind other writes is not sent if the leadership ended meanwhile."""
     api, term = ScriptedApi(write_seconds=6), Term(until=5)
-    fence = Fence(api, term, LoopClock(asyncio.get_running_loop()))
-    writes = [asyncio.create_task(fence.bind(PodKey("d", str(i), str(i)), "n")) for i in range(WRITES_AT_ONCE + 1)]
+    fence = Fence(api, term, LoopClock(asyncio.get_running_loop()), WriteWindow(PLACES))
+    writes = [asyncio.create_task(fence.bind(PodKey("d", str(i), str(i)), "n")) for i in range(PLACES + 1)]
     results = await asyncio.gather(*writes, return_exceptions=True)
-    assert len(api.bindings) == WRITES_AT_ONCE
+    assert len(api.bindings) == PLACES
     assert isinstance(results[-1], FencedError)
 
 
 async def test_a_fenced_write_is_not_worth_repeating() -> None:
     """Whoever leads now decides anew."""
     with pytest.raises(FencedError, match="not leading") as caught:
-        await Fence(ScriptedApi(), Term(until=-1), LoopClock(asyncio.get_running_loop())).bind(POD, "n")
+        await Fence(ScriptedApi(), Term(until=-1), LoopClock(asyncio.get_running_loop()), WriteWindow(PLACES)).bind(
+            POD, "n"
+        )
     assert not caught.value.transient

@@ -61,7 +61,7 @@ class TestStale:
             await muster.controller.filter(pods[0], ["node-0"])
         for kind in REQUIRED_KINDS:
             muster.controller.heard(kind)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         assert len(muster.api.nominations) == 2
         assert muster.sample("muster_degraded", state="stale") == 0
 
@@ -162,7 +162,7 @@ class TestLostLeadership:
         muster.nodes(2)
         muster.sync()
         pods = muster.gang("a", 2)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         held = asyncio.create_task(muster.bind(pods[0]))
         term.until = 5.0
         lead(muster, until=5.0)
@@ -178,7 +178,7 @@ class TestLostLeadership:
         muster.nodes(1)
         muster.sync()
         muster.gang("a", 1)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         term.until = -1.0  # it ended, and nothing in this process has run since
         lead(muster, until=math.inf)
         assert muster.controller.leading
@@ -189,7 +189,7 @@ class TestLostLeadership:
         muster.nodes(1)
         muster.sync()
         (pod,) = muster.gang("a", 1)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         muster.api.binding_failures = [ApiError(503, "ServiceUnavailable", "try later", retry_after=3.0)]
         lead(muster, until=2.0)
         assert "not leading" in await muster.bind(pod)

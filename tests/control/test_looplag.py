@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from extender.clock import ManualClock, thread_cpu_seconds
-from extender.control.looplag import LOOK_BACK_SECONDS, LoopLag
+from extender.control.looplag import INTERVAL_SECONDS, LOOK_BACK_SECONDS, LoopLag
 from extender.control.metrics import Metrics
 
 
@@ -33,9 +33,9 @@ class Machine:
         async def play() -> None:
             task = asyncio.create_task(lag.run())
             await asyncio.sleep(0)
-            self.clock.advance(0.01 + late)
+            self.clock.advance(INTERVAL_SECONDS + late)
             self.computed += computed
-            await asyncio.sleep(0.011)
+            await asyncio.sleep(INTERVAL_SECONDS + 0.001)
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
@@ -64,15 +64,23 @@ def test_a_loop_in_time_has_no_lag_and_no_stall(machine: Machine, lag: LoopLag) 
     assert machine.sample("muster_event_loop_stalls_total", cause="starved") == 0
 
 
-@pytest.mark.parametrize(("computed", "cause", "other"), [(0.08, "busy", "starved"), (0.002, "starved", "busy")])
+@pytest.mark.parametrize(("computed", "cause", "other"), [(0.014, "busy", "starved"), (0.002, "starved", "busy")])
 def test_a_stall_is_its_own_doing_if_its_thread_computed(
     machine: Machine, lag: LoopLag, computed: float, cause: str, other: str
 ) -> None:
-    """70 ms late is a stall; whose doing it was is told by the CPU time of the loop's thread."""
-    machine.look(lag, late=0.07, computed=computed)
+    """12 ms late is a stall; whose doing it was is told by the CPU time of the loop's thread."""
+    machine.look(lag, late=0.012, computed=computed)
     assert machine.sample("muster_event_loop_stalls_total", cause=cause) == 1
     assert machine.sample("muster_event_loop_stalls_total", cause=other) == 0
-    assert machine.sample("muster_event_loop_longest_lag_seconds") == pytest.approx(0.07)
+    assert machine.sample("muster_event_loop_longest_lag_seconds") == pytest.approx(0.012)
+
+
+def test_what_is_less_late_than_a_stall_is_none(machine: Machine, lag: LoopLag) -> None:
+    """9 ms late is seen in the histogram alone."""
+    machine.look(lag, late=0.009, computed=0.014)
+    assert machine.sample("muster_event_loop_lag_seconds_bucket", le="0.0075") == 0
+    assert machine.sample("muster_event_loop_lag_seconds_bucket", le="0.01") == 1
+    assert machine.sample("muster_event_loop_stalls_total", cause="busy") == 0
 
 
 def test_the_longest_lag_is_forgotten_after_a_while(machine: Machine, lag: LoopLag) -> None:

@@ -16,7 +16,7 @@ async def _come_and_go(muster: Muster, numbers: range) -> None:
     """Let gangs of four start, run and be deleted, one after the other; every third is deleted while it waits."""
     for number in numbers:
         pods = muster.gang(f"gang-{number}", 4, gpus=2)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.6)
         if number % 3:
             nodes = [muster.planned(pod) for pod in pods]
             assert await asyncio.gather(*(muster.bind(pod) for pod in pods)) == [""] * 4

@@ -10,6 +10,7 @@ import pytest
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ApiError
+from extender.control.window import WriteWindow
 from extender.settings import Settings
 from extender.simulation.virtual_time import LoopClock
 
@@ -61,7 +62,7 @@ def settings() -> Settings:
 @pytest.fixture
 async def outbox(settings: Settings, metrics: Metrics) -> AsyncIterator[Outbox]:
     """Run an outbox."""
-    box = Outbox(settings, LoopClock(asyncio.get_running_loop()), metrics)
+    box = Outbox(settings, LoopClock(asyncio.get_running_loop()), metrics, WriteWindow(settings.write_concurrency))
     task = asyncio.create_task(box.run())
     yield box
     task.cancel()
@@ -102,10 +103,10 @@ async def test_writes_of_one_key_never_overlap(outbox: Outbox, recorder: Recorde
 
 
 async def test_concurrency_is_bounded(outbox: Outbox, recorder: Recorder) -> None:
-    """No more writes are under way than the setting allows."""
+    """No more writes are under way than the window has places."""
     recorder.seconds = 1
     for index in range(7):
-        outbox.put(Urgency.STATUS, f"k{index}", "k", recorder.call("w"))
+        outbox.put(Urgency.NOMINATION, f"k{index}", "k", recorder.call("w"))
     await asyncio.sleep(0.5)
     assert len(outbox) == 7
     await asyncio.sleep(10)
@@ -116,7 +117,7 @@ async def test_concurrency_is_bounded(outbox: Outbox, recorder: Recorder) -> Non
 async def test_a_forgotten_wish_is_not_sent(outbox: Outbox, recorder: Recorder) -> None:
     """A wish can be withdrawn until it is sent."""
     outbox.put(Urgency.NOMINATION, "k", "k", recorder.call("w"))
-    outbox.forget(Urgency.NOMINATION, "k")
+    outbox.forget("k")
     await asyncio.sleep(1)
     assert recorder.made == []
 
@@ -166,7 +167,7 @@ async def test_a_retry_gives_way_to_a_newer_wish(outbox: Outbox, recorder: Recor
 
 async def test_events_are_dropped_first_when_the_queue_is_full(metrics: Metrics, recorder: Recorder) -> None:
     """Beyond its capacity the outbox drops the oldest events, counted, and nothing else."""
-    box = Outbox(Settings(), LoopClock(asyncio.get_running_loop()), metrics)
+    box = Outbox(Settings(), LoopClock(asyncio.get_running_loop()), metrics, WriteWindow(1))
     box.CAPACITY = 3
     for name in "abcd":
         box.put(Urgency.EVENT, name, name, recorder.call(name))
@@ -175,19 +176,39 @@ async def test_events_are_dropped_first_when_the_queue_is_full(metrics: Metrics,
     assert result(metrics, "event", "dropped") == 2
 
 
-class TestPace:
-    """Writes per second."""
+class TestReports:
+    """Writes that nobody waits for."""
 
     @pytest.fixture
     def settings(self) -> Settings:
-        """Allow ten writes a second."""
-        return Settings(write_rate_per_second=10)
+        """Allow ten reports a second, and sixteen writes at once."""
+        return Settings(report_rate_per_second=10, write_concurrency=16)
 
     async def test_the_rate_is_bounded(self, outbox: Outbox, recorder: Recorder) -> None:
-        """Twenty writes at ten a second take two seconds."""
+        """Twenty statuses at ten a second take two seconds."""
         for index in range(20):
             outbox.put(Urgency.STATUS, f"k{index}", "k", recorder.call("w"))
         await asyncio.sleep(10)
         times = [time for _, time in recorder.made]
         assert len(times) == 20
         assert times[-1] == pytest.approx(1.8, abs=0.15)
+
+    async def test_nominations_have_no_rate(self, outbox: Outbox, recorder: Recorder) -> None:
+        """Twenty of them go at once, however many reports went before."""
+        for index in range(5):
+            outbox.put(Urgency.EVENT, f"e{index}", "e", recorder.call("event"))
+        await asyncio.sleep(0.05)
+        for index in range(20):
+            outbox.put(Urgency.NOMINATION, f"n{index}", "n", recorder.call("nomination"))
+        await asyncio.sleep(0.01)
+        assert sum(name == "nomination" for name, _ in recorder.made) == 20
+
+    async def test_they_fill_an_eighth_of_the_window(self, outbox: Outbox, recorder: Recorder) -> None:
+        """Two of sixteen writes under way are reports, while nominations take the places that are left."""
+        recorder.seconds = 1
+        for index in range(5):
+            outbox.put(Urgency.EVENT, f"e{index}", "e", recorder.call("event"))
+        for index in range(13):
+            outbox.put(Urgency.NOMINATION, f"n{index}", "n", recorder.call("nomination"))
+        await asyncio.sleep(0.5)
+        assert [name for name, _ in recorder.made] == ["nomination"] * 13 + ["event"] * 2

@@ -20,7 +20,7 @@ async def test_held_binds_are_refused_when_muster_stops() -> None:
     muster.nodes(2)
     muster.sync()
     pods = muster.gang("a", 2)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.6)
     held = asyncio.create_task(muster.bind(pods[0]))
     await asyncio.sleep(1)
     muster.fall_silent()

@@ -37,9 +37,10 @@ class Point:
 
 
 POINTS: Mapping[str, Point] = {
+    # All members but the one that completes the gang are nominated: they were turned away before.
     "before the first nomination": Point("nomination"),
-    "between two nominations": Point("nomination", 2),
-    "after the last nomination": Point("nomination", MEMBERS - 1, "after"),
+    "between two nominations": Point("nomination", 1),
+    "after the last nomination": Point("nomination", MEMBERS - 2, "after"),
     "first member in the barrier": Point("bind", 1, held=1),
     "all but one in the barrier": Point("bind", MEMBERS - 1, held=MEMBERS - 1),
     "before the first Binding": Point("binding"),

@@ -79,7 +79,7 @@ def test_every_value_of_a_label_is_explained(operations: Page, values: type[StrE
 
 def test_every_kind_of_write_is_explained(operations: Page) -> None:
     """The same for the kinds of writes; Bindings are counted beside the outbox's three."""
-    assert _unexplained([*(urgency.name.lower() for urgency in Urgency), "binding"], operations) == []
+    assert _unexplained([*(urgency.kind for urgency in Urgency), "binding"], operations) == []
 
 
 def _unexplained(values: Iterable[str], page: Page) -> list[str]:

@@ -70,11 +70,26 @@ def test_a_pod_is_known_by_namespace_and_name() -> None:
     assert pod("worker").key == "default/worker"
 
 
+def test_a_nomination_is_replaced_and_nothing_else() -> None:
+    """A pod with another nomination is another value; with the one that it has it is itself."""
+    nominated = pod("a").nominated_to("node-1")
+    assert nominated == pod("a", nominated_node="node-1")
+    assert nominated.nominated_to("node-1") is nominated
+
+
 def test_pods_of_equal_shape_share_one_shape() -> None:
     """Pods that ask for the same hold the very same object, so that comparing them costs nothing."""
     first, second = read(pod_json("a", gpus=8)), read(pod_json("b", gpus=8))
     assert first.shape is second.shape
     assert read(pod_json("c", gpus=4)).shape is not first.shape
+
+
+def test_pods_share_what_they_have_in_common() -> None:
+    """Namespace, node and scheduler of 50,000 pods are a few texts, and each is kept once."""
+    one, other = read(pod_json("a", node="node-1")), read(pod_json("b", node="node-1"))
+    assert one.namespace is other.namespace
+    assert one.node_name is other.node_name
+    assert one.scheduler_name is other.scheduler_name
 
 
 def test_shapes_compare_by_content() -> None:

@@ -46,6 +46,38 @@ class TestFilter:
             "Error": "",
         }
 
+    async def test_of_a_known_pod_only_the_nomination_is_read(self, http: httpx.AsyncClient, muster: Muster) -> None:
+        """What the watch has delivered is not read again; a nomination that is news counts.
+
+        The planned node was offered first and is missing now, for a pod that is nominated to it: kube-scheduler refuses
+        it, and the member is placed anew.
+        """
+        muster.nodes(2)
+        muster.sync()
+        muster.gang("a", 1)
+        pod = {"metadata": {"uid": "a-0-uid"}, "spec": "not read"}
+        pinned = await ask(http, "filter", {"Pod": pod, "NodeNames": ["node-0"]})
+        assert isinstance(pinned, dict)
+        assert pinned["NodeNames"] == ["node-0"]
+        pod["status"] = {"nominatedNodeName": "node-0"}
+        moved = await ask(http, "filter", {"Pod": pod, "NodeNames": ["node-1"]})
+        assert isinstance(moved, dict)
+        assert moved["NodeNames"] == ["node-1"]
+
+    async def test_of_an_unknown_pod_everything_is_read(self, http: httpx.AsyncClient, muster: Muster) -> None:
+        """A pod that the watch has not delivered is refused where it cannot be read."""
+        muster.sync()
+        body = {"Pod": {"metadata": {"uid": "stranger"}, "spec": "unreadable"}, "NodeNames": NAMES}
+        response = await http.post("/v1/filter", json=body)
+        assert response.status_code == 400
+        assert "$.Pod.spec" in response.json()["Error"]
+
+    async def test_only_post_asks(self, http: httpx.AsyncClient) -> None:
+        """Any other method is 405, and says which one is allowed."""
+        response = await http.get("/v1/filter")
+        assert response.status_code == 405
+        assert response.headers["allow"] == "POST"
+
     async def test_a_waiting_member_is_refused_unresolvably(self, http: httpx.AsyncClient, muster: Muster) -> None:
         """Every node carries the one reason, so that kube-scheduler's event aggregates it."""
         muster.nodes(2)
@@ -120,7 +152,7 @@ class TestBind:
         muster.nodes(2)
         muster.sync()
         muster.gang("a", 2)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.6)
         planned = dict(muster.api.nominations)
         calls = [
             {"PodName": name, "PodNamespace": "default", "PodUID": f"{name}-uid", "Node": planned[name]}
@@ -275,7 +307,7 @@ class TestLimits:
         muster.nodes(4)
         muster.sync()
         muster.gang("a", 4)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.6)
         planned = dict(muster.api.nominations)
         calls = [
             {"PodName": name, "PodNamespace": "default", "PodUID": f"{name}-uid", "Node": node}

@@ -26,14 +26,18 @@ def load(path: str) -> Any:
     return json.loads((_FOLDER / path).read_text())
 
 
+#: Numbers and texts of every kind, and their edges.
+ODD_AMOUNTS = (
+    st.integers()
+    | st.sampled_from([2**31, 2**63, -(2**63) - 1, 10**400])
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"), max_size=20)
+)
 #: Values that a field of any type may wrongly hold: every JSON type, and the edges of each.
 ODD_VALUES = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
-    | st.sampled_from([2**31, 2**63, -(2**63) - 1, 10**400])
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(codec="utf-8"), max_size=20)
+    | ODD_AMOUNTS
     | st.sampled_from(["1e999", "9" * 5000, "-1", "8Ei", "Always", "True", "Gt", "Exists", "muster.dev/gang"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,

@@ -34,6 +34,7 @@ DOCUMENTS: dict[codec.Decoder[Any], object] = {
     },
     codec.decode_version: {"gitVersion": "v1.37.0", "major": "1", "minor": "37"},
     codec.decode_extender_args: PROTOCOL["filterNodes"],
+    codec.decode_extender_question: PROTOCOL["filterNodes"],
     codec.decode_binding_args: PROTOCOL["bind"],
     codec.decode_preemption_args: PROTOCOL["preemptMeta"],
 }
@@ -105,7 +106,7 @@ def test_damaged_bytes_are_refused_with_a_decode_error(decoder: codec.Decoder[An
 )
 def test_what_is_no_json_object_is_refused(decoder: codec.Decoder[Any], body: bytes) -> None:
     """Nothing, null, a list, trailing data and excessive nesting are DecodeErrors."""
-    with pytest.raises(codec.DecodeError, match=f"^cannot read {decoder.kind.__name__}: "):
+    with pytest.raises(codec.DecodeError, match=f"^cannot read {decoder.name}: "):
         decoder(body)
 
 
@@ -148,6 +149,12 @@ def test_items_of_a_list_are_left_undecoded() -> None:
 def test_encode_writes_plain_values() -> None:
     """Dicts, lists and scalars come out as compact UTF-8 JSON."""
     assert codec.encode({"names": ["ä", 1, None, True]}) == '{"names":["ä",1,null,true]}'.encode()
+
+
+def test_encode_plain_writes_what_encode_struct_does() -> None:
+    """A struct of plain values comes out the same by either way."""
+    result = extender.FilterResult(node_names=["ä"], failed_nodes={"b": "full"}, error="late")
+    assert codec.encode_plain(result) == codec.encode_struct(result)
 
 
 def test_encode_struct_uses_the_wire_names() -> None:

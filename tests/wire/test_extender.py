@@ -22,6 +22,16 @@ def test_filter_asks_by_name() -> None:
     assert (args.node_names, args.nodes) == (["node-0", "node-1"], None)
 
 
+def test_a_question_about_a_known_pod_is_read_in_part() -> None:
+    """Of the pod only its UID and its nomination are read; the nodes are those of the whole arguments."""
+    body = {**PROTOCOL["filterNames"], "Pod": {"metadata": {"uid": "u"}, "status": {"nominatedNodeName": "node-1"}}}
+    question = codec.decode_extender_question(written(body | {"Pod": body["Pod"] | {"spec": 7}}))
+    assert question.pod is not None
+    assert question.pod.metadata == extender.PodInQuestionMeta("u")
+    assert question.pod.status == extender.PodInQuestionStatus("node-1")
+    assert question.node_names == codec.decode_extender_args(written(body)).node_names == ["node-0", "node-1"]
+
+
 def test_filter_asks_with_whole_nodes() -> None:
     """Without nodeCacheCapable, the arguments of filter hold the nodes, each as the bytes that arrived."""
     args = codec.decode_extender_args(written(PROTOCOL["filterNodes"]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import orjson
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from extender.clock import Clock
 from extender.control.controller import Controller
@@ -60,7 +59,7 @@ class Replica:
         self.controller = Controller(settings, around.clock, api, metrics)
         feeds = Feeds(client, self.controller, random=Random(name))
         routes = VerbRoutes(self.controller, settings, metrics, around.clock).routes()
-        self._verbs: dict[str, Callable[[Request], Awaitable[Response]]] = {r.path: r.endpoint for r in routes}
+        self._verbs: dict[str, ASGIApp] = {route.path: route.app for route in routes}
         for work in (self.controller.run(), feeds.run()):
             self.process.start(self._guard(work))
 
@@ -82,12 +81,18 @@ class Replica:
         async def receive() -> dict[str, Any]:
             return parts.pop()
 
-        response = await self._verbs[path](Request(scope, receive))
-        answer = bytes(response.body)
+        sent: list[MutableMapping[str, Any]] = []
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        await self._verbs[path](scope, receive, send)
+        start, end = sent
+        answer = bytes(end["body"])
         if b"internal error" in answer:
             self._around.crashed(f"{path} answered {answer.decode()}")
-        if response.status_code != _OK:
-            raise TransportError(f"code {response.status_code}")
+        if start["status"] != _OK:
+            raise TransportError(f"code {start['status']}")
         return answer
 
     async def _guard(self, work: Awaitable[object]) -> None:

@@ -1,0 +1,127 @@
+"""Runs in which gangs have to wait: what they cost meanwhile, and how soon the next one starts when there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.controlplane.runs import SETTLE_SECONDS, Work, spent
+from bench.controlplane.stage import CONCURRENCY, Stage
+from bench.controlplane.workload import GPUS_PER_NODE, Workload
+from bench.options import Say
+from localcluster.client import POD_GROUPS
+
+#: How long kube-scheduler may go on trying pods that cannot be placed, in seconds, before it is measured anyway. By
+#: itself it never stops trying native PodGroups.
+_SETTLE_SECONDS = 20.0
+#: How long the next gang may take to start, in seconds.
+_NEXT_SECONDS = 60.0
+_OCCUPANTS = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What waiting pods cost while nothing happens, for so many seconds; `cpu` is processor seconds by process.
+
+    `first_calls` are the filter calls between the creation of the pods and the beginning of that time; `attempts` is
+    how often kube-scheduler tried to place a pod in it.
+    """
+
+    pods: int
+    seconds: float
+    first_calls: float
+    filter_calls: float
+    attempts: float
+    cpu: Mapping[str, float]
+
+    @property
+    def filter_calls_per_pod_minute(self) -> float:
+        """Return how often a minute kube-scheduler asks about one waiting pod."""
+        return self.filter_calls / self.pods / self.seconds * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Succession:
+    """One running gang that ended on a full cluster: seconds until the next was all bound, and what that took."""
+
+    seconds: float
+    filter_calls: float
+    attempts: float
+    cpu: Mapping[str, float]
+
+
+async def rest(stage: Stage, waiting: Workload, occupied: int, seconds: float, say: Say) -> Rest:
+    """Have gangs wait while `occupied` nodes are full, let that come to rest, and watch for so many seconds."""
+    await _occupy(stage, Workload(1, occupied, gpus=GPUS_PER_NODE, prefix=_OCCUPANTS))
+    empty = stage.account()
+    await stage.create(waiting)
+    await _settle(stage, waiting, say)
+    before, began = stage.account(), time.monotonic()
+    await asyncio.sleep(seconds)
+    after, ended = stage.account(), time.monotonic()
+    return Rest(
+        waiting.pods,
+        ended - began,
+        Work.between(empty.muster, before.muster).filter_calls,
+        Work.between(before.muster, after.muster).filter_calls,
+        after.attempts - before.attempts,
+        spent(before.cpu, after.cpu),
+    )
+
+
+async def successions(stage: Stage, waiting: Workload, count: int, say: Say) -> list[Succession]:
+    """Fill all nodes with running gangs, have others wait, and let `count` running ones end, one after the other."""
+    running = Workload(len(stage.nodes), GPUS_PER_NODE, prefix=_OCCUPANTS)
+    await _occupy(stage, running)
+    await stage.create(waiting)
+    found = []
+    for number in range(count):
+        await _settle(stage, waiting, say)
+        found.append(await _succession(stage, running, number, waiting))
+    return found
+
+
+async def _succession(stage: Stage, running: Workload, number: int, waiting: Workload) -> Succession:
+    """Let the running gang of that number end, the first being 0, and wait until one more waiting gang is whole."""
+    before, began = stage.account(), time.monotonic()
+    await stage.client.send_all(running.completions(number), CONCURRENCY)
+    await stage.watch.until(
+        lambda: len(_whole(stage, waiting)) > number,
+        timeout_seconds=_NEXT_SECONDS,
+        description=lambda: f"{number + 1} waiting gangs all bound; whole are {_whole(stage, waiting)}",
+    )
+    ended, cpu = time.monotonic(), stage.cpu()
+    await asyncio.sleep(SETTLE_SECONDS)
+    after = stage.account()
+    return Succession(
+        ended - began,
+        Work.between(before.muster, after.muster).filter_calls,
+        after.attempts - before.attempts,
+        spent(before.cpu, cpu),
+    )
+
+
+def _whole(stage: Stage, waiting: Workload) -> list[str]:
+    """Return the waiting gangs whose pods are all bound by now."""
+    bound = Counter(name.rpartition("-")[0] for name in stage.watch.bound if name.startswith(f"{waiting.prefix}-"))
+    return [gang for gang, pods in bound.items() if pods == waiting.size]
+
+
+async def _occupy(stage: Stage, running: Workload) -> None:
+    """Create pods that are placed already, and give the contender a moment to hear of them."""
+    if not running.pods:
+        return
+    groups = stage.team.contender.groups or POD_GROUPS
+    await stage.client.send_all(running.running(groups, stage.nodes), CONCURRENCY)
+    await stage.until_bound(running.pods)
+    await asyncio.sleep(SETTLE_SECONDS)
+
+
+async def _settle(stage: Stage, waiting: Workload, say: Say) -> None:
+    """Wait until kube-scheduler leaves the waiting pods alone; some of them may have been bound meanwhile."""
+    bound = sum(name.startswith(f"{waiting.prefix}-") for name in stage.watch.bound)
+    if not await stage.settled(waiting.pods - bound, _SETTLE_SECONDS):
+        say(f"  {stage.team.contender} still tries to place waiting pods after {_SETTLE_SECONDS:g} s; measured anyway")

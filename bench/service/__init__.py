@@ -1,0 +1,54 @@
+"""Muster as a service, measured from outside: one `muster serve` against an API server that replays a large cluster.
+
+Here lives what measures calls over HTTP, the tail of the event loop, start-up and memory; plans and admission passes,
+which need no server, are in `bench.placement`. Muster runs on one processor, what loads it on another. Whether Muster
+decides rightly is judged elsewhere: the replay server only takes part as far as Muster needs it to settle.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Protocol, cast
+
+from bench.figures import Figure
+from bench.options import Options, Say
+
+#: Case -> the module that measures it, in the order in which they run. Loaded when it does: the replay server is a part
+#: of this package, and a process that needs none of them.
+_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "verbs": "bench.service.verbs",
+        "scale": "bench.service.scale",
+        "plan": "bench.placement",
+        "pass": "bench.placement",
+        "growth": "bench.service.growth",
+    }
+)
+
+#: The names of the cases.
+CASES = tuple(_MODULES)
+
+#: Load average over the last minute from which on the times of this machine mean little.
+_QUIET_LOAD = 0.5
+
+
+class _Case(Protocol):
+    def measure(self, options: Options, say: Say) -> list[Figure]: ...
+
+
+def measure(options: Options, say: Say) -> list[Figure]:
+    """Run the cases that the options name, all of them without a name.
+
+    Raises LocalClusterError if a server fails, or Muster answers otherwise than the measurement needs.
+    """
+    if (load := os.getloadavg()[0]) > _QUIET_LOAD:
+        say(f"load average {load:.1f}: these figures need a quiet machine; of this run believe only ratios")
+    figures: list[Figure] = []
+    for case in options.cases or CASES:
+        module = cast("_Case", importlib.import_module(_MODULES[case]))
+        figures += module.measure(replace(options, cases=(case,)), say)
+    return figures

@@ -1,0 +1,120 @@
+"""Muster on a large cluster: how long it takes to start, what memory it holds, and how late its event loop turns."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from bench.figures import Figure, of_repeats
+from bench.options import Options, Say
+from bench.service.lag import Lag
+from bench.service.population import Size
+from bench.service.stand import Cores, Stand
+from bench.service.verbs import EVENTS_PER_SECOND
+from bench.soak.sampling import Page
+from extender.control.looplag import LOOK_BACK_SECONDS
+
+SIZE, SHORT_SIZE = Size(nodes=5_000, bound=50_000), Size(nodes=500, bound=2_000)
+_REPEATS = 3
+#: Seconds after the start until memory is read: until the gauge of the longest lag has forgotten the start, too.
+_REST_SECONDS, _SHORT_REST_SECONDS = 2 * LOOK_BACK_SECONDS, 0.5
+#: Seconds of scrapes, of events, and of collections; one each second, or as often as a short measurement needs.
+_PHASE_SECONDS, _SHORT_PHASE_SECONDS = 10.0, 0.5
+
+COLD_START_BOUND_S = 15.0
+RESIDENT_BOUND_MB = 350.0
+#: Milliseconds: no turn of the event loop may be later.
+STALL_BOUND_MS = 10.0
+
+
+def measure(options: Options, say: Say) -> list[Figure]:
+    """Start Muster on a large cluster and let happen what may make its event loop late, as often as asked for."""
+    size = SHORT_SIZE if options.short else SIZE
+    seconds = _SHORT_PHASE_SECONDS if options.short else _PHASE_SECONDS
+    rest = _SHORT_REST_SECONDS if options.short else _REST_SECONDS
+    starts: list[float] = []
+    memory: list[float] = []
+    memory_after: list[float] = []
+    backlogs: list[float] = []
+    lags: dict[str, list[Lag]] = defaultdict(list)
+    say(f"starting Muster with {size.nodes:,} nodes and {size.bound:,} pods")
+    cores = Cores.available()
+    with cores.keep_off(), Stand(size, cores) as stand:
+        for number in range(repeats := options.repeats or (1 if options.short else _REPEATS)):
+            if number:
+                stand.muster.stop()
+                stand.start_muster()
+            starts.append(stand.ready_after)
+            say(f"scale: round {number + 1} of {repeats}, ready after {starts[-1]:.1f} s")
+            lags["start"].append(Lag.between(Page(), stand.metrics()))
+            time.sleep(rest)
+            memory.append(resident_mb(stand.muster.pid))
+            for phase, happen in phases(stand, seconds, backlogs).items():
+                before = stand.metrics()
+                happen()
+                lags[phase].append(Lag.between(before, stand.metrics()))
+            memory_after.append(resident_mb(stand.muster.pid))
+    return [
+        of_repeats("cold_start_s", "s", starts, bound=COLD_START_BOUND_S, exclusive=True),
+        of_repeats("resident_mb", "MB", memory, bound=RESIDENT_BOUND_MB, exclusive=True),
+        of_repeats("resident_after_relist_mb", "MB", memory_after),
+        _worst("events_backlog", "events", backlogs, None),
+        *lag_figures(lags),
+    ]
+
+
+def phases(stand: Stand, seconds: float, backlogs: list[float]) -> Mapping[str, Callable[[], None]]:
+    """Return what happens to Muster once it has started, by name; what disturbs it least comes first.
+
+    `backlogs` gets how many events Muster was behind at the end of a phase of events.
+    Garbage is collected last, since what a relist has brought is not hidden from the collector as the first list is.
+    """
+    whole, rest = divmod(seconds, 1.0)
+    pauses = [1.0] * int(whole) + [rest] * (rest > 0)
+
+    def scrape() -> None:
+        for pause in pauses:
+            stand.metrics()
+            time.sleep(pause)
+
+    def push_events() -> None:
+        stand.push_events(EVENTS_PER_SECOND)
+        time.sleep(seconds)
+        backlogs.append(stand.backlog())
+        stand.push_events(0)
+
+    def collect() -> None:
+        for pause in pauses:
+            stand.collect_garbage()
+            time.sleep(pause)
+
+    def relist() -> None:
+        stand.relist()
+        time.sleep(pauses[0])  # the last objects have been sent, but not all of them taken in
+
+    return {"scrape": scrape, "events": push_events, "relist": relist, "garbage_collection": collect}
+
+
+def lag_figures(lags: Mapping[str, Sequence[Lag]]) -> Iterator[Figure]:
+    """Yield for each phase the longest stall, the 99th percentile of the lag, and the stalls of Muster's own making.
+
+    Of several rounds the worst counts, but for the percentile their median.
+    """
+    for phase, found in lags.items():
+        yield _worst(f"longest_stall_ms_{phase}", "ms", [lag.longest for lag in found], STALL_BOUND_MS)
+        yield _worst(f"stalls_busy_{phase}", "stalls", [lag.busy for lag in found], 0)
+        yield _worst(f"stalls_starved_{phase}", "stalls", [lag.starved for lag in found], None)
+        yield of_repeats(f"loop_lag_p99_ms_{phase}", "ms", [lag.p99 for lag in found])
+
+
+def _worst(name: str, unit: str, values: Sequence[float], bound: float | None) -> Figure:
+    return Figure(name, unit, max(values), min(values), max(values), bound)
+
+
+def resident_mb(pid: int) -> float:
+    """Return a process's resident memory, in 10^6 bytes."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    kibibytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(kibibytes) * 1024 / 1e6

@@ -1,0 +1,120 @@
+"""The members of a gang, counted by what its questions turn on, so that no answer walks over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple, TypeVar
+
+from extender.domain import keys
+from extender.domain.pod import Phase, Pod, Shape
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class Kind(NamedTuple):
+    """All of a member that counts for its gang as a whole, but for its shape; a gang's members are of very few kinds.
+
+    A plain tuple, because it is hashed with every event of every pod. `state` is a field of `Census`; `unbound` says
+    that the pod has neither a node nor an end, `faulty` that something is wrong with it.
+    """
+
+    state: str
+    running: bool
+    unbound: bool
+    scheduler: str
+    priority: int
+    min_member: int | None
+    packing: keys.Packing | None
+    faulty: bool
+
+    @property
+    def staying(self) -> bool:
+        """Tell whether the member waits for a node and is not being deleted."""
+        return self.unbound and self.state != "leaving"
+
+
+class Tally:
+    """Count members as they come and go.
+
+    Attributes:
+        kinds: how many members there are of each kind.
+        held: how many members of each shape hold resources on a node.
+        wanted: how many of each shape could be placed now and have no node promised.
+        unplaced: those members, by UID, in no particular order.
+    """
+
+    def __init__(self) -> None:
+        """Count nobody yet."""
+        self.kinds: dict[Kind, int] = {}
+        self.held: dict[Shape, int] = {}
+        self.wanted: dict[Shape, int] = {}
+        self.unplaced: dict[str, Pod] = {}
+
+    def __iter__(self) -> Iterator[Kind]:
+        """Iterate over the kinds that there are."""
+        return iter(self.kinds)
+
+    def add(self, pod: Pod) -> None:
+        """Count a member that has no node promised."""
+        self._count(pod, 1)
+        if pod.placeable:
+            self.unplaced[pod.uid] = pod
+            _change(self.wanted, pod.shape, 1)
+
+    def remove(self, pod: Pod) -> None:
+        """Take a member out of the counts."""
+        self._count(pod, -1)
+        self.place(pod)
+
+    def place(self, pod: Pod) -> None:
+        """Take in that a member has a node promised, or wants none any more."""
+        if self.unplaced.pop(pod.uid, None) is not None:
+            _change(self.wanted, pod.shape, -1)
+
+    def unplace(self, pod: Pod) -> None:
+        """Take in that a member has no node promised any more."""
+        if pod.placeable and pod.uid not in self.unplaced:
+            self.unplaced[pod.uid] = pod
+            _change(self.wanted, pod.shape, 1)
+
+    def _count(self, pod: Pod, change: int) -> None:
+        _change(self.kinds, _kind(pod), change)
+        if pod.bound:
+            _change(self.held, pod.shape, change)
+
+
+def _change(counts: dict[_Key, int], key: _Key, change: int) -> None:
+    """Change one count; what is not there any more has none."""
+    left = counts.get(key, 0) + change
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
+
+
+def _kind(pod: Pod) -> Kind:
+    options = pod.options
+    running = pod.bound and not pod.deleting and pod.phase is Phase.RUNNING
+    unbound = not (pod.node_name or pod.done)
+    return Kind(
+        _state(pod),
+        running,
+        unbound,
+        pod.scheduler_name,
+        pod.priority,
+        options.min_member,
+        options.packing,
+        pod.problem is not None,
+    )
+
+
+def _state(pod: Pod) -> str:
+    if pod.phase is Phase.SUCCEEDED:
+        return "succeeded"
+    if pod.phase is Phase.FAILED:
+        return "failed"
+    if pod.deleting:
+        return "leaving"
+    if pod.node_name:
+        return "bound"
+    return "gated" if pod.gated else "placeable"

@@ -1,0 +1,77 @@
+"""A cluster with many gangs: what concerns all of them is done in steps, between which others have the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+from extender.admission.admission import Admission
+from extender.control.outbox import Outbox
+from extender.control.reporting import Reporting
+from extender.control.reports import Reports
+from extender.control.window import WriteWindow
+from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.podgroup import PodGroup
+from extender.simulation.virtual_time import LoopClock
+from tests.control.conftest import Muster
+
+
+async def test_metrics_of_many_gangs_are_counted_in_steps(muster: Muster) -> None:
+    """No step counts more than 100 gangs, and nobody sees a gauge half set."""
+    muster.sync()
+    for number in range(250):
+        muster.gang(f"gang-{number}", 1, min_member=2)
+    await asyncio.sleep(1)
+    labels = {"phase": "Pending"}
+    for step, _ in enumerate(muster.controller.scrape_in_steps(), start=1):
+        assert muster.metrics.registry.get_sample_value("muster_gangs", labels) is None
+        assert step <= 2
+    assert muster.metrics.registry.get_sample_value("muster_gangs", labels) == 250
+    assert muster.metrics.registry.get_sample_value("muster_gangs_waiting", {"reason": "MembersMissing"}) == 250
+
+
+async def test_a_gang_that_goes_while_metrics_are_counted_does_not_disturb(muster: Muster) -> None:
+    """The gangs are those of when the count began."""
+    muster.sync()
+    (pod,) = [muster.gang(f"gang-{number}", 1, min_member=2)[0] for number in range(150)][-1:]
+    counting = muster.controller.scrape_in_steps()
+    next(counting)
+    assert pod.group is not None
+    muster.controller.pod_gone(pod.uid)
+    muster.controller.group_gone(pod.group, "gang-149-uid")
+    assert list(counting) == []
+    assert muster.sample("muster_gangs", phase="Pending") == 149
+
+
+async def test_many_gangs_are_reported_over_several_turns(muster: Muster) -> None:
+    """After a start every gang is told of, each once; no turn of the loop looks at more than 50."""
+    clock = LoopClock(asyncio.get_running_loop())
+    admission = Admission(muster.settings, clock)
+    admission.rebuild()
+    for number in range(120):
+        ref = GroupRef(GroupApi.COSCHEDULING, "default", f"gang-{number}")
+        admission.group_seen(PodGroup(ref, uid=str(ref), min_member=2, created=""))
+        admission.pod_seen(muster.pod(f"pod-{number}", 0, ref))
+    admission.decide()
+    outbox = Outbox(muster.settings, clock, muster.metrics, WriteWindow(1))
+    reporting = Reporting(admission, Reports(muster.api, outbox), delay_seconds=0)
+    reporting.changed(gang.ref for gang in admission.model.gangs)
+    told = [len(outbox)]
+    while told[-1] < 240:  # a status and an event for each
+        await asyncio.sleep(0)
+        told.append(len(outbox))
+    assert max(after - before for before, after in pairwise(told)) == 100
+
+
+async def test_a_gang_that_changes_while_others_are_reported_waits_for_its_time(muster: Muster) -> None:
+    """Changes go on being collected for the delay of reports, whatever is being told of meanwhile."""
+    muster.sync()
+    for number in range(120):
+        muster.gang(f"gang-{number}", 1, min_member=2)
+    await asyncio.sleep(0.2)
+    await asyncio.sleep(0)
+    muster.gang("late", 1, min_member=2)
+    await asyncio.sleep(0.1)
+    assert "late" not in dict(muster.api.statuses)
+    await asyncio.sleep(1)
+    assert "late" in dict(muster.api.statuses)

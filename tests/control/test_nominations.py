@@ -1,0 +1,102 @@
+"""Which nominations are written, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from extender.admission.effects import Nomination
+from extender.control.metrics import Metrics
+from extender.control.nominations import WORTHWHILE_NODES, Nominations
+from extender.control.outbox import Outbox
+from extender.control.window import WriteWindow
+from extender.domain.pod import Pod, Shape
+from extender.settings import Settings
+from extender.simulation.virtual_time import LoopClock
+from tests.control.conftest import ScriptedApi
+
+POD = Pod("uid-p", "default", "p", Shape(()))
+
+
+@dataclass
+class Desk:
+    """Nominations that are written to a scripted API on a cluster of some size."""
+
+    nominations: Nominations
+    api: ScriptedApi
+    metrics: Metrics
+    nodes: list[None]
+
+    async def written_after(self, seconds: float) -> list[tuple[str, str]]:
+        """Return what has been written some seconds from now."""
+        await asyncio.sleep(seconds)
+        return self.api.nominations
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    """Run one on a small cluster."""
+    api, metrics, settings, nodes = ScriptedApi(), Metrics(), Settings(), [None] * 500
+    outbox = Outbox(settings, LoopClock(asyncio.get_running_loop()), metrics, WriteWindow(4))
+    task = asyncio.create_task(outbox.run())
+    yield Desk(Nominations(api, outbox, metrics, nodes), api, metrics, nodes)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_on_a_small_cluster_a_new_pod_has_half_a_second_to_come_by_itself(desk: Desk) -> None:
+    """Looking at a few hundred nodes costs kube-scheduler less than the nomination costs the API server."""
+    desk.nominations.put(Nomination(POD, "node-0"))
+    assert await desk.written_after(0.45) == []
+    assert await desk.written_after(0.1) == [("p", "node-0")]
+
+
+async def test_on_a_large_cluster_a_new_pod_is_nominated_unless_its_turn_comes_at_once(desk: Desk) -> None:
+    """A look at thousands of nodes costs more than the nomination that spares it."""
+    desk.nodes += [None] * WORTHWHILE_NODES
+    desk.nominations.put(Nomination(POD, "node-0"))
+    assert await desk.written_after(0.01) == []
+    assert await desk.written_after(0.02) == [("p", "node-0")]
+
+
+async def test_a_pod_on_its_way_needs_no_nomination(desk: Desk) -> None:
+    """One that has not been sent is withdrawn when the pod arrives at bind, or is deleted."""
+    desk.nominations.put(Nomination(POD, "node-0"))
+    desk.nominations.forget(POD.uid)
+    assert await desk.written_after(5) == []
+
+
+@pytest.mark.parametrize("known_from", ["its own condition", "our own refusal"])
+async def test_a_pod_that_was_turned_away_is_nominated_at_once(desk: Desk, known_from: str) -> None:
+    """Nothing else wakes it; after a restart of Muster its PodScheduled condition still tells."""
+    pod = replace(POD, refusal="0/500 nodes are available") if known_from == "its own condition" else POD
+    if known_from == "our own refusal":
+        desk.nominations.turned_away(pod.uid)
+    desk.nominations.put(Nomination(pod, "node-0"))
+    assert await desk.written_after(0.001) == [("p", "node-0")]
+
+
+async def test_what_is_no_longer_planned_is_cleared_at_once(desk: Desk) -> None:
+    """A nomination without reservation would keep its room from others in kube-scheduler's eyes."""
+    desk.nominations.put(Nomination(POD, "node-0"))
+    desk.nominations.put(Nomination(POD, ""))
+    assert await desk.written_after(0.001) == [("p", "")]
+    assert await desk.written_after(5) == [("p", "")]
+
+
+async def test_a_standing_nomination_is_cleared_and_set_to_wake_its_pod(desk: Desk) -> None:
+    """kube-scheduler does not notice a nomination that is written as it stands."""
+    desk.nominations.put(Nomination(POD, "node-0", again=True))
+    assert await desk.written_after(0.001) == [("p", ""), ("p", "node-0")]
+    assert desk.metrics.registry.get_sample_value("muster_renominations_total") == 1
+
+
+async def test_a_plan_that_changes_does_not_begin_to_wait_anew(desk: Desk) -> None:
+    """A pod whose node changes every moment is nominated half a second after the first plan."""
+    for number in range(6):
+        desk.nominations.put(Nomination(POD, f"node-{number}"))
+        await asyncio.sleep(0.09)
+    assert desk.api.nominations == [("p", "node-5")]

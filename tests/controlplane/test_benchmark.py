@@ -1,0 +1,85 @@
+"""The benchmark on the real control plane in its short version: every contender works, and Muster does no work twice.
+
+Only counts are judged, which are the same on every machine. Times are for `make bench`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bench.controlplane.cases import Comparison, NextGang, Waiting
+from bench.controlplane.contenders import Contender
+from bench.controlplane.progress import Progress
+from bench.controlplane.stage import Arena
+from bench.controlplane.workload import Workload
+from bench.figures import Figure
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(180)]
+
+NODES = 40
+
+
+@pytest.fixture(scope="module")
+def arena() -> Iterator[Arena]:
+    """Run a control plane without kubelets, as the benchmark does."""
+    with Arena(NODES) as running:
+        yield running
+
+
+@pytest.fixture
+def progress() -> Progress:
+    """Return what nobody reads; the machine is not looked at."""
+    return Progress(lambda _: None, time.monotonic, 1.0, load=lambda: 0.0, busy=lambda: 0.0)
+
+
+def _by_name(figures: list[Figure]) -> dict[str, Figure]:
+    return {figure.name: figure for figure in figures}
+
+
+def test_a_gang_that_fits_costs_one_filter_call_and_one_binding_for_each_pod(arena: Arena, progress: Progress) -> None:
+    """A hundred pods created at once: few are asked about before the gang is complete, or nominated twice."""
+    case = Comparison("gang", NODES, Workload(1, 100), {}, {Contender.MUSTER: 0.05}, filter_bound=1.2)
+    figures = _by_name(case.measure(arena, 1, progress))
+    assert figures["gang_bindings_per_pod"].value == 1.0
+    assert figures["filter_calls_per_pod"].holds is True
+    assert figures["gang_nominations_per_pod"].value <= 1.1
+    # kube-scheduler loses some nominations: those that come while it tries that very pod.
+    assert figures["gang_renominations"].value <= 2
+    assert 0 < figures["gang_muster_last_gang_started_at_s"].value <= figures["gang_muster_last_bound_at_s"].value
+
+
+def test_the_rivals_place_the_same_gang(arena: Arena, progress: Progress) -> None:
+    """Stock, native and floor bind every pod of some gangs; Muster does not run meanwhile."""
+    rivals = [contender for contender in Contender if contender is not Contender.MUSTER]
+    case = Comparison("gangs", NODES, Workload(5, 4), {}, dict.fromkeys(Contender, 0.05))
+    figures = _by_name(case.measure(arena, 1, progress))
+    for rival in rivals:
+        assert figures[f"gangs_{rival}_pods_per_s"].value > 0
+        assert f"gangs_{rival}_cpu_muster_s" not in figures
+    assert figures["gangs_muster_cpu_muster_s"].value > 0
+
+
+def test_waiting_gangs_are_not_asked_about_while_nothing_happens(arena: Arena, progress: Progress) -> None:
+    """Neither those that lack members nor those that lack room, once they have settled."""
+    case = Waiting(
+        "waiting",
+        NODES,
+        for_members=Workload(10, 5, missing=1),
+        for_room=Workload(10, 4, gpus=8),
+        free_nodes=3,
+        rest_seconds=4.0,
+        bound=1.0,
+    )
+    figures = _by_name(case.measure(arena, 1, progress))
+    assert figures["waiting_filter_calls_per_pod_minute"].holds is True
+    assert figures["waiting_for_room_first_filter_calls_per_pod"].value > 0  # they were asked about, and refused
+
+
+def test_the_next_gang_starts_when_one_ends_on_a_full_cluster(arena: Arena, progress: Progress) -> None:
+    """Every pod of the gang that starts was asked about; the others cost at most as much again for each of them."""
+    case = NextGang("full", NODES, Workload(10, 8), ends=1, contenders=(Contender.MUSTER,))
+    figures = _by_name(case.measure(arena, 1, progress))
+    assert 1 <= figures["full_filter_calls_per_pod"].value <= 10
