@@ -47,10 +47,11 @@ class Settings(BaseModel):
     """How long filter waits for the watch to deliver a gang member that kube-scheduler already knows. Both watch the
     same API server, so it is a matter of milliseconds; kube-scheduler schedules nothing else meanwhile."""
 
-    arrival_wait_seconds: float = Field(default=0.05, ge=0)
-    """How long filter waits for the rest of a gang whose newest member was created less than that ago. A refusal costs
-    kube-scheduler more: a look at every node, an event, a status, and another attempt. kube-scheduler schedules nothing
-    else meanwhile, so longer is felt by others; zero answers at once."""
+    arrival_wait_seconds: float = Field(default=0.1, ge=0)
+    """How long filter waits for what is on its way: the rest of a gang whose newest member was created less than that
+    ago, and nominations of the next members. An attempt made too early costs kube-scheduler more: a look at every node,
+    and for a refusal an event, a status, and another attempt. kube-scheduler schedules nothing else meanwhile, so longer
+    is felt by others; zero answers at once."""
 
     backoff_initial_seconds: float = Field(default=1.0, gt=0)
     """Pause before a gang whose reservation expired is placed again; it doubles with every expiry."""

@@ -122,6 +122,8 @@ class Controller:
         if pod.group is not None:
             await self._news_of(pod)
             await self._arrivals.rest_of(pod.group)
+            if len(names) > 1 and self._admission.reservations.ledger.of_pod(pod.uid) is not None:
+                await self._nominations.get_ahead(self._settings.arrival_wait_seconds)
         answer = self._verbs.filter(pod, names)
         if answer.outcome is Outcome.REFUSED:
             self._turned_away(pod.uid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sized
 from functools import partial
 
@@ -11,13 +12,14 @@ from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ClusterApi, PodKey
 
 #: From how many nodes on a nomination ahead of a pod's first attempt saves more than it costs. Measured with
-#: kube-scheduler 1.37: looking at every node takes it 0.8 us of CPU for each of them, Muster's part included, and the
-#: write 2 ms, of the API server, etcd and everybody who watches pods.
-WORTHWHILE_NODES = 2_500
+#: kube-scheduler 1.37: an attempt that looks at every node takes 4 us of CPU for each of them, Muster's part included,
+#: and the write 2 ms, of the API server, etcd and everybody who watches pods.
+WORTHWHILE_NODES = 1_000
 #: How long the nomination of a pod that kube-scheduler has yet to try is held back (seconds): on a cluster where it is
 #: worthwhile, not for those whose turn is about to come; on a smaller one, for all that come within reasonable time.
 FIRST_ATTEMPT_SECONDS = 0.02
 REASONABLE_SECONDS = 0.5
+_GLANCE_SECONDS = 0.005
 
 
 class Nominations:
@@ -45,8 +47,7 @@ class Nominations:
         if nomination.again or pod.refusal or pod.uid in self._set_aside:
             urgency = Urgency.WAKING
         elif nomination.node:
-            worthwhile = len(self._nodes) >= WORTHWHILE_NODES
-            delay = FIRST_ATTEMPT_SECONDS if worthwhile else REASONABLE_SECONDS
+            delay = FIRST_ATTEMPT_SECONDS if self._worthwhile else REASONABLE_SECONDS
         self._outbox.put(urgency, _key(pod.uid), pod.key, call, delay=delay)
 
     def turned_away(self, uid: str) -> None:
@@ -57,6 +58,22 @@ class Nominations:
         """Withdraw a pod's nomination that has not been sent: it is on its way to its node, or gone."""
         self._set_aside.discard(uid)
         self._outbox.forget(_key(uid))
+
+    async def get_ahead(self, seconds: float) -> None:
+        """Wait, while nominations worth their cost are on their way, until all are sent or `seconds` have passed.
+
+        kube-scheduler is about to try pods faster than they are nominated, and looks at every node for each of them.
+        """
+        if not self._worthwhile:
+            return
+        for _ in range(int(seconds / _GLANCE_SECONDS)):
+            if not self._outbox.nominations_wait:
+                return
+            await asyncio.sleep(_GLANCE_SECONDS)
+
+    @property
+    def _worthwhile(self) -> bool:
+        return len(self._nodes) >= WORTHWHILE_NODES
 
     async def _write(self, pod: PodKey, nomination: Nomination) -> None:
         """Write one; a nomination that stands is cleared first, since only a change wakes kube-scheduler."""

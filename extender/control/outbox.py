@@ -98,6 +98,12 @@ class Outbox:
         """Count the writes waiting or under way."""
         return sum(len(lane.writes) for lane in self._lanes.values()) + len(self._flying)
 
+    @property
+    def nominations_wait(self) -> bool:
+        """Tell whether any nomination waits or is under way."""
+        lanes = (self._lanes[Urgency.WAKING], self._lanes[Urgency.NOMINATION])
+        return bool(self._nominating or any(lane.writes for lane in lanes))
+
     def put(
         self, urgency: Urgency, key: str, about: str, call: Callable[[], Awaitable[None]], *, delay: float = 0.0
     ) -> None:
@@ -107,7 +113,7 @@ class Outbox:
         then waits for no longer than the older one would have.
         """
         now = self._clock.monotonic()
-        if not (urgency.is_report or self._nominations_wait()):
+        if not (urgency.is_report or self.nominations_wait):
             self._progressed_at = now
         waiting = self._take(key)
         ready_at = now + delay if waiting is None else min(now + delay, waiting.ready_at)
@@ -136,7 +142,7 @@ class Outbox:
         """
         if len(self) >= self.CAPACITY:
             return -math.inf
-        if not self._nominations_wait():
+        if not self.nominations_wait:
             return math.inf
         return self._progressed_at + self._settings.backlog_seconds
 
@@ -147,10 +153,6 @@ class Outbox:
     def _take(self, key: str) -> _Write | None:
         found = (lane.writes.pop(key, None) for lane in self._lanes.values())
         return next((write for write in found if write is not None), None)
-
-    def _nominations_wait(self) -> bool:
-        lanes = (self._lanes[Urgency.WAKING], self._lanes[Urgency.NOMINATION])
-        return bool(self._nominating or any(lane.writes for lane in lanes))
 
     async def run(self) -> None:
         """Send until cancelled."""

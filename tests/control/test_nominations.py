@@ -12,6 +12,7 @@ from extender.admission.effects import Nomination
 from extender.control.metrics import Metrics
 from extender.control.nominations import WORTHWHILE_NODES, Nominations
 from extender.control.outbox import Outbox
+from extender.control.ports import ApiError
 from extender.control.window import WriteWindow
 from extender.domain.pod import Pod, Shape
 from extender.settings import Settings
@@ -100,3 +101,34 @@ async def test_a_plan_that_changes_does_not_begin_to_wait_anew(desk: Desk) -> No
         desk.nominations.put(Nomination(POD, f"node-{number}"))
         await asyncio.sleep(0.09)
     assert desk.api.nominations == [("p", "node-5")]
+
+
+class TestGettingAhead:
+    """Nominations that kube-scheduler has nearly caught up with."""
+
+    async def waited(self, desk: Desk) -> float:
+        """Return how long it took to get ahead, for 0.1 s at most (seconds)."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await desk.nominations.get_ahead(0.1)
+        return loop.time() - began
+
+    async def test_on_a_large_cluster_those_on_their_way_are_waited_for(self, desk: Desk) -> None:
+        """Until they are sent, and not at all when there are none."""
+        desk.nodes += [None] * WORTHWHILE_NODES
+        assert await self.waited(desk) == 0
+        desk.nominations.put(Nomination(POD, "node-0"))
+        assert await self.waited(desk) == pytest.approx(0.025)
+        assert desk.api.nominations == [("p", "node-0")]
+
+    async def test_many_are_not_waited_for_to_the_last(self, desk: Desk) -> None:
+        """kube-scheduler does something else meanwhile, if there is anything."""
+        desk.nodes += [None] * WORTHWHILE_NODES
+        desk.api.nominating_fails = ApiError(503, "ServiceUnavailable", "busy")
+        desk.nominations.put(Nomination(POD, "node-0"))
+        assert await self.waited(desk) == pytest.approx(0.1)
+
+    async def test_on_a_small_cluster_nobody_waits(self, desk: Desk) -> None:
+        """A look at every node is cheaper there."""
+        desk.nominations.put(Nomination(POD, "node-0"))
+        assert await self.waited(desk) == 0
