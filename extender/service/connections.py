@@ -17,6 +17,7 @@ from prometheus_client import Counter
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from extender.service.joined_writes import JoinedWrites
 from extender.settings import Settings
 
 
@@ -89,7 +90,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take the connection in, unless there are too many."""
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))
         if len(self.connections) > self._rules.connections:
             text = f"more than {self._rules.connections} connections (setting connection_limit)"
             self._refuse(_Refusal(HTTPStatus.SERVICE_UNAVAILABLE, Cause.TOO_MANY, text))
