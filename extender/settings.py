@@ -49,9 +49,9 @@ class Settings(BaseModel):
 
     arrival_wait_seconds: float = Field(default=0.1, ge=0)
     """How long filter waits for what is on its way: the rest of a gang whose newest member was created less than that
-    ago, and nominations of the next members. An attempt made too early costs kube-scheduler more: a look at every node,
-    and for a refusal an event, a status, and another attempt. kube-scheduler schedules nothing else meanwhile, so longer
-    is felt by others; zero answers at once."""
+    ago, and nominations of the next members. An attempt made too early costs kube-scheduler more: a look at every
+    node, and for a refusal an event, a status, and another attempt. kube-scheduler schedules nothing else meanwhile, so
+    longer is felt by others; zero answers at once."""
 
     backoff_initial_seconds: float = Field(default=1.0, gt=0)
     """Pause before a gang whose reservation expired is placed again; it doubles with every expiry."""
