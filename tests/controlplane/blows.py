@@ -17,6 +17,8 @@ from localcluster.faults.request import Exchange
 from localcluster.faults.rules import FOREVER, Match, Rule
 from localcluster.faults.verbs import VerbProxy
 from localcluster.processes import Server
+from localcluster.sandbox import Sandbox
+from localcluster.story import Gang
 from localcluster.waiting import wait_until
 
 #: How many members the gangs of these stories have.
@@ -37,7 +39,7 @@ class Point:
 
 
 POINTS: Mapping[str, Point] = {
-    # All members but the one that completes the gang are nominated: they were turned away before.
+    # All members of such a gang (`gang_to_nominate`) but the one that completes it are nominated.
     "before the first nomination": Point("nomination"),
     "between two nominations": Point("nomination", 1),
     "after the last nomination": Point("nomination", MEMBERS - 2, "after"),
@@ -51,6 +53,15 @@ POINTS: Mapping[str, Point] = {
     "during a PodGroup's status": Point("group status"),
     "after a PodGroup's status, before its answer": Point("group status", when="after"),
 }
+
+
+def gang_to_nominate(cluster: Sandbox, name: str = "gang") -> Gang:
+    """Create a gang whose last member comes when the others have been turned away: they need nominations to wake."""
+    gang = cluster.gang(name, members=MEMBERS, gpus=8, create=MEMBERS - 1)
+    for member in gang.created:
+        member.wait_message(f"{MEMBERS - 1} of {MEMBERS} members exist")
+    gang.create_next()
+    return gang
 
 
 class Blow:

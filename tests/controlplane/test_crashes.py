@@ -10,7 +10,7 @@ import pytest
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
-from tests.controlplane.blows import MEMBERS, POINTS, Blows, Point
+from tests.controlplane.blows import MEMBERS, POINTS, Blows, Point, gang_to_nominate
 from tests.judge import Tolerance
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(120), pytest.mark.usefixtures("judged")]
@@ -28,20 +28,10 @@ def tolerance() -> Tolerance:
 
 
 def begin(cluster: Sandbox, point: Point) -> Gang:
-    """Create a gang and nodes that it fits.
-
-    No nodes yet for a point about what is said of gangs that wait. For one about nominations the last member comes
-    when the others have been turned away, since those that were not need none.
-    """
+    """Create a gang and nodes that it fits; no nodes yet for a point about what is said of gangs that wait."""
     if point.kind not in {"event", "group status"}:
         cluster.nodes(MEMBERS + 1, gpus=8)
-    if point.kind != "nomination":
-        return cluster.gang("gang", members=MEMBERS, gpus=8)
-    gang = cluster.gang("gang", members=MEMBERS, gpus=8, create=MEMBERS - 1)
-    for member in gang.created:
-        member.wait_message(f"{MEMBERS - 1} of {MEMBERS} members exist")
-    gang.create_next()
-    return gang
+    return gang_to_nominate(cluster) if point.kind == "nomination" else cluster.gang("gang", members=MEMBERS, gpus=8)
 
 
 def provide_nodes(cluster: Sandbox) -> None:

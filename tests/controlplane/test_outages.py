@@ -14,7 +14,7 @@ from localcluster.faults.fault import Answer, CloseStream, HalfOpen
 from localcluster.faults.rules import FOREVER, Match, Rule
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
-from tests.controlplane.blows import MEMBERS, POINTS, Blows
+from tests.controlplane.blows import MEMBERS, POINTS, Blows, gang_to_nominate
 from tests.judge import Tolerance
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(180), pytest.mark.usefixtures("judged")]
@@ -40,7 +40,8 @@ def test_kube_scheduler_restarted_mid_gang(
     """kube-scheduler is killed at a named point and started again: the gang ends whole, nothing is bound twice."""
     blow = blows.call(POINTS[name], proxied_scheduler.kill)
     cluster.nodes(MEMBERS + 1, gpus=8)
-    gang = cluster.gang("gang", members=MEMBERS, gpus=8)
+    nominated = POINTS[name].kind == "nomination"
+    gang = gang_to_nominate(cluster) if nominated else cluster.gang("gang", members=MEMBERS, gpus=8)
     blow.wait()
     proxied_scheduler.start()
     gang.wait_bound(timeout=30)
@@ -105,7 +106,7 @@ def test_storm_of_refusals_delays_gangs_only(
     for kind in ("nomination", "binding"):
         api_proxy.add(Rule(Match(kind=kind), refusal, times=FOREVER, probability=0.5))
     cluster.nodes(12, gpus=8)
-    gangs = [cluster.gang(f"gang-{number}", members=4, gpus=8) for number in range(3)]
+    gangs = [gang_to_nominate(cluster, f"gang-{number}") for number in range(3)]
     record_property("seconds", [gang.wait_bound(4, timeout=60) for gang in gangs])
     assert len(cluster.bindings()) == 12
     refused = [exchange for exchange in api_proxy.requests if exchange.status == 429]
