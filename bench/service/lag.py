@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bench.histogram import added, quantile, quantile_bucket
 from bench.soak.sampling import Page
 
 _STALLS, _CAUSES = "muster_event_loop_stalls_total", ("busy", "starved")
@@ -29,30 +28,7 @@ class Lag:
     @classmethod
     def between(cls, before: Page, after: Page) -> Lag:
         """Take the difference of two readings; zeros where the loop was not looked at in between."""
-        earlier = before.buckets(_LAG)
-        counts = {bound: count - earlier.get(bound, 0.0) for bound, count in sorted(after.buckets(_LAG).items())}
+        counts = added(before.buckets(_LAG), after.buckets(_LAG))
         longest = min(quantile_bucket(counts, 1.0)[1], after.sum(_LONGEST_LAG))
         busy, starved = (after.sum(_STALLS, cause=cause) - before.sum(_STALLS, cause=cause) for cause in _CAUSES)
         return cls(1000 * longest, 1000 * quantile(counts, 0.99), busy, starved)
-
-
-def quantile(counts: Mapping[float, float], share: float) -> float:
-    """Return a quantile of a histogram, given cumulative counts by ascending upper bound.
-
-    Interpolated within its bucket, as Prometheus' histogram_quantile does.
-    """
-    lower, upper = quantile_bucket(counts, share)
-    if math.isinf(upper) or lower == upper:
-        return lower
-    below, within = counts.get(lower, 0.0), counts[upper]
-    return lower + (upper - lower) * (max(counts.values()) * share - below) / (within - below)
-
-
-def quantile_bucket(counts: Mapping[float, float], share: float) -> tuple[float, float]:
-    """Return the bounds of the bucket that a quantile falls into; zeros of an empty histogram."""
-    wanted, lower = max(counts.values(), default=0.0) * share, 0.0
-    for upper, count in counts.items():
-        if count >= wanted > 0:
-            return lower, upper
-        lower = upper
-    return 0.0, 0.0

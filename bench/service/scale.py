@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from bench.figures import Figure, of_repeats
 from bench.options import Options, Say
@@ -13,7 +12,7 @@ from bench.service.lag import Lag
 from bench.service.population import Size
 from bench.service.stand import Cores, Stand
 from bench.service.verbs import EVENTS_PER_SECOND
-from bench.soak.sampling import Page
+from bench.soak.sampling import Page, resident_bytes
 from extender.control.looplag import LOOK_BACK_SECONDS
 
 SIZE, SHORT_SIZE = Size(nodes=5_000, bound=50_000), Size(nodes=500, bound=2_000)
@@ -69,7 +68,7 @@ def phases(stand: Stand, seconds: float, backlogs: list[float]) -> Mapping[str, 
     """Return what happens to Muster once it has started, by name; what disturbs it least comes first.
 
     `backlogs` gets how many events Muster was behind at the end of a phase of events.
-    Garbage is collected last, since what a relist has brought is not hidden from the collector as the first list is.
+    Garbage is collected last, so that it includes what a relist has left.
     """
     whole, rest = divmod(seconds, 1.0)
     pauses = [1.0] * int(whole) + [rest] * (rest > 0)
@@ -115,6 +114,4 @@ def _worst(name: str, unit: str, values: Sequence[float], bound: float | None) -
 
 def resident_mb(pid: int) -> float:
     """Return a process's resident memory, in 10^6 bytes."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    kibibytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(kibibytes) * 1024 / 1e6
+    return resident_bytes(pid) / 1e6

@@ -52,13 +52,18 @@ class Page:
         }
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process. Source: proc_pid_statm(5), the second field, in pages."""
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+
+
 class Sampler:
     """Read one Muster, given its URL and process id."""
 
     def __init__(self, url: str, pid: int) -> None:
         """Prepare; nothing is read yet."""
         self._http = httpx.Client(base_url=url, timeout=10, trust_env=False)
-        self._statm = Path(f"/proc/{pid}/statm")
+        self._pid = pid
 
     def page(self) -> Page:
         """Read /metrics."""
@@ -70,7 +75,7 @@ class Sampler:
         bindings_failed = page.sum("muster_writes_total", result="failed", kind="binding")
         return Sample(
             at=at,
-            resident=float(int(self._statm.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES),
+            resident=float(resident_bytes(self._pid)),
             lag=page.buckets("muster_event_loop_lag_seconds"),
             longest_lag=page.sum("muster_event_loop_longest_lag_seconds"),
             stalls_busy=page.sum("muster_event_loop_stalls_total", cause="busy"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from bench.histogram import added, quantile
 
 #: The part of a run that is not judged: caches fill, the allocator grows, the first lists are decoded.
 WARM_UP_SHARE = 0.2
@@ -75,18 +76,8 @@ def slope_per_hour(samples: Sequence[Sample], value: Callable[[Sample], float]) 
 
 
 def lag_quantile(first: Sample, last: Sample, share: float) -> float:
-    """Return the lag (seconds) that `share` of the looks between two samples did not exceed.
-
-    Interpolated within a bucket, as Prometheus' histogram_quantile does; 0 if there was no look.
-    """
-    counts = {bound: last.lag[bound] - first.lag.get(bound, 0.0) for bound in sorted(last.lag)}
-    total = max(counts.values(), default=0.0)
-    wanted, below, lower = total * share, 0.0, 0.0
-    for bound, count in counts.items():
-        if count >= wanted > below:
-            return lower if math.isinf(bound) else lower + (bound - lower) * (wanted - below) / (count - below)
-        below, lower = count, bound
-    return 0.0
+    """Return the lag (seconds) that `share` of the looks between two samples did not exceed; 0 if there was no look."""
+    return quantile(added(first.lag, last.lag), share)
 
 
 def report(samples: Sequence[Sample], bounds: Bounds) -> list[Line]:

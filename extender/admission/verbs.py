@@ -140,8 +140,7 @@ class Verbs:
         allowed = [
             node
             for node in fitting
-            if (uids := victims[node])
-            and not self._breaks_gang([uid for uid in uids if uid not in expected], uids, lost)
+            if victims[node] and not self._breaks_gang(frozenset(victims[node]), expected, lost)
         ]
         self._admission.evictions.allow(uid for node in allowed for uid in victims[node])
         return allowed
@@ -161,8 +160,7 @@ class Verbs:
         slot = reservations.ledger.single(pod.uid)
         if slot is None or slot.node != node:
             free = self._free_for(pod)
-            row = self._model.table.row(node)
-            fits = row is not None and self._fits(pod, free)[row]
+            (fits,) = self._fits_on([node], pod, free)
             if self._model.manages(pod) and not fits:  # of others it is for their own scheduler to know
                 return Arrival(BindVerdict.REFUSE, f"node {node}: {_NO_ROOM}")
             reservations.promise_single(pod, node)
@@ -171,8 +169,7 @@ class Verbs:
     def _filter_single(self, pod: Pod, names: list[str]) -> Filtered:
         """Let a pod without gang go wherever there is room beside reservations and what is kept for the head."""
         self._admission.decide()
-        rows = self._model.table.rows_of(names)
-        fits = np.append(self._fits(pod, self._free_for(pod)), False)[rows]  # -1, an unknown node, reads the False
+        fits = self._fits_on(names, pod, self._free_for(pod))
         accepted = list(compress(names, fits.tobytes()))
         if not accepted:
             return Filtered(Outcome.REFUSED, [], names, _NO_ROOM, resolvable=True)
@@ -195,10 +192,12 @@ class Verbs:
             free[:resources, :rows] -= head.kept
         return free
 
-    def _fits(self, pod: Pod, free: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _fits_on(self, names: Sequence[str], pod: Pod, free: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell for each of the named nodes whether the pod has room there; on an unknown one it has not."""
         table = self._model.table
         everywhere = np.ones(table.rows, dtype=np.bool_)
-        return WhatIf(table, free).counts(table.vector(pod.shape.requests), everywhere) > 0
+        fits = WhatIf(table, free).counts(table.vector(pod.shape.requests), everywhere) > 0
+        return np.append(fits, False)[table.rows_of(names)]  # -1, an unknown node, reads the False
 
     def _fitting_after(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
         """Return the nodes where the pod would have room once their victims are gone: of foreign pods, all."""
@@ -211,8 +210,7 @@ class Verbs:
                 claim = table.claim_of(uid)
                 if claim is not None and claim.node == node:
                     self._give_back(free, uid)
-        fits = np.append(self._fits(pod, free), False)[table.rows_of(list(victims))]  # -1, an unknown node, reads False
-        return list(compress(victims, fits.tobytes()))
+        return list(compress(victims, self._fits_on(list(victims), pod, free).tobytes()))
 
     def _give_back(self, free: NDArray[np.int64], uid: str) -> None:
         """Add what pod `uid` claims to `free`, (resources, rows)."""
@@ -223,13 +221,13 @@ class Verbs:
             vector = table.vector(claim.requests)
             free[vector.columns, row] += vector.amounts
 
-    def _breaks_gang(self, more: Sequence[str], uids: Sequence[str], lost: Mapping[GroupRef | None, int]) -> bool:
-        """Tell whether evicting the pods `uids` would take a gang's minimum away.
+    def _breaks_gang(self, uids: frozenset[str], expected: frozenset[str], lost: Mapping[GroupRef | None, int]) -> bool:
+        """Tell whether evicting `uids`, and those whose eviction is expected, would take a gang's minimum away.
 
-        `lost` counts by gang the members whose eviction is expected already; `more` are those of `uids` beside them.
+        `lost` counts by gang what the expected evictions take.
         """
-        added = Counter(map(self._loses, set(more)))
-        for ref in {self._loses(uid) for uid in uids}:
+        added = Counter(map(self._loses, uids - expected))
+        for ref in set(map(self._loses, uids)):
             gang = None if ref is None else self._model.gangs.get(ref)
             if gang is None:
                 continue

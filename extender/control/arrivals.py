@@ -28,7 +28,7 @@ class Arrivals:
         self._complete: Expectation[GroupRef] = Expectation()
 
     def joined(self, ref: GroupRef) -> None:
-        """Take in that a gang has a new member, and may lack others."""
+        """Take in that a gang has a new member, and lacks others."""
         self._incomplete[ref] = None
 
     def completed(self, ref: GroupRef) -> None:

@@ -162,12 +162,11 @@ class Controller:
 
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod."""
-        joins = pod.group is not None and pod.uid not in self._admission.model.pods
+        joined = pod.group if self.known(pod.uid) is None else None
         self._admission.pod_seen(pod)
         self._expected.met(pod.uid)
-        if pod.group is not None and joins:
-            self._arrivals.joined(pod.group)
-            self._follow_arrivals(pod.group)
+        if joined is not None:
+            self._follow_arrival(joined)
         self._settle()
 
     def pod_gone(self, uid: str) -> None:
@@ -191,7 +190,8 @@ class Controller:
     def group_seen(self, group: PodGroup) -> None:
         """Take in a PodGroup."""
         self._admission.group_seen(group)
-        self._follow_arrivals(group.ref)
+        if self._is_complete(group.ref):
+            self._arrivals.completed(group.ref)
         self._settle()
 
     def group_gone(self, ref: GroupRef, uid: str) -> None:
@@ -364,10 +364,15 @@ class Controller:
         if self.known(uid) is not None:  # of others nobody would ever say that they are gone
             self._nominations.turned_away(uid)
 
-    def _follow_arrivals(self, ref: GroupRef) -> None:
-        gang = self._admission.model.gangs.get(ref)
-        if gang is None or gang.is_complete:
+    def _follow_arrival(self, ref: GroupRef) -> None:
+        if self._is_complete(ref):
             self._arrivals.completed(ref)
+        else:
+            self._arrivals.joined(ref)
+
+    def _is_complete(self, ref: GroupRef) -> bool:
+        gang = self._admission.model.gangs.get(ref)
+        return gang is None or gang.is_complete
 
     async def _news_of(self, pod: Pod) -> None:
         """Wait a moment for the watch to deliver a pod that kube-scheduler knows already."""

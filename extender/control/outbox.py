@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count
 
@@ -61,13 +61,6 @@ class _Write:
     ready_at: float = 0.0
 
 
-@dataclass(slots=True)
-class _Lane:
-    """The writes of one urgency, oldest first."""
-
-    writes: dict[str, _Write] = field(default_factory=dict)
-
-
 class Outbox:
     """Send writes concurrently within the bounds of a window, urgent ones first, one at a time per key.
 
@@ -86,7 +79,7 @@ class Outbox:
         self._window = window
         self._clock = clock
         self._metrics = metrics
-        self._lanes = {urgency: _Lane() for urgency in Urgency}
+        self._lanes: dict[Urgency, dict[str, _Write]] = {urgency: {} for urgency in Urgency}  # each oldest first
         self._flying: set[str] = set()
         self._wake = asyncio.Event()
         self._next_report = 0.0  # when the next report may be sent
@@ -96,13 +89,12 @@ class Outbox:
 
     def __len__(self) -> int:
         """Count the writes waiting or under way."""
-        return sum(len(lane.writes) for lane in self._lanes.values()) + len(self._flying)
+        return sum(map(len, self._lanes.values())) + len(self._flying)
 
     @property
     def nominations_wait(self) -> bool:
         """Tell whether any nomination waits or is under way."""
-        lanes = (self._lanes[Urgency.WAKING], self._lanes[Urgency.NOMINATION])
-        return bool(self._nominating or any(lane.writes for lane in lanes))
+        return bool(self._nominating or self._lanes[Urgency.WAKING] or self._lanes[Urgency.NOMINATION])
 
     def put(
         self, urgency: Urgency, key: str, about: str, call: Callable[[], Awaitable[None]], *, delay: float = 0.0
@@ -118,8 +110,8 @@ class Outbox:
         waiting = self._take(key)
         ready_at = now + delay if waiting is None else min(now + delay, waiting.ready_at)
         expires = now + self._settings.write_retry_seconds
-        self._lanes[urgency].writes[key] = _Write(key, urgency, call, about, expires, ready_at=ready_at)
-        events = self._lanes[Urgency.EVENT].writes
+        self._lanes[urgency][key] = _Write(key, urgency, call, about, expires, ready_at=ready_at)
+        events = self._lanes[Urgency.EVENT]
         if len(self) > self.CAPACITY and events:
             dropped = events.pop(next(iter(events)))
             self._count(dropped, "dropped")
@@ -132,7 +124,7 @@ class Outbox:
     def clear(self) -> None:
         """Withdraw every wish that has not been sent."""
         for lane in self._lanes.values():
-            lane.writes.clear()
+            lane.clear()
 
     def backlogged_at(self) -> float:
         """Return when the outbox counts as backlogged unless a nomination gets through until then (monotonic).
@@ -151,7 +143,7 @@ class Outbox:
         return self._clock.monotonic() >= self.backlogged_at()
 
     def _take(self, key: str) -> _Write | None:
-        found = (lane.writes.pop(key, None) for lane in self._lanes.values())
+        found = (lane.pop(key, None) for lane in self._lanes.values())
         return next((write for write in found if write is not None), None)
 
     async def run(self) -> None:
@@ -170,7 +162,7 @@ class Outbox:
         """Start every write that may start now; return how long until the next may, or None for when woken."""
         soonest = math.inf
         for urgency, lane in self._lanes.items():
-            for write in list(lane.writes.values()):
+            for write in list(lane.values()):
                 now = self._clock.monotonic()
                 if len(self._flying) >= self._window.places:
                     return None  # the end of any write wakes the loop
@@ -182,7 +174,7 @@ class Outbox:
                 if write.ready_at > now:
                     soonest = min(soonest, write.ready_at)
                     continue
-                del lane.writes[write.key]
+                del lane[write.key]
                 self._start(write, now, group)
         return None if math.isinf(soonest) else max(soonest - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
 
@@ -232,8 +224,8 @@ class Outbox:
             self._count(write, "retried")
             write.ready_at = now + max(error.retry_after or 0.0, write.pause)
             write.pause = min(2 * write.pause, _LONGEST_PAUSE_SECONDS)
-            if not any(write.key in lane.writes for lane in self._lanes.values()):
-                self._lanes[write.urgency].writes[write.key] = write
+            if not any(write.key in lane for lane in self._lanes.values()):
+                self._lanes[write.urgency][write.key] = write
 
     def _count(self, write: _Write, result: str) -> None:
         self._metrics.writes.labels(write.urgency.kind, result).inc()

@@ -227,12 +227,11 @@ class Reflector(Generic[T]):
             await self._breathe()
         self._unmet.clear()
         self._version = version
-        if self._synced and not self._known:
-            return
         if not self._synced:
-            self._synced = True
             self._log.info("synced", objects=len(self._known))
-        self._observer.synced(self._feed.kind)
+        if self._known or not self._synced:  # an API that is not installed is looked for again and again
+            self._synced = True
+            self._observer.synced(self._feed.kind)
 
     # The read loop.
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from bench.figures import Figure
+from bench.histogram import quantile
 from bench.service.calls import Call, Connection, prepare, request, time_calls
 from bench.service.documents import GROUP_LABEL
 from bench.service.growth import curves, exponent, exponents
-from bench.service.lag import Lag, quantile
+from bench.service.lag import Lag
 from bench.service.objects import NodeRecord, PodRecord, caller_pod, node_name, uid
 from bench.service.population import PINNED, Population, Size, bound_pod, member
 from bench.service.verbs import Measured, growth
