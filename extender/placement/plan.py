@@ -4,27 +4,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable, is_extended
+from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
-from extender.placement.packing import Share, pack, strands
+from extender.domain.topology import TopologyRequest
+from extender.placement.block import Block, Scopes
+from extender.placement.room import room
 
 Eligible: TypeAlias = Callable[[Shape], NDArray[np.bool_]]
 """Shape -> (rows,) which nodes admit it."""
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """How a gang wants to be placed: spread or packed, and what it asks of the topology."""
+
+    packing: Packing = Packing.BINPACK
+    topology: TopologyRequest = TopologyRequest()
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where pods may be placed.
+
+    `eligible` says which nodes admit a shape; `settled` how many GPUs the gang has on which row already, zero for a
+    node where it has members without any.
+    """
+
+    tree: Tree
+    eligible: Eligible
+    settled: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """A node for every pod: pod UID -> node name."""
+    """A node for every pod: pod UID -> node name; and what future requests lose by it (GB/s)."""
 
     nodes: dict[str, str]
+    fragmentation: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,51 +57,50 @@ class Shortfall:
     """Why a set of pods cannot be placed.
 
     `fits` of `needed` pods found a place. `unmatched` names a pod that no node admits at all, however empty, or is "".
+    `level` is the level of which no single domain holds them though the cluster would, or "".
     """
 
     needed: int
     fits: int
     unmatched: str = ""
+    level: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """Where pods of one shape may go, and where they should: (rows,) masks and classes, lower first."""
-
-    eligible: NDArray[np.bool_]
-    packing: Packing
-    preference: NDArray[np.int64]
-
-
-def plan(pods: Sequence[Pod], whatif: WhatIf, eligible: Eligible, packing: Packing) -> Plan | Shortfall:
+def plan(pods: Sequence[Pod], whatif: WhatIf, ground: Ground, terms: Terms) -> Plan | Shortfall:
     """Place every pod, or say why it cannot be done.
 
-    `pods` are in member order: neighbours in it become neighbours on the nodes. Pods of one shape are placed together,
-    shapes from the most demanding to the least, nodes that the plan already uses first. If that order fails, the most
-    restricted shape goes first in a second attempt.
-    Deterministic for equal input. On success the capacity stays taken in `whatif`; on failure nothing is.
-    Complexity: O(shapes x nodes log nodes + pods).
+    `pods` are in member order: neighbours in it become neighbours in the tree. Pods of one shape are placed together,
+    shapes from the most demanding to the least. If that order fails, the most restricted shape goes first in a second
+    attempt. Deterministic for equal input. On success the capacity stays taken in `whatif`; on failure nothing is.
     """
     groups = group_by_shape(pods)
+    if len(groups) == 1:
+        (shape,) = groups
+        lack = _lack(whatif, shape, pods, ground.eligible(shape))
+        if lack is not None:
+            return lack  # so it is with most gangs that wait: no need to pack
     best = Shortfall(needed=len(pods), fits=-1)
-    for shapes in shape_orders(groups, whatif.table, eligible):
-        result = _attempt(shapes, groups, whatif, eligible, packing)
-        if isinstance(result, Plan):
-            return result
-        best = max(best, result, key=lambda attempt: attempt.fits)
+    for shapes in shape_orders(groups, whatif.table, ground.eligible):
+        mark = whatif.mark()
+        block = Block(whatif, ground, terms)
+        if block.place({shape: groups[shape] for shape in shapes}):
+            table = whatif.table
+            return Plan({uid: table.node(row).name for uid, row in block.rows.items()}, block.fragmentation)
+        whatif.undo(mark)
+        best = max(best, _shortfall(pods, shapes, groups, whatif, ground, terms), key=lambda attempt: attempt.fits)
         if best.unmatched:
             break
     return best
 
 
-def shortfall(pods: Sequence[Pod], whatif: WhatIf, eligible: Eligible, packing: Packing) -> Shortfall | None:
+def shortfall(pods: Sequence[Pod], whatif: WhatIf, ground: Ground, terms: Terms) -> Shortfall | None:
     """Say how far the pods fall short, or None if `plan` would place them; nothing is taken. Pods alike are counted."""
     groups = group_by_shape(pods)
-    if len(groups) == 1:
+    if len(groups) == 1 and not _gathers(terms.topology):
         (shape,) = groups
-        return _lack(whatif, shape, pods, eligible(shape))
+        return _lack(whatif, shape, pods, ground.eligible(shape))
     mark = whatif.mark()
-    result = plan(pods, whatif, eligible, packing)
+    result = plan(pods, whatif, ground, terms)
     whatif.undo(mark)
     return result if isinstance(result, Shortfall) else None
 
@@ -99,53 +123,36 @@ def shape_orders(groups: Mapping[Shape, Sequence[Pod]], table: NodeTable, eligib
             yield restricted
 
 
-def _attempt(
-    shapes: Sequence[Shape], groups: Mapping[Shape, Sequence[Pod]], whatif: WhatIf, eligible: Eligible, packing: Packing
-) -> Plan | Shortfall:
-    """Place the shapes in the given order."""
+def _gathers(topology: TopologyRequest) -> bool:
+    """Tell whether anything has to be in one domain."""
+    return bool(topology.required or topology.slices or any(group.required for group in topology.role_groups))
+
+
+def _shortfall(
+    pods: Sequence[Pod],
+    shapes: Sequence[Shape],
+    groups: Mapping[Shape, Sequence[Pod]],
+    whatif: WhatIf,
+    ground: Ground,
+    terms: Terms,
+) -> Shortfall:
+    """Say how many of the pods fit together, and which level keeps the others out if it is one that does."""
+    unmatched = next((groups[shape][0].key for shape in shapes if not ground.eligible(shape).any()), "")
     mark = whatif.mark()
-    needed = sum(map(len, groups.values()))
-    nodes: dict[str, str] = {}
-    touched = np.zeros(whatif.free.shape[1], dtype=np.bool_)
-    fits, unmatched = 0, ""
-    for shape in shapes:
-        pods = groups[shape]
-        admitted = eligible(shape)
-        if not admitted.any():
-            unmatched = unmatched or pods[0].key
-        if len(groups) == 1 and (lack := _lack(whatif, shape, pods, admitted)) is not None:
-            return lack  # so it is with most gangs that wait: no need to pack
-        stranded = strands(whatif.table, whatif.table.vector(shape.requests))
-        # As few nodes as possible: back to those in use. As many as possible: away from them, among equals.
-        preference = np.where(touched, -1, stranded) if packing is Packing.BINPACK else 2 * stranded + touched
-        shares = _place(whatif, shape, len(pods), Ground(admitted, packing, preference))
-        touched[[share.row for share in shares]] = True
-        placed = [whatif.table.node(share.row).name for share in shares for _ in range(share.pods)]
-        nodes.update(zip((pod.uid for pod in pods), placed, strict=False))
-        fits += len(placed)
-    if fits < needed:
-        whatif.undo(mark)
-        return Shortfall(needed=needed, fits=fits, unmatched=unmatched)
-    return Plan(nodes)
+    anywhere = Terms(terms.packing)
+    fits = Block(whatif, ground, anywhere).place_most({shape: groups[shape] for shape in shapes})
+    whatif.undo(mark)
+    if fits < len(pods) or not _gathers(terms.topology):
+        return Shortfall(len(pods), min(fits, len(pods) - 1), unmatched)
+    scopes = Scopes(whatif, ground, terms)
+    return Shortfall(len(pods), scopes.most({shape: len(groups[shape]) for shape in shapes}), level=scopes.narrowest())
 
 
 def _lack(whatif: WhatIf, shape: Shape, pods: Sequence[Pod], admitted: NDArray[np.bool_]) -> Shortfall | None:
-    """Say how far pods of one shape fall short, or None if all of them fit."""
+    """Say how far pods of one shape fall short, or None if all of them fit, wherever."""
     needed = len(pods)
-    counts = whatif.counts(whatif.table.vector(shape.requests), admitted)
-    fits = int(np.minimum(counts, needed).sum())
+    fits = int(np.minimum(room(whatif, shape, admitted), needed).sum())
     return None if fits >= needed else Shortfall(needed, fits, "" if admitted.any() else pods[0].key)
-
-
-def _place(whatif: WhatIf, shape: Shape, pods: int, ground: Ground) -> tuple[Share, ...]:
-    """Take room for as many of `pods` pods of one shape as fit."""
-    vector = whatif.table.vector(shape.requests)
-    counts = whatif.counts(vector, ground.eligible)
-    fits = min(pods, int(np.minimum(counts, pods).sum()))
-    shares = pack(counts, fits, ground.packing, ground.preference, whatif.table.order())
-    rows = np.array([share.row for share in shares], dtype=np.intp)
-    whatif.take_from(rows, vector, np.array([share.pods for share in shares], dtype=np.int64))
-    return shares
 
 
 def _demand(table: NodeTable, shape: Shape) -> tuple[float, float]:

@@ -1,0 +1,292 @@
+"""Placing pods that belong together: the domain that holds all of them first, then one shape after the other in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extender.cluster.whatif import WhatIf
+from extender.domain.keys import Packing
+from extender.domain.pod import Pod, Shape
+from extender.domain.topology import RoleGroup, TopologyRequest
+from extender.placement.assign import assign
+from extender.placement.ground import Ground, Terms
+from extender.placement.packing import pack, strands
+from extender.placement.room import clique_units, field_of, room
+from extender.placement.search import Search, Wanted
+
+Groups: TypeAlias = Mapping[Shape, Sequence[Pod]]
+"""Pods by shape, shapes in the order in which they are placed."""
+
+#: Domains of one level that are tried for pods of several shapes: counting says that each shape by itself fits there,
+#: which for most is the whole truth.
+MOST_SCOPES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """A domain that is to hold everything: its level, and (rows,) the nodes in it."""
+
+    level: int
+    mask: NDArray[np.bool_]
+
+
+class Block:
+    """Place pods of several shapes together, within one domain of the level that the terms ask for.
+
+    Attributes:
+        rows: pod UID -> row, of those that were placed.
+        fragmentation: what future requests lose by it (GB/s).
+    """
+
+    def __init__(self, whatif: WhatIf, ground: Ground, terms: Terms) -> None:
+        """Place nothing yet; what is placed is taken from `whatif`."""
+        self._whatif = whatif
+        self._ground = ground
+        self._terms = terms
+        self._tree = ground.tree
+        self._settled = dict(ground.settled)
+        self._touched = np.zeros(whatif.free.shape[1], dtype=np.bool_)
+        self.rows: dict[str, int] = {}
+        self.fragmentation = 0.0
+
+    def place(self, groups: Groups) -> bool:
+        """Place all pods, or none; return which."""
+        for level in self.levels():
+            for scope in self._scopes(level, groups):
+                if self._place_within(scope, groups):
+                    return True
+        return False
+
+    def place_most(self, groups: Groups) -> int:
+        """Place as many pods as there is room for, wherever that is; return how many."""
+        everywhere = np.ones(self._whatif.free.shape[1], dtype=np.bool_)
+        fits = 0
+        for shape, pods in groups.items():
+            counts = self._room(shape, everywhere)
+            few = list(pods)[: min(len(pods), int(np.minimum(counts, len(pods)).sum()))]
+            if few:
+                self._pack(shape, few, counts)
+            fits += len(few)
+        return fits
+
+    def levels(self) -> list[int]:
+        """Return the levels of which one domain may have to hold everything, the most wanted first; -1: any will do."""
+        levels, topology = self._tree.levels, self._terms.topology
+        required = levels.find(topology.required) if topology.required else -1
+        preferred = levels.find(topology.preferred) if topology.preferred else None
+        if required is None:
+            return []
+        narrowest = required if preferred is None else max(preferred, required)
+        if self._settled:  # whoever joins a gang comes as near to it as there is room
+            common, _ = self._tree.common(np.array(list(self._settled), dtype=np.intp))
+            narrowest = max(common, required)
+        return list(range(narrowest, required - 1, -1))
+
+    def room_by_domain(self, level: int, shape: Shape) -> NDArray[np.int64]:
+        """Return (domains,) how many pods of a shape each domain of a level takes by itself."""
+        return self._by_domain(level, self._room(shape, self._reachable(level)))
+
+    def _by_domain(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        if level < 0:
+            return np.array([counts.sum()], dtype=np.int64)
+        if level >= self._tree.depth:
+            return counts
+        path = self._tree.domains[level]
+        inside = path >= 0
+        size = len(self._tree.names[level])
+        return np.bincount(path[inside], weights=counts[inside], minlength=size).astype(np.int64)
+
+    def _reachable(self, level: int) -> NDArray[np.bool_]:
+        """Return (rows,) the nodes that may be used: those around the settled members where there are any."""
+        everywhere = np.ones(self._whatif.free.shape[1], dtype=np.bool_)
+        if level < 0 or not self._settled:
+            return everywhere
+        settled = np.array(list(self._settled), dtype=np.intp)
+        if level >= self._tree.depth:
+            around = ~everywhere
+            around[settled] = True
+            return around
+        path = self._tree.domains[level]
+        return np.isin(path, path[settled]) & (path >= 0)
+
+    def _scopes(self, level: int, groups: Groups) -> Iterator[_Scope]:
+        """Yield domains of `level` that each shape by itself fits into, the best for the first shape first."""
+        reachable = self._reachable(level)
+        if level < 0:
+            yield _Scope(level, reachable)
+            return
+        path = np.arange(reachable.shape[0]) if level >= self._tree.depth else self._tree.domains[level]
+        roomy: NDArray[np.bool_] | None = None
+        for shape, pods in groups.items():
+            counts = np.minimum(self._room(shape, reachable), len(pods))
+            holds = self._by_domain(level, counts) >= len(pods)
+            roomy = holds if roomy is None else roomy & holds
+        if roomy is None:
+            return
+        mask = reachable & (path >= 0)
+        mask[mask] = roomy[path[mask]]
+        shape, pods = next(iter(groups.items()))
+        for _ in range(MOST_SCOPES):
+            row = self._best_row(level, mask, shape, pods) if mask.any() else None
+            if row is None:
+                return
+            inside = path == path[row]
+            yield _Scope(level, mask & inside)
+            mask &= ~inside
+
+    def _best_row(self, level: int, mask: NDArray[np.bool_], shape: Shape, pods: Sequence[Pod]) -> int | None:
+        """Return a node of the domain of `level` that is best for pods of one shape, or None."""
+        mark = self._whatif.mark()
+        trial = Block(self._whatif, self._ground, self._terms)
+        trial._settled = dict(self._settled)  # noqa: SLF001 - of its own kind
+        placed = trial._place_shape(_Scope(level, mask), shape, pods, whole=level)  # noqa: SLF001 - the same
+        self._whatif.undo(mark)
+        return next(iter(trial.rows.values())) if placed else None
+
+    def _place_within(self, scope: _Scope, groups: Groups) -> bool:
+        """Place everything inside a scope, roles that share a domain first; nothing is taken on failure."""
+        mark, before = self._whatif.mark(), (dict(self._settled), self._touched.copy(), self.fragmentation)
+        rest = {shape: list(pods) for shape, pods in groups.items()}
+        done = True
+        for group in self._terms.topology.role_groups:
+            done = done and self._place_roles(scope, group, rest)
+        if done and all(self._place_shape(scope, shape, pods) for shape, pods in rest.items() if pods):
+            return True
+        self._whatif.undo(mark)
+        self._settled, self._touched, self.fragmentation = before
+        self.rows.clear()
+        return False
+
+    def _place_roles(self, scope: _Scope, group: RoleGroup, rest: dict[Shape, list[Pod]]) -> bool:
+        """Place the members with the roles of `group` in one domain and take them out of `rest`; or leave them there.
+
+        Return false if they had to be in one domain and no domain holds them.
+        """
+        chosen = {shape: [pod for pod in pods if pod.role in group.roles] for shape, pods in rest.items()}
+        chosen = {shape: pods for shape, pods in chosen.items() if pods}
+        if not chosen:
+            return True
+        topology = replace(self._terms.topology, required=group.level, preferred="", role_groups=())
+        if not self._place_sub_block(scope, topology, chosen):
+            return not group.required
+        for shape, pods in chosen.items():
+            placed = {pod.uid for pod in pods}
+            rest[shape] = [pod for pod in rest[shape] if pod.uid not in placed]
+        return True
+
+    def _place_sub_block(self, scope: _Scope, topology: TopologyRequest, groups: Groups) -> bool:
+        """Place pods that need a domain of their own inside the scope."""
+        ground = replace(self._ground, eligible=lambda shape: self._ground.eligible(shape) & scope.mask, settled={})
+        block = Block(self._whatif, ground, replace(self._terms, topology=topology))
+        if not block.place(groups):
+            return False
+        self.rows |= block.rows
+        self.fragmentation += block.fragmentation
+        for row, gpus in block._settled.items():  # noqa: SLF001 - of its own kind
+            self._settled[row] = self._settled.get(row, 0) + gpus
+            self._touched[row] = True
+        return True
+
+    def _place_shape(self, scope: _Scope, shape: Shape, pods: Sequence[Pod], *, whole: int | None = None) -> bool:
+        """Place pods of one shape; return whether all found room. With `whole` none may leave one domain of that level."""
+        occupancy = self._whatif.table.occupancy
+        slices = self._slices()
+        if not slices and (not occupancy.gpus(shape) or self._terms.packing is Packing.SPREAD):
+            counts = self._room(shape, scope.mask)
+            if whole is not None and whole >= 0:
+                counts = self._confine(whole, counts, len(pods))
+            if int(np.minimum(counts, len(pods)).sum()) < len(pods):
+                return False
+            self._pack(shape, pods, counts)
+            return True
+        size = slices[0][1] if slices else 1
+        even = len(pods) - len(pods) % size
+        if even and not self._search(scope, shape, pods[:even], slices):
+            return False
+        # What is left of the last slice has to be in one domain just as a whole one has.
+        rest = pods[even:]
+        if not rest:
+            return True
+        level = self._tree.levels.name(slices[0][0])
+        topology = replace(self._terms.topology, required=level, preferred="", role_groups=(), slices=())
+        return self._place_sub_block(scope, topology, {shape: rest})
+
+    def _confine(self, level: int, counts: NDArray[np.int64], pods: int) -> NDArray[np.int64]:
+        """Leave room in one domain of `level` only: the tightest that holds all pods, or for spreading the roomiest."""
+        room = self._by_domain(level, np.minimum(counts, pods))
+        holding = np.flatnonzero(room >= pods)
+        if not holding.shape[0]:
+            return np.zeros_like(counts)
+        total = self._by_domain(level, counts)[holding]
+        spread = self._terms.packing is Packing.SPREAD
+        chosen = int(holding[np.argmax(total) if spread else np.argmin(total)])
+        path = np.arange(counts.shape[0]) if level >= self._tree.depth else self._tree.domains[level]
+        return np.where(path == chosen, counts, 0)
+
+    def _search(self, scope: _Scope, shape: Shape, pods: Sequence[Pod], slices: Sequence[tuple[int, int]]) -> bool:
+        """Place pods of one shape where the bandwidth is highest within the scope."""
+        settled = {row: gpus for row, gpus in self._settled.items() if gpus}
+        eligible = self._ground.eligible(shape) & scope.mask
+        field = field_of(self._whatif, self._tree, shape, eligible, settled)
+        units, kinds = clique_units(field, self._whatif, len(pods))
+        wanted = Wanted(
+            pods=len(pods),
+            gpus=len(pods) * field.gpus + sum(settled.values()),
+            objective=self._terms.topology.objective,
+            slices=tuple(slices),
+            joined=bool(settled),
+        )
+        search = Search(field, wanted, units, kinds)
+        for levels, mask in self._rings(scope, settled):
+            choices = search.best(levels, mask[field.rows])
+            if choices:
+                shares = assign(search, choices[0])
+                self._take(shape, pods, [(int(field.rows[position]), count) for position, count in shares])
+                self.fragmentation += choices[0].score.loss
+                return True
+        return False
+
+    def _rings(self, scope: _Scope, settled: Mapping[int, int]) -> Iterator[tuple[Sequence[int], NDArray[np.bool_]]]:
+        """Yield the levels to search together, and the nodes: everything at once, or outwards from settled members."""
+        if not settled:
+            yield range(scope.level, self._tree.depth + 1), scope.mask
+            return
+        rows = np.array(list(settled), dtype=np.intp)
+        common, _ = self._tree.common(rows)
+        for level in range(max(common, scope.level), scope.level - 1, -1):
+            yield [level], scope.mask & self._reachable(level)
+        yield [-1], scope.mask
+
+    def _slices(self) -> list[tuple[int, int]]:
+        """Return the slices as (level, size), outermost first; levels that are not known are left out."""
+        found = [(self._tree.levels.find(part.level), part.size) for part in self._terms.topology.slices]
+        return sorted((level, size) for level, size in found if level is not None and size > 1)
+
+    def _room(self, shape: Shape, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return room(self._whatif, shape, self._ground.eligible(shape) & mask)
+
+    def _pack(self, shape: Shape, pods: Sequence[Pod], counts: NDArray[np.int64]) -> None:
+        """Place pods that have no GPUs to be joined, or are to be spread, where `counts` leaves room for all."""
+        table = self._whatif.table
+        stranded = strands(table, table.vector(shape.requests))
+        # As few nodes as possible: back to those in use. As many as possible: away from them, among equals.
+        binpack = self._terms.packing is Packing.BINPACK
+        preference = np.where(self._touched, -1, stranded) if binpack else 2 * stranded + self._touched
+        shares = pack(counts, len(pods), self._terms.packing, preference, table.order())
+        self._take(shape, pods, [(share.row, share.pods) for share in shares])
+
+    def _take(self, shape: Shape, pods: Sequence[Pod], shares: Sequence[tuple[int, int]]) -> None:
+        """Give each pod its node, in member order, and take the room."""
+        rows = np.array([row for row, _ in shares], dtype=np.intp)
+        counts = np.array([count for _, count in shares], dtype=np.int64)
+        self._whatif.place(rows, shape, counts)
+        self._touched[rows] = True
+        gpus = self._whatif.table.occupancy.gpus(shape)
+        for row, count in shares:
+            self._settled[row] = self._settled.get(row, 0) + gpus * count
+        self.rows.update(zip((pod.uid for pod in pods), np.repeat(rows, counts).tolist(), strict=True))

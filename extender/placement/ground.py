@@ -1,0 +1,45 @@
+"""Where pods may be placed, and how a gang wants to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extender.cluster.tree import Tree
+from extender.domain.keys import Packing
+from extender.domain.pod import Shape
+from extender.domain.topology import TopologyRequest
+
+Eligible: TypeAlias = Callable[[Shape], NDArray[np.bool_]]
+"""Shape -> (rows,) which nodes admit it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a gang wants to be placed: spread or packed, and what it asks of the topology."""
+
+    packing: Packing = Packing.BINPACK
+    topology: TopologyRequest = TopologyRequest()
+
+    @property
+    def gathers(self) -> bool:
+        """Tell whether anything has to be in one domain."""
+        topology = self.topology
+        return bool(topology.required or topology.slices or any(group.required for group in topology.role_groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where pods may be placed.
+
+    `eligible` says which nodes admit a shape; `settled` how many GPUs the gang has on which row already, zero for a
+    node where it has members without any.
+    """
+
+    tree: Tree
+    eligible: Eligible
+    settled: Mapping[int, int] = field(default_factory=dict)
