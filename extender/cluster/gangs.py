@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
-from extender.cluster.tally import Kind, Tally
+from extender.cluster import wording
+from extender.cluster.tally import Kind, Tally, Voice
 from extender.domain import keys
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.names import NaturalKey, natural_key
 from extender.domain.pod import Pod, Shape
 from extender.domain.podgroup import PodGroup
+from extender.domain.roles import Rank
+from extender.domain.topology import TopologyRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Gang:
     _tally: Tally = field(init=False, repr=False, compare=False, default_factory=Tally)
     _promised: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
     _census: Census | None = field(init=False, repr=False, compare=False, default=None)
+    _voices: tuple[Voice, ...] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         """Count the members that the gang starts with."""
@@ -82,27 +87,42 @@ class Gang:
         return self._tally.wanted
 
     @property
+    def wanted_roles(self) -> Mapping[str, int]:
+        """Return how many members of each role could be placed now and have no node promised."""
+        return self._tally.wanted_roles
+
+    @property
     def unplaced_count(self) -> int:
         """Return how many members could be placed now and have no node promised."""
         return len(self._tally.unplaced)
 
     @property
     def min_member(self) -> int:
-        """Return how many members must start together."""
+        """Return how many members must start together: those of all roles with a minimum of their own at least."""
         if self.group is not None:
-            return self.group.min_member
-        return max((kind.min_member or 1 for kind in self._tally), default=1)
+            stated = self.group.min_member
+        else:
+            stated = max((kind.options.min_member or 1 for kind in self._tally), default=1)
+        minimums = self.role_minimums
+        return max(stated, sum(minimums.values())) if minimums else stated
+
+    @property
+    def role_minimums(self) -> Mapping[str, int]:
+        """Return how many members of which role must start together at least, by role."""
+        return wording.role_minimums(self.group, self._said())
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether minMember members exist, as far as is known."""
+        """Tell whether minMember members exist, and those that must of each role, as far as is known."""
         described = self.group is not None or not needs_object(self.ref)
-        return described and self.census().exist >= self.min_member
+        if not described or self.census().exist < self.min_member:
+            return False
+        return all(self.census_of(role).exist >= minimum for role, minimum in self.role_minimums.items())
 
     @property
     def has_minimum(self) -> bool:
-        """Tell whether minMember members are bound or have succeeded."""
-        return self.census().secured >= self.min_member
+        """Tell whether minMember members, and those that must of each role, are bound or have succeeded."""
+        return self.would_have_minimum({})
 
     @property
     def priority(self) -> int:
@@ -120,13 +140,21 @@ class Gang:
     @property
     def packing(self) -> keys.Packing:
         """Return how the gang spreads over nodes: the PodGroup's word, then the members', then binpack."""
-        if self.group is not None and self.group.options.packing is not None:
-            return self.group.options.packing
-        said = {kind.packing for kind in self._tally if kind.packing is not None}
-        if len(said) > 1:  # the first member that says anything decides
-            first = min((pod for pod in self.members.values() if pod.options.packing is not None), key=member_order)
-            return first.options.packing or keys.Packing.BINPACK
-        return said.pop() if said else keys.Packing.BINPACK
+        return wording.packing(self.group, self._said(), chain(self._tally.wanted, self._tally.held))
+
+    @property
+    def topology(self) -> TopologyRequest:
+        """Return what the gang asks of the topology."""
+        return wording.topology(self.group, self._said(), (kind.role for kind in self._tally))
+
+    def would_have_minimum(self, more: Mapping[str, int]) -> bool:
+        """Tell whether the gang would have its minimum with so many members of each role bound more, or less if < 0."""
+        if self.census().secured + sum(more.values()) < self.min_member:
+            return False
+        minimums = self.role_minimums
+        return not minimums or all(
+            self.census_of(role).secured + more.get(role, 0) >= n for role, n in minimums.items()
+        )
 
     def ordered(self) -> list[Pod]:
         """Return the members by rank, then natural order of their names: neighbours in rank stay neighbours."""
@@ -149,7 +177,7 @@ class Gang:
         self._tally.add(pod)
         if pod.uid in self._promised:
             self._tally.place(pod)
-        self._census = None
+        self._census = self._voices = None
 
     def leave(self, uid: str) -> None:
         """Forget a member."""
@@ -157,7 +185,7 @@ class Gang:
         if pod is not None:
             self._tally.remove(pod)
             self._promised.discard(uid)
-            self._census = None
+            self._census = self._voices = None
 
     def promise(self, uid: str) -> None:
         """Take in that a member has a node promised."""
@@ -174,18 +202,32 @@ class Gang:
     def census(self) -> Census:
         """Count the members by state; kept until one of them changes."""
         if self._census is None:
-            counts: Counter[str] = Counter()
-            for kind, members in self._tally.kinds.items():
-                counts[kind.state] += members
-                if kind.running:
-                    counts["running"] += members
-            self._census = Census(**counts)
+            self._census = _count(self._tally.kinds.items())
         return self._census
 
+    def census_of(self, role: str) -> Census:
+        """Count the members of one role by state."""
+        return _count((kind, members) for kind, members in self._tally.kinds.items() if kind.role == role)
 
-def member_order(pod: Pod) -> tuple[int, NaturalKey, str]:
-    """Return the sort key of members: rank where a controller gave one, else the name with its numbers as numbers."""
-    return (pod.index if pod.index is not None else -1, natural_key(pod.name), pod.uid)
+    def _said(self) -> tuple[Voice, ...]:
+        """Return what members ask for on behalf of the gang, first in member order first."""
+        if self._voices is None:
+            self._voices = wording.in_order(self._tally.voices, self.members.values(), member_order)
+        return self._voices
+
+
+def _count(kinds: Iterable[tuple[Kind, int]]) -> Census:
+    counts: Counter[str] = Counter()
+    for kind, members in kinds:
+        counts[kind.state] += members
+        if kind.running:
+            counts["running"] += members
+    return Census(**counts)
+
+
+def member_order(pod: Pod) -> tuple[Rank, NaturalKey, str]:
+    """Return the sort key of members: by rank, then by name with its numbers as numbers."""
+    return (pod.rank, natural_key(pod.name), pod.uid)
 
 
 class GangRegistry:

@@ -23,8 +23,8 @@ class Kind(NamedTuple):
     unbound: bool
     scheduler: str
     priority: int
-    min_member: int | None
-    packing: keys.Packing | None
+    role: str
+    options: keys.Options
     faulty: bool
 
     @property
@@ -33,21 +33,32 @@ class Kind(NamedTuple):
         return self.unbound and self.state != "leaving"
 
 
+class Voice(NamedTuple):
+    """What members of one role ask for on behalf of their gang."""
+
+    role: str
+    options: keys.Options
+
+
 class Tally:
     """Count members as they come and go.
 
     Attributes:
         kinds: how many members there are of each kind.
+        voices: how many members of which role ask for what; those that ask for nothing are left out.
         held: how many members of each shape hold resources on a node.
         wanted: how many of each shape could be placed now and have no node promised.
+        wanted_roles: how many of each role those are.
         unplaced: those members, by UID, in no particular order.
     """
 
     def __init__(self) -> None:
         """Count nobody yet."""
         self.kinds: dict[Kind, int] = {}
+        self.voices: dict[Voice, int] = {}
         self.held: dict[Shape, int] = {}
         self.wanted: dict[Shape, int] = {}
+        self.wanted_roles: dict[str, int] = {}
         self.unplaced: dict[str, Pod] = {}
 
     def __iter__(self) -> Iterator[Kind]:
@@ -58,8 +69,7 @@ class Tally:
         """Count a member that has no node promised."""
         self._count(pod, 1)
         if pod.placeable:
-            self.unplaced[pod.uid] = pod
-            _change(self.wanted, pod.shape, 1)
+            self._want(pod)
 
     def remove(self, pod: Pod) -> None:
         """Take a member out of the counts."""
@@ -70,15 +80,22 @@ class Tally:
         """Take in that a member has a node promised, or wants none any more."""
         if self.unplaced.pop(pod.uid, None) is not None:
             _change(self.wanted, pod.shape, -1)
+            _change(self.wanted_roles, pod.role, -1)
 
     def unplace(self, pod: Pod) -> None:
         """Take in that a member has no node promised any more."""
         if pod.placeable and pod.uid not in self.unplaced:
-            self.unplaced[pod.uid] = pod
-            _change(self.wanted, pod.shape, 1)
+            self._want(pod)
+
+    def _want(self, pod: Pod) -> None:
+        self.unplaced[pod.uid] = pod
+        _change(self.wanted, pod.shape, 1)
+        _change(self.wanted_roles, pod.role, 1)
 
     def _count(self, pod: Pod, change: int) -> None:
         _change(self.kinds, _kind(pod), change)
+        if pod.options.speaks_for_gang:
+            _change(self.voices, Voice(pod.role, pod.options), change)
         if pod.bound:
             _change(self.held, pod.shape, change)
 
@@ -93,7 +110,6 @@ def _change(counts: dict[_Key, int], key: _Key, change: int) -> None:
 
 
 def _kind(pod: Pod) -> Kind:
-    options = pod.options
     running = pod.bound and not pod.deleting and pod.phase is Phase.RUNNING
     unbound = not (pod.node_name or pod.done)
     return Kind(
@@ -102,8 +118,8 @@ def _kind(pod: Pod) -> Kind:
         unbound,
         pod.scheduler_name,
         pod.priority,
-        options.min_member,
-        options.packing,
+        pod.role,
+        pod.options,
         pod.problem is not None,
     )
 

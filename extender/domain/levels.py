@@ -9,10 +9,16 @@ from extender.domain.node import Node
 
 #: What people call the innermost domain, the node itself.
 NODE_LEVEL = "node"
-_NODE_NAMES = frozenset({NODE_LEVEL, "host", "hostname", "kubernetes.io/hostname"})
+
+#: Labels that name the machine, so that a level of theirs is the node itself: on GKE a GPU node has its host to itself.
+HOST_LABELS = frozenset({"kubernetes.io/hostname", "cloud.google.com/gce-topology-host"})
+_NODE_NAMES = HOST_LABELS | {NODE_LEVEL, "host", "hostname"}
 
 #: What members have in common at least: the whole cluster.
 CLUSTER_LEVEL = "cluster"
+
+#: What no level can be called, because it is something else.
+RESERVED_NAMES = _NODE_NAMES | {CLUSTER_LEVEL}
 
 #: Share of the network's bandwidth that is left when the lowest common domain is the innermost level, the next one out,
 #: and any beyond. The last is Arnold's measurement of groups that span pods: 17 % less for collectives, 70 % less

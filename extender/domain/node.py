@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from extender.domain.keys import NODE_ANNOTATIONS
 from extender.domain.reason import Problem
 from extender.domain.requests import ResourceListError, read_amounts
 from extender.domain.taints import Taint, read_taints
@@ -21,7 +22,8 @@ class Node:
     """A node as the scheduler sees it.
 
     `taints` are the hard ones, with those that a cordon and a missing heartbeat amount to. `allocatable` is in
-    milli-CPU, bytes and counts; a resource that is not listed is not there.
+    milli-CPU, bytes and counts; a resource that is not listed is not there. Of the annotations only those of
+    `keys.NODE_ANNOTATIONS` are kept.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     problem: Problem | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_node(node: wire.Node) -> Node:
@@ -55,6 +58,7 @@ def read_node(node: wire.Node) -> Node:
         labels=meta.labels or {},
         taints=taints,
         problem=problem,
+        annotations={key: value for key, value in (meta.annotations or {}).items() if key in NODE_ANNOTATIONS},
     )
 
 

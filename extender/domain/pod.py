@@ -9,18 +9,16 @@ from sys import intern
 from typing import Self
 
 from extender.domain import keys
-from extender.domain.integer import parse_integer
+from extender.domain.alignment import ContainerRequest, is_guaranteed, read_containers
+from extender.domain.holdings import Holding, read_holdings
 from extender.domain.membership import GroupRef, read_group
+from extender.domain.peers import read_pod_options
 from extender.domain.reason import Problem
 from extender.domain.requests import PODS, ResourceListError, effective_request
+from extender.domain.roles import UNRANKED, Rank, read_rank, read_role
 from extender.domain.selectors import Selector, read_selector
 from extender.domain.taints import Toleration, read_tolerations
 from extender.wire import kubernetes as wire
-
-#: Where controllers write a member's rank, first match wins. Sources: Indexed Job, StatefulSet (k8s.io/api/batch/v1,
-#: apps/v1).
-_INDEX_LABELS = ("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
-_INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 
 
 class Phase(StrEnum):
@@ -37,21 +35,47 @@ class Phase(StrEnum):
 _PHASES = {phase.value: phase for phase in Phase}
 
 
+class RejectionReason(StrEnum):
+    """Why a kubelet turned away a pod that has room on its node by all counts; the value is the metric label.
+
+    Source: k8s.io/kubernetes pkg/kubelet/cm: topologymanager, admission, cpumanager; release 1.37.
+    """
+
+    TOPOLOGY_AFFINITY = "TopologyAffinityError"
+    UNEXPECTED_ADMISSION = "UnexpectedAdmissionError"
+    SMT_ALIGNMENT = "SMTAlignmentError"
+
+
+_REJECTION_REASONS = {reason.value: reason for reason in RejectionReason}
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A kubelet's refusal to run a pod; the pod has failed, and whoever owns it makes a new one."""
+
+    reason: RejectionReason
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """All of a pod that decides where it fits: pods of one shape are interchangeable.
 
-    `requests` are (resource, milli-CPU | bytes | count) in order of the resource's name.
+    `requests` are (resource, milli-CPU | bytes | count) in order of the resource's name. `containers` are those that
+    ask for anything, in order of admission; empty stands for one container that asks for all of `requests`.
+    `guaranteed` says that the kubelet gives them CPUs and memory of their own where its managers do that.
     """
 
     requests: tuple[tuple[str, int], ...]
     selector: Selector = Selector()
     tolerations: tuple[Toleration, ...] = ()
+    containers: tuple[ContainerRequest, ...] = ()
+    guaranteed: bool = False
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Hash once: a shape is a key for every member of a gang, and its parts are deep."""
-        object.__setattr__(self, "_hash", hash((self.requests, self.selector, self.tolerations)))
+        object.__setattr__(self, "_hash", hash(self._content))
 
     def __hash__(self) -> int:
         """Return the precomputed hash."""
@@ -63,7 +87,11 @@ class Shape:
             return True
         if not isinstance(other, Shape) or self._hash != other._hash:
             return False
-        return (self.requests, self.selector, self.tolerations) == (other.requests, other.selector, other.tolerations)
+        return self._content == other._content
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return (self.requests, self.selector, self.tolerations, self.containers, self.guaranteed)
 
     def request(self, resource: str) -> int:
         """Return how much of `resource` a pod of this shape takes."""
@@ -80,8 +108,10 @@ def _shared(shape: Shape) -> Shape:
 class Pod:
     """A pod as the scheduler sees it.
 
-    `created` is the API server's RFC 3339 text (UTC, so it sorts as text). `index` is the member's rank, or None.
-    `refusal` is the message of a PodScheduled condition that is False: kube-scheduler's own reason.
+    `created` is the API server's RFC 3339 text (UTC, so it sorts as text). `rank` is the member's place in its gang.
+    `refusal` is the message of a PodScheduled condition that is False: kube-scheduler's own reason. `rejection` is the
+    kubelet's, of a pod that it did not admit. `observed` and `predicted` are which GPUs and zones the pod holds, as
+    somebody wrote onto it.
     """
 
     uid: str
@@ -91,7 +121,7 @@ class Pod:
     created: str = ""
     group: GroupRef | None = None
     role: str = ""
-    index: int | None = None
+    rank: Rank = UNRANKED
     priority: int = 0
     scheduler_name: str = "default-scheduler"
     node_name: str = ""
@@ -102,6 +132,9 @@ class Pod:
     refusal: str = ""
     options: keys.Options = keys.Options()
     problem: Problem | None = None
+    observed: Holding | None = None
+    predicted: Holding | None = None
+    rejection: Rejection | None = None
 
     @property
     def key(self) -> str:
@@ -143,21 +176,22 @@ def read_pod(pod: wire.Pod, default_priority: int = 0) -> Pod:
     status = pod.status or wire.PodStatus()
     labels, annotations = meta.labels or {}, meta.annotations or {}
     namespace = intern(meta.namespace or "")
-    problem: Problem | None = None
-    try:
-        requests = effective_request(pod)
-    except ResourceListError as error:
-        requests, problem = {PODS: 1}, error.problem
-    shape = Shape(tuple(sorted(requests.items())), read_selector(spec), read_tolerations(spec.tolerations))
+    shape, problem = _read_shape(pod, spec)
+    holdings = read_holdings(annotations)
+    group = read_group(spec, namespace, labels, annotations)
+    options = read_pod_options(labels, annotations)
+    if group is None and options.packings:
+        options = options.alone({resource for resource, _ in shape.requests})
+    role = intern(read_role(labels, annotations))
     return Pod(
         uid=meta.uid or "",
         namespace=namespace,
         name=meta.name or "",
         shape=_shared(shape),
         created=meta.creation_timestamp or "",
-        group=read_group(spec, namespace, labels),
-        role=labels.get(keys.ROLE, ""),
-        index=_read_index(labels, annotations),
+        group=group,
+        role=role,
+        rank=read_rank(labels, annotations, role),
         priority=default_priority if spec.priority is None else spec.priority,
         scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
         node_name=intern(spec.node_name or ""),
@@ -166,9 +200,21 @@ def read_pod(pod: wire.Pod, default_priority: int = 0) -> Pod:
         gated=bool(spec.scheduling_gates),
         deleting=meta.deletion_timestamp is not None,
         refusal=_read_refusal(status),
-        options=keys.read_options(labels, annotations),
+        options=options.with_problems(holdings.problems),
         problem=problem,
+        observed=holdings.observed,
+        predicted=holdings.predicted,
+        rejection=_read_rejection(status),
     )
+
+
+def _read_shape(pod: wire.Pod, spec: wire.PodSpec) -> tuple[Shape, Problem | None]:
+    selector, tolerations = read_selector(spec), read_tolerations(spec.tolerations)
+    try:
+        requests = tuple(sorted(effective_request(pod).items()))
+        return Shape(requests, selector, tolerations, read_containers(pod), is_guaranteed(pod)), None
+    except ResourceListError as error:
+        return Shape(((PODS, 1),), selector, tolerations), error.problem
 
 
 def _read_phase(text: str | None) -> Phase:
@@ -177,11 +223,10 @@ def _read_phase(text: str | None) -> Phase:
     return _PHASES.get(text, Phase.UNKNOWN)
 
 
-def _read_index(labels: dict[str, str], annotations: dict[str, str]) -> int | None:
-    for label in _INDEX_LABELS:
-        if (text := labels.get(label)) is not None:
-            return parse_integer(text)
-    return parse_integer(annotations.get(_INDEX_ANNOTATION, ""))
+def _read_rejection(status: wire.PodStatus) -> Rejection | None:
+    if status.phase != Phase.FAILED or status.reason not in _REJECTION_REASONS:
+        return None
+    return Rejection(_REJECTION_REASONS[status.reason], status.message or "")
 
 
 def _read_refusal(status: wire.PodStatus) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from extender.domain import keys
 from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.peers import Reading, read_peers
 from extender.domain.reason import Problem
 from extender.domain.requests import ResourceListError, read_amounts
 from extender.wire import kubernetes as wire
@@ -16,14 +17,15 @@ from extender.wire import kubernetes as wire
 class PodGroup:
     """The object that describes a gang.
 
-    `min_member` counts pods; `min_resources` is in milli-CPU, bytes and counts; `schedule_timeout` is in seconds, None
-    for the default of the settings. `priority` is None where the members' own counts. `problem` says why the object
-    cannot be used.
+    `min_member` counts pods, `role_minimums` those of single roles; `min_resources` is in milli-CPU, bytes and counts;
+    `schedule_timeout` is in seconds, None for the default of the settings. `priority` is None where the members' own
+    counts. `problem` says why the object cannot be used.
     """
 
     ref: GroupRef
     uid: str
     min_member: int = 1
+    role_minimums: tuple[tuple[str, int], ...] = ()
     min_resources: Mapping[str, int] = field(default_factory=dict)
     schedule_timeout: float | None = None
     priority: int | None = None
@@ -60,7 +62,7 @@ def read_coscheduling(group: wire.CoschedulingPodGroup) -> PodGroup:
         schedule_timeout=None if timeout is None else float(timeout),
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
-        options=keys.read_options(meta.labels or {}, meta.annotations or {}),
+        options=read_group_options(meta, Reading()),
         problem=problem,
     )
 
@@ -78,6 +80,10 @@ def read_native(group: wire.NativePodGroup) -> PodGroup:
             problem = Problem("spec.schedulingPolicy.gang.minCount", f"{count} is not at least 1")
         else:
             min_member = count
+    reading = Reading()
+    constraints = (spec.scheduling_constraints and spec.scheduling_constraints.topology) or ()
+    for index, constraint in enumerate(constraints):
+        reading.level("required", constraint.key or "", f"spec.schedulingConstraints.topology[{index}].key")
     return PodGroup(
         ref=GroupRef(GroupApi.NATIVE, meta.namespace or "", meta.name or ""),
         uid=meta.uid or "",
@@ -85,6 +91,12 @@ def read_native(group: wire.NativePodGroup) -> PodGroup:
         priority=spec.priority,
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
-        options=keys.read_options(meta.labels or {}, meta.annotations or {}),
+        options=read_group_options(meta, reading),
         problem=problem,
     )
+
+
+def read_group_options(meta: wire.ObjectMeta, reading: Reading) -> keys.Options:
+    """Read labels and annotations of a PodGroup, whose own fields have been taken in by `reading`."""
+    annotations = meta.annotations or {}
+    return keys.read_options(meta.labels or {}, annotations).with_peers(*read_peers(annotations, reading))

@@ -15,12 +15,19 @@ class Reason(StrEnum):
     INVALID_MEMBER = "InvalidMember"
     MIXED_PRIORITIES = "MixedPriorities"
     MIXED_SCHEDULERS = "MixedSchedulers"
+    ROLE_MEMBERS_MISSING = "RoleMembersMissing"
     MEMBERS_MISSING = "MembersMissing"
+    ROLE_MEMBERS_GATED = "RoleMembersGated"
     MEMBERS_GATED = "MembersGated"
     MIN_RESOURCES_UNMET = "MinResourcesUnmet"
     NO_NODE_MATCHES = "NoNodeMatches"
     EXCEEDS_CLUSTER = "ExceedsCluster"
+    EXCEEDS_DOMAIN = "ExceedsTopologyDomain"
+    NEVER_ALIGNED = "NumaAlignmentImpossible"
+    UNKNOWN_LEVEL = "UnknownTopologyLevel"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    DOMAIN_FULL = "TopologyDomainFull"
+    ZONES_FULL = "NumaZonesFull"
     BEHIND_HEAD = "BehindHead"
     BACKING_OFF = "BackingOff"
     REFUSED_BY_SCHEDULER = "RefusedByScheduler"
@@ -40,11 +47,28 @@ _MESSAGES = {
     Reason.MIXED_PRIORITIES: "members have different priorities: {detail}",
     Reason.MIXED_SCHEDULERS: "members name different schedulers: {detail}",
     Reason.MEMBERS_MISSING: "{exist} of {minMember} members exist",
+    Reason.ROLE_MEMBERS_MISSING: "{exist} of {minMember} members of role {role} exist",
     Reason.MEMBERS_GATED: "{gated} of {exist} members have scheduling gates, {minMember} must be free of them",
+    Reason.ROLE_MEMBERS_GATED: (
+        "{gated} of {exist} members of role {role} have scheduling gates, {minMember} must be free of them"
+    ),
     Reason.MIN_RESOURCES_UNMET: "minResources asks for {wanted}, the cluster has less free",
     Reason.NO_NODE_MATCHES: "none of {nodes} nodes matches the selectors and tolerations of {unplaceable}",
     Reason.EXCEEDS_CLUSTER: "{fits} of {minMember} members would fit on the empty cluster",
+    Reason.EXCEEDS_DOMAIN: (
+        "no {level} is large enough, however empty: at most {fits} of {minMember} members fit into one"
+    ),
+    Reason.NEVER_ALIGNED: (
+        "the kubelets' Topology Managers would admit {fits} of {minMember} members on the empty cluster: no node has "
+        "{request} in as few NUMA zones as its policy demands"
+    ),
+    Reason.UNKNOWN_LEVEL: "no topology level is called {level}; known: {known}",
     Reason.INSUFFICIENT_CAPACITY: "{fits} of {minMember} members fit now",
+    Reason.DOMAIN_FULL: "no {level} has room for all now: at most {fits} of {minMember} members fit into one",
+    Reason.ZONES_FULL: (
+        "{fits} of {minMember} members fit now into NUMA zones as the kubelets' Topology Managers demand; by their "
+        "number alone {counted} would"
+    ),
     Reason.BEHIND_HEAD: "the free capacity is held for {head}, which is ahead in the queue",
     Reason.BACKING_OFF: "backing off after {attempts} reservations that did not start",
     Reason.REFUSED_BY_SCHEDULER: "kube-scheduler refused: {detail}",
@@ -71,6 +95,15 @@ class Wait:
     def message(self) -> str:
         """Render the one sentence that every channel shows."""
         return _MESSAGES[self.reason].format(**self.numbers, **self.names)
+
+
+#: How much of somebody's text is repeated when it is wrong; an Event has room for 1024 characters.
+_LONGEST_QUOTE = 80
+
+
+def quoted(text: str) -> str:
+    """Quote what somebody wrote, shortened so that a sentence about it stays readable."""
+    return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[: _LONGEST_QUOTE - 3]}...")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 import orjson
 
-from extender.wire import extender, kubernetes
+from extender.wire import extender, kubernetes, topology, volcano
 
 T = TypeVar("T")
 
@@ -37,10 +37,17 @@ class Decoder(Generic[T]):
 
 decode_pod = Decoder(kubernetes.Pod)
 decode_node = Decoder(kubernetes.Node)
+decode_node_resource_topology = Decoder(kubernetes.NodeResourceTopology)
 decode_priority_class = Decoder(kubernetes.PriorityClass)
 decode_coscheduling_pod_group = Decoder(kubernetes.CoschedulingPodGroup)
 decode_native_pod_group = Decoder(kubernetes.NativePodGroup)
+decode_volcano_pod_group = Decoder(volcano.VolcanoPodGroup)
 decode_lease = Decoder(kubernetes.Lease)
+decode_hyper_node = Decoder(topology.HyperNode)
+decode_topology = Decoder(topology.Topology)
+decode_network_topology = Decoder(topology.NetworkTopology)
+decode_device = Decoder(topology.Device)
+decode_config_map = Decoder(topology.ConfigMap)
 decode_object_list = Decoder(kubernetes.ObjectList)
 decode_watch_event = Decoder(kubernetes.WatchEvent)
 decode_metadata = Decoder(kubernetes.MetadataOnly)

@@ -152,6 +152,7 @@ class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
 
     phase: str | None = None
     reason: str | None = None
+    message: str | None = None
     nominated_node_name: str | None = None
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
@@ -203,6 +204,47 @@ class Node(Struct, gc=False, frozen=True):
     metadata: ObjectMeta | None = None
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
+
+
+class NamedValue(Struct, gc=False, frozen=True):
+    """An attribute of a NodeResourceTopology or one of its zones."""
+
+    name: str | None = None
+    value: str | None = None
+
+
+class ZoneCost(Struct, gc=False, frozen=True):
+    """The distance of a zone from the one called `name`, as in the ACPI SLIT."""
+
+    name: str | None = None
+    value: Int64 | None = None
+
+
+class ZoneResource(Struct, gc=False, frozen=True):
+    """How much of one resource a zone has, offers to pods, and has left."""
+
+    name: str | None = None
+    capacity: str | int | float | None = None
+    allocatable: str | int | float | None = None
+    available: str | int | float | None = None
+
+
+class TopologyZone(Struct, gc=False, frozen=True):
+    """A part of a node; one of type `Node` is a NUMA node."""
+
+    name: str | None = None
+    type: str | None = None
+    costs: list[ZoneCost] | None = None
+    resources: list[ZoneResource] | None = None
+
+
+class NodeResourceTopology(Struct, gc=False, frozen=True, rename="camel"):
+    """A `topology.node.k8s.io/v1alpha2` NodeResourceTopology: its fields are top-level, without spec and status."""
+
+    metadata: ObjectMeta | None = None
+    topology_policies: list[str] | None = None
+    attributes: list[NamedValue] | None = None
+    zones: list[TopologyZone] | None = None
 
 
 class PriorityClass(Struct, gc=False, frozen=True, rename="camel"):
@@ -265,10 +307,23 @@ class SchedulingPolicy(Struct, gc=False, frozen=True):
     basic: dict[str, Any] | None = None
 
 
+class TopologyConstraint(Struct, gc=False, frozen=True):
+    """A native topology constraint: all pods in one domain of the node label `key`."""
+
+    key: str | None = None
+
+
+class SchedulingConstraints(Struct, gc=False, frozen=True):
+    """Native scheduling constraints (feature gate TopologyAwareWorkloadScheduling)."""
+
+    topology: list[TopologyConstraint] | None = None
+
+
 class NativePodGroupSpec(Struct, gc=False, frozen=True, rename="camel"):
     """Spec of a `scheduling.k8s.io/v1beta1` PodGroup."""
 
     scheduling_policy: SchedulingPolicy | None = None
+    scheduling_constraints: SchedulingConstraints | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
 

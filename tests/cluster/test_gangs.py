@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from extender.domain import keys
 from extender.domain.membership import GroupApi
 from extender.domain.pod import Phase, Pod
 from extender.domain.podgroup import PodGroup
+from extender.domain.roles import Rank
+from extender.domain.topology import TopologyRequest, TopologyTerms
 from tests.cluster.conftest import group_ref, pod
 
 JOB = group_ref()
@@ -136,7 +139,7 @@ def test_packing_is_the_pod_groups_then_the_first_members() -> None:
 
 def test_members_are_ordered_by_rank_then_by_natural_name() -> None:
     """Rank decides where a controller gave one; otherwise numbers in names compare as numbers; UID breaks ties."""
-    ranked = pod("z", index=0), pod("a", index=10), pod("m", index=9)
+    ranked = (pod(name, rank=Rank(indices=(index,))) for name, index in (("z", 0), ("a", 10), ("m", 9)))
     assert [p.name for p in gang_of(*ranked).ordered()] == ["z", "m", "a"]
     named = pod("w-10"), pod("w-9"), pod("launcher")
     assert [p.name for p in gang_of(*named).ordered()] == ["launcher", "w-9", "w-10"]
@@ -146,7 +149,74 @@ def test_members_are_ordered_by_rank_then_by_natural_name() -> None:
 
 def test_only_label_gangs_live_without_an_object() -> None:
     """A gang made of labels alone needs no PodGroup; all others wait for theirs."""
-    assert [api for api in GroupApi if needs_object(group_ref(api=api))] == [GroupApi.COSCHEDULING, GroupApi.NATIVE]
+    assert [api for api in GroupApi if not needs_object(group_ref(api=api))] == [GroupApi.LABEL]
+
+
+# -------------------------------------------------------------------------------------------------------- role minimums
+
+
+def trio(**roles: int) -> list[Pod]:
+    """Return so many members of each role."""
+    return [pod(f"{role}-{index}", group=JOB, role=role) for role, count in roles.items() for index in range(count)]
+
+
+def bound(*members: Pod) -> list[Pod]:
+    """Return members that run on a node."""
+    return [replace(member, node_name="n", phase=Phase.RUNNING) for member in members]
+
+
+def test_role_minimums_raise_the_gangs_minimum() -> None:
+    """The members that must start together are minMember, and at least those of all roles."""
+    minimums = (("leader", 1), ("worker", 4))
+    assert gang_of(group=group(min_member=3, role_minimums=minimums)).min_member == 5
+    assert gang_of(group=group(min_member=8, role_minimums=minimums)).min_member == 8
+    assert gang_of(says("a", role_minimums=minimums)).min_member == 5
+
+
+def test_a_gang_is_complete_when_each_role_is() -> None:
+    """Members of another role do not make up for one that is missing."""
+    described = group(min_member=3, role_minimums=(("leader", 1), ("worker", 2)))
+    assert not gang_of(*trio(worker=5), group=described).is_complete
+    assert gang_of(*trio(leader=1, worker=2), group=described).is_complete
+    assert not gang_of(*trio(leader=1, worker=1), group=described).is_complete
+
+
+def test_a_gang_has_its_minimum_when_each_role_has() -> None:
+    """Bound members of another role do not make up for one that is not bound."""
+    described = group(min_member=3, role_minimums=(("leader", 1), ("worker", 2)))
+    workers = bound(*trio(worker=3))
+    assert not gang_of(*workers, *trio(leader=1), group=described).has_minimum
+    assert gang_of(*workers, *bound(*trio(leader=1)), group=described).has_minimum
+
+
+def test_what_would_be_with_more_or_fewer_members() -> None:
+    """Members on their way are added role by role, and those that would be lost are taken away."""
+    described = group(min_member=3, role_minimums=(("leader", 1), ("worker", 2)))
+    gang = gang_of(*bound(*trio(leader=1, worker=1)), *trio(worker=0), group=described)
+    assert not gang.would_have_minimum({})
+    assert gang.would_have_minimum({"worker": 1})
+    assert not gang.would_have_minimum({"leader": 1})
+    assert not gang.would_have_minimum({"worker": 2, "leader": -1})
+
+
+def test_the_census_of_a_role_counts_its_members_alone() -> None:
+    """The censuses of all roles add up to that of the gang."""
+    gang = gang_of(*trio(leader=1, worker=2), *bound(pod("ps-0", role="ps")))
+    assert (gang.census_of("worker"), gang.census_of("nobody")) == (Census(placeable=2), Census())
+    assert gang.census_of("ps") == Census(bound=1, running=1)
+
+
+def test_topology_is_the_pod_groups_then_the_members() -> None:
+    """Each term is the PodGroup's, else that of the first member that has it; it follows the members as they change."""
+    described = group(options=keys.Options(topology=TopologyTerms(required="block")))
+    member = says("a", topology=TopologyTerms(required="rack", preferred="node"))
+    gang = gang_of(member, group=described)
+    assert gang.topology == TopologyRequest(required="block", preferred="node")
+    gang.join(replace(member, options=keys.Options()))
+    assert gang.topology == TopologyRequest(required="block")
+    gang.join(member)
+    gang.leave(member.uid)
+    assert gang.topology == TopologyRequest(required="block")
 
 
 # ------------------------------------------------------------------------------------------------------------- registry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from extender.cluster.gangs import Gang, GangRegistry
 from extender.cluster.tally import Tally
+from extender.domain.keys import Options, Packing
 from extender.domain.membership import GroupRef
 from extender.domain.pod import Phase, Pod, Shape
 from tests.cluster.conftest import group_ref, pod
@@ -25,6 +27,8 @@ MEMBER = st.fixed_dictionaries(
         "gated": st.booleans(),
         "deleting": st.booleans(),
         "priority": st.integers(0, 1),
+        "role": st.sampled_from(["", "worker"]),
+        "options": st.sampled_from([Options(), Options(min_member=2), Options(packing=Packing.SPREAD)]),
     }
 )
 STEP = st.one_of(
@@ -63,6 +67,10 @@ def test_counts_are_those_of_the_members_that_there_are(steps: list[tuple[str, A
         fresh = _recount(gang, promised)
         assert dict(gang.kinds) == fresh.kinds
         assert (dict(gang.held), dict(gang.wanted)) == (fresh.held, fresh.wanted)
+        assert dict(gang.wanted_roles) == fresh.wanted_roles == Counter(member.role for member in gang.unplaced())
+        spread = {member.role for member in gang.members.values() if member.options.packing is not None}
+        assert {voice.role for voice in fresh.voices} == spread
+        assert gang.packing is (Packing.SPREAD if spread else Packing.BINPACK)
         assert {member.uid for member in gang.unplaced()} == fresh.unplaced.keys()
         assert gang.unplaced_count == len(fresh.unplaced)
 

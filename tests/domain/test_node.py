@@ -96,3 +96,10 @@ def test_any_node_can_be_read(node: wire.Node) -> None:
 def test_any_full_node_can_be_read(node: wire.Node) -> None:
     """The same holds for a node with every field set."""
     assert read_node(node).name == ((node.metadata and node.metadata.name) or "")
+
+
+def test_of_annotations_only_those_that_mean_something_are_kept() -> None:
+    """A node carries many annotations of others, some of which change every few seconds; they are not kept."""
+    document = node_json("a")
+    document["metadata"]["annotations"] = {"muster.dev/gpu-links": "X NV2;NV2 X", "hami.io/node-handshake": "now"}
+    assert read(document).annotations == {"muster.dev/gpu-links": "X NV2;NV2 X"}

@@ -11,6 +11,7 @@ from extender.domain import keys
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.pod import Phase, Pod, Shape, read_pod
 from extender.domain.reason import Problem
+from extender.domain.roles import Rank
 from extender.domain.selectors import Selector
 from extender.domain.taints import Toleration
 from extender.wire import codec
@@ -51,7 +52,7 @@ def test_a_pod_is_read_whole() -> None:
         created=CREATED,
         group=GroupRef(GroupApi.COSCHEDULING, "default", "train"),
         role="worker",
-        index=3,
+        rank=Rank(role="worker", indices=(3,)),
         priority=1000,
         scheduler_name="muster",
         node_name="node-1",
@@ -90,6 +91,34 @@ def test_pods_share_what_they_have_in_common() -> None:
     assert one.namespace is other.namespace
     assert one.node_name is other.node_name
     assert one.scheduler_name is other.scheduler_name
+
+
+def test_pods_share_what_they_ask_for_their_gang() -> None:
+    """Options and ranks are one object where they are equal, since 50,000 pods have few of them."""
+    annotations = {keys.PLACEMENT: "spread", "kueue.x-k8s.io/podset-required-topology": "rack"}
+    one, other = (read(pod_json(name, labels={INDEX: "3"}, annotations=annotations)) for name in "ab")
+    assert one.options is other.options
+    assert one.options.peers.required == "rack"
+    assert one.rank is other.rank
+
+
+def test_a_pod_without_gang_has_one_placement() -> None:
+    """What its annotation says of the resources that it asks for is settled; a member's gang settles it for all."""
+    annotations = {keys.PLACEMENT: f"{GPU}=binpack,cpu=spread"}
+    assert read(pod_json(annotations=annotations)).options == keys.Options(packing=keys.Packing.SPREAD)
+    assert read(pod_json(gpus=8, annotations=annotations)).options == keys.Options(packing=keys.Packing.BINPACK)
+    assert read(pod_json(gang="train", annotations=annotations)).options.packing is None
+
+
+def test_problems_of_all_keys_are_kept() -> None:
+    """What is wrong with Muster's own keys, with other schedulers' and with what a pod holds is all told."""
+    annotations = {
+        keys.OBJECTIVE: "best",
+        "kueue.x-k8s.io/podset-required-topology": "two racks",
+        "muster.dev/observed-gpus": "first",
+    }
+    fields = [problem.field for problem in read(pod_json(annotations=annotations)).options.problems]
+    assert fields == [f"metadata.annotations[{key}]" for key in annotations]
 
 
 def test_shapes_compare_by_content() -> None:
@@ -165,25 +194,6 @@ def test_a_pod_without_priority_has_the_default() -> None:
     assert read(pod_json(), default_priority=7).priority == 7
     assert read(pod_json(spec={"priority": 0}), default_priority=7).priority == 0
     assert read(pod_json()).priority == 0
-
-
-@pytest.mark.parametrize(
-    ("labels", "annotations", "index"),
-    [
-        ({INDEX: "3"}, {INDEX: "4"}, 3),
-        ({INDEX: "3", "apps.kubernetes.io/pod-index": "4"}, {}, 3),
-        ({"apps.kubernetes.io/pod-index": "4"}, {}, 4),
-        ({}, {INDEX: "5"}, 5),
-        ({INDEX: "first"}, {INDEX: "5"}, None),
-        ({}, {INDEX: ""}, None),
-        ({}, {}, None),
-    ],
-)
-def test_a_members_rank_is_what_its_controller_wrote(
-    labels: dict[str, str], annotations: dict[str, str], index: int | None
-) -> None:
-    """Indexed Jobs and StatefulSets number their pods; labels go before the annotation, and no number is no rank."""
-    assert read(pod_json(labels=labels, annotations=annotations)).index == index
 
 
 @pytest.mark.parametrize(

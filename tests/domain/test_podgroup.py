@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from extender.domain.keys import MIN_MEMBER, PLACEMENT, Options, Packing
+from extender.domain.keys import MIN_MEMBER, PLACEMENT, TOPOLOGY_PREFERRED, Options, Packing
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.podgroup import PodGroup, read_coscheduling, read_native
 from extender.domain.reason import Problem
+from extender.domain.topology import TopologyTerms
 from extender.wire import codec
 from extender.wire import kubernetes as wire
 from tests.builders import CREATED, GPU, Json, coscheduling_json, native_json, written
@@ -84,6 +85,27 @@ def test_a_native_gang_is_read_whole() -> None:
         created=CREATED,
         options=Options(min_member=2),
     )
+
+
+def test_a_native_topology_constraint_is_required() -> None:
+    """Its key is the level; of several the first counts, and an annotation that says otherwise is a problem."""
+    document = native_json(
+        "train", annotations={"kai.scheduler/topology-required-placement": "zone"}, gang={"minCount": 2}
+    )
+    document["spec"]["schedulingConstraints"] = {"topology": [{"key": "example.com/rack"}, {"key": "example.com/zone"}]}
+    options = native(document).options
+    assert options.peers == TopologyTerms(required="example.com/rack")
+    assert [problem.field for problem in options.problems] == [
+        "spec.schedulingConstraints.topology[1].key",
+        "metadata.annotations[kai.scheduler/topology-required-placement]",
+    ]
+
+
+def test_other_schedulers_annotations_on_a_group_are_read() -> None:
+    """What KAI or Kueue would read on a PodGroup stands beside Muster's own keys."""
+    annotations = {TOPOLOGY_PREFERRED: "rack", "kai.scheduler/topology-required-placement": "zone"}
+    options = coscheduling(coscheduling_json(annotations=annotations)).options
+    assert options == Options(topology=TopologyTerms(preferred="rack"), peers=TopologyTerms(required="zone"))
 
 
 @pytest.mark.parametrize("policy", [{"basic": {}}, {}])

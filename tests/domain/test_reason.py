@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.domain.reason import Problem, Reason, Wait
+from extender.domain.reason import Problem, Reason, Wait, quoted
 
 #: Every reason with what it is given, and the sentence that people read.
 SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
@@ -18,6 +18,16 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
     Reason.MIXED_PRIORITIES: ({}, {"detail": "0, 10"}, "members have different priorities: 0, 10"),
     Reason.MIXED_SCHEDULERS: ({}, {"detail": "a, b"}, "members name different schedulers: a, b"),
     Reason.MEMBERS_MISSING: ({"exist": 3, "minMember": 4}, {}, "3 of 4 members exist"),
+    Reason.ROLE_MEMBERS_MISSING: (
+        {"exist": 3, "minMember": 4},
+        {"role": "worker"},
+        "3 of 4 members of role worker exist",
+    ),
+    Reason.ROLE_MEMBERS_GATED: (
+        {"gated": 1, "exist": 4, "minMember": 4},
+        {"role": "worker"},
+        "1 of 4 members of role worker have scheduling gates, 4 must be free of them",
+    ),
     Reason.MEMBERS_GATED: (
         {"gated": 2, "exist": 5, "minMember": 4},
         {},
@@ -34,6 +44,33 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
         "none of 5 nodes matches the selectors and tolerations of a-0",
     ),
     Reason.EXCEEDS_CLUSTER: ({"fits": 3, "minMember": 4}, {}, "3 of 4 members would fit on the empty cluster"),
+    Reason.EXCEEDS_DOMAIN: (
+        {"fits": 2, "minMember": 3},
+        {"level": "rack"},
+        "no rack is large enough, however empty: at most 2 of 3 members fit into one",
+    ),
+    Reason.NEVER_ALIGNED: (
+        {"fits": 0, "minMember": 1},
+        {"request": "5 nvidia.com/gpu"},
+        "the kubelets' Topology Managers would admit 0 of 1 members on the empty cluster: no node has "
+        "5 nvidia.com/gpu in as few NUMA zones as its policy demands",
+    ),
+    Reason.UNKNOWN_LEVEL: (
+        {},
+        {"level": "pod", "known": "block, rack, node"},
+        "no topology level is called pod; known: block, rack, node",
+    ),
+    Reason.DOMAIN_FULL: (
+        {"fits": 2, "minMember": 3},
+        {"level": "rack"},
+        "no rack has room for all now: at most 2 of 3 members fit into one",
+    ),
+    Reason.ZONES_FULL: (
+        {"fits": 0, "counted": 1, "minMember": 1},
+        {},
+        "0 of 1 members fit now into NUMA zones as the kubelets' Topology Managers demand; by their number alone "
+        "1 would",
+    ),
     Reason.INSUFFICIENT_CAPACITY: ({"fits": 3, "minMember": 4}, {}, "3 of 4 members fit now"),
     Reason.BEHIND_HEAD: ({}, {"head": "ns/b"}, "the free capacity is held for ns/b, which is ahead in the queue"),
     Reason.BACKING_OFF: ({"attempts": 2}, {}, "backing off after 2 reservations that did not start"),
@@ -65,6 +102,13 @@ def test_equal_waits_are_equal_values() -> None:
     """Two waits for the same reason with the same numbers are one state, not a change."""
     assert Wait(Reason.MEMBERS_MISSING, {"exist": 3}) == Wait(Reason.MEMBERS_MISSING, {"exist": 3})
     assert Wait(Reason.MEMBERS_MISSING, {"exist": 3}) != Wait(Reason.MEMBERS_MISSING, {"exist": 2})
+
+
+def test_a_quotation_is_a_line_at_most() -> None:
+    """What somebody wrote is repeated, but not a page of it."""
+    assert quoted("two racks") == "'two racks'"
+    assert quoted("r" * 80) == f"'{'r' * 80}'"
+    assert quoted("r" * 81) == f"'{'r' * 77}...'"
 
 
 def test_a_problem_reads_as_field_and_message() -> None:

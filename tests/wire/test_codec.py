@@ -22,9 +22,42 @@ PROTOCOL = load("wire/data/protocol.json")
 DOCUMENTS: dict[codec.Decoder[Any], object] = {
     codec.decode_pod: OBJECTS["Pod"],
     codec.decode_node: OBJECTS["Node"],
+    codec.decode_node_resource_topology: {
+        "metadata": {"name": "node-1"},
+        "topologyPolicies": ["RestrictedContainerLevel"],
+        "attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}],
+        "zones": [
+            {
+                "name": "node-0",
+                "type": "Node",
+                "costs": [{"name": "node-0", "value": 10}],
+                "resources": [{"name": "cpu", "capacity": "64", "allocatable": "62", "available": 60}],
+            }
+        ],
+    },
     codec.decode_priority_class: OBJECTS["PriorityClass"],
     codec.decode_coscheduling_pod_group: builders.coscheduling_json(minMember=4, minResources={"cpu": 4}),
     codec.decode_native_pod_group: OBJECTS["NativePodGroup"],
+    codec.decode_volcano_pod_group: builders.volcano_json(minMember=4, networkTopology={"highestTierAllowed": 1}),
+    codec.decode_hyper_node: {
+        "metadata": {"name": "s0"},
+        "spec": {
+            "tier": 1,
+            "tierName": "leaf",
+            "members": [
+                {"type": "Node", "selector": {"exactMatch": {"name": "n"}}},
+                {"type": "Node", "selector": {"regexMatch": {"pattern": "^n"}}},
+                {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r"}, "matchExpressions": None}}},
+            ],
+        },
+    },
+    codec.decode_topology: {"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": "example.com/rack"}]}},
+    codec.decode_network_topology: {
+        "metadata": {"name": "t"},
+        "spec": {"networkTopologySpec": [{"topologyLayer": "rack", "labelKey": ["example.com/rack"]}]},
+    },
+    codec.decode_device: {"metadata": {"name": "n", "annotations": {"key": "value"}}},
+    codec.decode_config_map: {"metadata": {"name": "c"}, "data": {"key": "value"}},
     codec.decode_object_list: OBJECTS["ObjectList"],
     codec.decode_watch_event: {"type": "ADDED", "object": builders.pod_json()},
     codec.decode_metadata: OBJECTS["Pod"],
