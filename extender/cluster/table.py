@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from extender.cluster.claims import Claim
+from extender.cluster.occupancy import Occupancy
+from extender.domain.holdings import Holding
 from extender.domain.names import NaturalKey, natural_key
 from extender.domain.node import Node
+from extender.domain.pod import Shape
 
 #: Resources that nearly every cluster has; others get a column when a node first lists them.
 _BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
@@ -39,18 +43,6 @@ class Vector:
     unknown: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What one pod takes, or is promised, on one node.
-
-    A lasting claim is one that Muster cannot expect to end: pods of other schedulers, DaemonSets among them.
-    """
-
-    node: str
-    requests: tuple[tuple[str, int], ...]
-    lasting: bool = False
-
-
 class NodeTable:
     """Keep every node's capacity and what is taken of it.
 
@@ -67,6 +59,7 @@ class NodeTable:
         last_change: the newest of these generations; a cache that has seen it is up to date.
         last_node_change: the generation at which any node last changed in any way, came or went.
         touched: names of nodes of which anything changed or more was taken since the reader took the names out.
+        occupancy: which GPUs and zones the claims hold.
     """
 
     def __init__(self) -> None:
@@ -76,7 +69,7 @@ class NodeTable:
         self._free_rows: list[int] = []
         self._nodes: list[Node | None] = []
         self._claims: dict[str, Claim] = {}
-        self._claimants: dict[str, set[str]] = {}
+        self._claimants: dict[str, dict[str, None]] = {}  # in the order of the claims
         self.allocatable: NDArray[np.int64] = np.zeros((len(_BASE_RESOURCES), _INITIAL_ROWS), dtype=np.int64)
         self.used: NDArray[np.int64] = np.zeros_like(self.allocatable)
         self.lasting: NDArray[np.int64] = np.zeros_like(self.allocatable)
@@ -87,6 +80,7 @@ class NodeTable:
         self.touched: dict[str, None] = {}
         self._sorted: list[tuple[NaturalKey, str, int]] = []
         self._order: NDArray[np.int64] | None = None
+        self.occupancy = Occupancy(self)
 
     def __len__(self) -> int:
         """Count the nodes."""
@@ -170,6 +164,7 @@ class NodeTable:
             if before == node:
                 return False
         self._nodes[row] = node
+        self.occupancy.node_changed(node.name)
         self.present[row] = True
         if before is None or before.allocatable != node.allocatable:
             self._set_allocatable(row, node.allocatable)
@@ -186,6 +181,8 @@ class NodeTable:
         if row is None:
             return False
         self._nodes[row] = None
+        self.occupancy.node_changed(name)
+        self.occupancy.row_emptied(row)
         del self._sorted[bisect_left(self._sorted, (natural_key(name), name, row))]
         self._order = None
         self.present[row] = False
@@ -198,17 +195,30 @@ class NodeTable:
         self.changed_at[row] = self.last_change = self.last_node_change = self.generation
         return True
 
-    def claim(self, uid: str, node: str, requests: tuple[tuple[str, int], ...], *, lasting: bool = False) -> bool:
-        """Let pod `uid` take `requests` on `node`, in place of its former claim; return whether that changed."""
-        claim = Claim(node, requests, lasting)
+    def claim(  # noqa: PLR0913 - three of them are keywords that few need
+        self,
+        uid: str,
+        node: str,
+        shape: Shape,
+        *,
+        lasting: bool = False,
+        observed: Holding | None = None,
+        predicted: Holding | None = None,
+    ) -> bool:
+        """Let pod `uid` take what `shape` asks for on `node`, in place of its former claim; return if that is new.
+
+        `observed` and `predicted` are which GPUs and zones it holds, as far as somebody has written that onto it.
+        """
+        claim = Claim(node, shape, lasting, observed, predicted)
         if self._claims.get(uid) == claim:
             return False
         self.release(uid)
         self._claims[uid] = claim
-        self._claimants.setdefault(node, set()).add(uid)
+        self._claimants.setdefault(node, {})[uid] = None
         self._count(claim, 1)
         self.generation += 1
         self.touched[node] = None
+        self.occupancy.claim_changed(claim)
         return True
 
     def release(self, uid: str) -> bool:
@@ -217,16 +227,27 @@ class NodeTable:
         if claim is None:
             return False
         claimants = self._claimants[claim.node]
-        claimants.discard(uid)
+        del claimants[uid]
         if not claimants:
             del self._claimants[claim.node]
         self._count(claim, -1)
         self.generation += 1
+        self.occupancy.claim_changed(claim)
         return True
 
     def touch(self, node: str) -> None:
         """Take in that something of what is remembered elsewhere about a node has changed."""
         self.touched[node] = None
+
+    def reassess(self, node: str) -> None:
+        """Take in that a node takes other pods now than before, for a reason that does not stand in the table."""
+        self.touched[node] = None
+        self.generation += 1
+
+    def outdate(self) -> None:
+        """Take in that nodes are something else now than before, for a reason that does not stand in the table."""
+        self.generation += 1
+        self.last_node_change = self.generation
 
     def touch_all(self) -> None:
         """Count every node as changed, those included that are gone and still claimed."""
@@ -239,6 +260,10 @@ class NodeTable:
     def claimants(self, node: str) -> frozenset[str]:
         """Return the UIDs of the pods that claim something on `node`."""
         return frozenset(self._claimants.get(node, ()))
+
+    def claims_on(self, node: str) -> Iterator[tuple[str, Claim]]:
+        """Iterate over UIDs and claims of the pods that claim something on `node`, in the order of the claims."""
+        return ((uid, self._claims[uid]) for uid in self._claimants.get(node, ()))
 
     def short_of(self, node: str) -> frozenset[str]:
         """Return the resources of which more is claimed on `node` than there is; none for a node that is not there."""
@@ -275,7 +300,7 @@ class NodeTable:
         row = self._row.get(claim.node)
         if row is None:
             return
-        for resource, value in claim.requests:
+        for resource, value in claim.shape.requests:
             column = self._column_of(resource)
             change = sign * min(value, _LIMIT)
             self.used[column, row] += change

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
+from extender.domain.clique import CLIQUE_LABEL, clique_of
 from extender.domain.levels import Level, Levels
 from extender.domain.names import natural_key
 from extender.domain.node import Node
 
-#: The node label that names a multi-node NVLink domain, and what the level that it makes is called.
-#: Source: k8s-device-plugin, GPU feature discovery and the compute-domain plugin of the DRA driver.
-CLIQUE_LABEL = "nvidia.com/gpu.clique"
+#: What the level is called that multi-node NVLink domains make where no list of levels has it.
 CLIQUE_LEVEL = "clique"
 
 
@@ -61,6 +60,25 @@ class Tree:
                 return level, int(domains[0])
         return -1, 0
 
+    def sums(self, level: int, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (domains,) the sum of (rows,) `values` over each domain of a level.
+
+        The cluster, level -1, is one domain; on the level of nodes, `depth`, each row is.
+        """
+        if level < 0:
+            return np.array([values.sum()], dtype=np.int64)
+        if level >= self.depth:
+            return values
+        path = self.domains[level]
+        inside = path >= 0
+        sums = np.zeros(len(self.names[level]), dtype=np.int64)
+        np.add.at(sums, path[inside], values[inside])
+        return sums
+
+    def path(self, level: int) -> NDArray[np.int64]:
+        """Return (rows,) the domain of each node on a level, -1 for none; on the level of nodes each row itself."""
+        return np.arange(self.domains.shape[1]) if level >= self.depth else self.domains[level]
+
     def domain_name(self, level: int, domain: int, node: Callable[[int], Node]) -> str:
         """Return what a domain is called; `node` names rows, for the level of nodes."""
         if level < 0:
@@ -71,10 +89,9 @@ class Tree:
 class TreeKeeper:
     """Keep the tree in step with nodes and levels; built anew only when labels, or the levels themselves, changed."""
 
-    def __init__(self, table: NodeTable, clique_of: Callable[[Node], str]) -> None:
-        """Read the nodes of `table`; `clique_of` names a node's NVLink domain, "" for none."""
+    def __init__(self, table: NodeTable) -> None:
+        """Read the nodes of `table`."""
         self._table = table
-        self._clique_of = clique_of
         self._tree: Tree | None = None
         self._built_on: tuple[int, Levels | None] = (-1, None)
 
@@ -82,12 +99,12 @@ class TreeKeeper:
         """Return the tree of `levels` over the nodes as they are."""
         change = self._table.last_change
         if self._tree is None or self._built_on[0] != change or self._built_on[1] is not levels:
-            self._tree = build(self._table, levels, self._clique_of)
+            self._tree = build(self._table, levels)
             self._built_on = (change, levels)
         return self._tree
 
 
-def build(table: NodeTable, levels: Levels, clique_of: Callable[[Node], str]) -> Tree:
+def build(table: NodeTable, levels: Levels) -> Tree:
     """Build the tree of `levels` over the nodes of `table`. Complexity: O(nodes x levels)."""
     rows = table.rows
     present = np.flatnonzero(table.present[:rows]).tolist()
@@ -98,7 +115,7 @@ def build(table: NodeTable, levels: Levels, clique_of: Callable[[Node], str]) ->
         for index, level in enumerate(levels.levels)
     ]
     known = levels.find(CLIQUE_LABEL)
-    cliques = {row: clique for row, node in nodes if (clique := clique_of(node))}
+    cliques = {row: clique for row, node in nodes if (clique := clique_of(node.labels))}
     if known is not None and known < len(listed):
         values[known] = {row: cliques.get(row, "") for row, _ in nodes}
     elif cliques:

@@ -64,7 +64,7 @@ def test_claim_of_a_bound_pod_takes_the_place_of_its_reservation(model: ClusterM
     """From reservation to binding the room is taken once, without a gap; on another node the promise moves along."""
     member = pod("p", gpus=2)
     model.put_pod(member, 0)
-    model.table.claim(member.uid, "a", member.shape.requests)
+    model.table.claim(member.uid, "a", member.shape)
     model.put_pod(replace(member, nominated_node="a"), 0)
     assert gpus(model) == [2, 0]
     generation = model.table.generation
@@ -78,7 +78,7 @@ def test_pod_that_ends_unbound_gives_up_its_reservation(model: ClusterModel) -> 
     """A promise to a pod that will never run is void."""
     member = pod("p", gpus=2)
     model.put_pod(member, 0)
-    model.table.claim(member.uid, "a", member.shape.requests)
+    model.table.claim(member.uid, "a", member.shape)
     model.put_pod(replace(member, phase=Phase.FAILED), 0)
     assert gpus(model) == [0, 0]
 

@@ -10,13 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from extender.cluster.table import Claim, NodeTable
+from extender.cluster.claims import Claim
+from extender.cluster.table import NodeTable
 from extender.domain.names import natural_key
 from extender.domain.node import Node
+from extender.domain.pod import Shape
 from extender.domain.taints import Taint
 from tests.cluster.conftest import GPU, node, table_of
 
-ONE_CPU = (("cpu", 1000), ("pods", 1))
+ONE_CPU = Shape((("cpu", 1000), ("pods", 1)))
 
 
 def names_in_order(table: NodeTable) -> list[str]:
@@ -46,7 +48,7 @@ def test_row_of_a_node_never_moves() -> None:
 def test_row_of_a_removed_node_is_recycled_clean() -> None:
     """A new node takes the row of one that went, and nothing of its capacity, claims or labels."""
     table = table_of([node("gone", gpus=8, labels={"zone": "a"})])
-    table.claim("pod", "gone", ((GPU, 8), ("pods", 1)), lasting=True)
+    table.claim("pod", "gone", Shape(((GPU, 8), ("pods", 1))), lasting=True)
     row = table.row("gone")
     table.remove("gone")
     table.upsert(node("new", cpu=1000))
@@ -94,7 +96,7 @@ def test_columns_appear_with_the_first_node_that_lists_them() -> None:
 def test_column_appears_with_a_claim() -> None:
     """A claim on a resource that no node lists is counted all the same: its node is overcommitted."""
     table = table_of([node("plain")])
-    table.claim("pod", "plain", ((GPU, 1),))
+    table.claim("pod", "plain", Shape(((GPU, 1),)))
     assert amount(table, "used", "plain", GPU) == 1
     assert table.short_of("plain") == frozenset({GPU})
 
@@ -125,7 +127,7 @@ def test_claim_takes_the_place_of_the_former_one() -> None:
     """A pod has one claim: a new one replaces it on its own node and moves it between nodes."""
     table = table_of([node("a"), node("b")])
     assert table.claim("pod", "a", ONE_CPU)
-    assert table.claim("pod", "a", (("cpu", 3000), ("pods", 1)), lasting=True)
+    assert table.claim("pod", "a", Shape((("cpu", 3000), ("pods", 1))), lasting=True)
     assert (amount(table, "used", "a", "cpu"), amount(table, "lasting", "a", "cpu")) == (3000, 3000)
     assert table.claim("pod", "b", ONE_CPU)
     assert (amount(table, "used", "a", "cpu"), amount(table, "used", "b", "cpu")) == (0, 1000)
@@ -157,8 +159,8 @@ def test_release() -> None:
 def test_free_and_potential() -> None:
     """Free is what nobody claims; potential is what only lasting claims take away; both may be negative."""
     table = table_of([node("n", cpu=4000)])
-    table.claim("daemon", "n", (("cpu", 1000),), lasting=True)
-    table.claim("job", "n", (("cpu", 4000),))
+    table.claim("daemon", "n", Shape((("cpu", 1000),)), lasting=True)
+    table.claim("job", "n", Shape((("cpu", 4000),)))
     cpu = table.resources.index("cpu")
     assert (table.free()[cpu].tolist(), table.potential()[cpu].tolist()) == ([-1000], [3000])
     assert table.free().shape == table.potential().shape == (4, 1)
@@ -168,7 +170,7 @@ def test_a_node_is_short_while_more_is_claimed_than_it_has() -> None:
     """A node that shrinks under its pods is short of what it lost, until enough is given back; one that went never."""
     table = table_of([node("full", gpus=2), node("shrinks", gpus=2), node("gone", gpus=2)])
     for each in table.nodes():
-        table.claim(f"pod-{each.name}", each.name, ((GPU, 2),))
+        table.claim(f"pod-{each.name}", each.name, Shape(((GPU, 2),)))
     assert not any(table.short_of(name) for name in ("full", "shrinks", "gone"))
     table.upsert(node("shrinks", gpus=1))
     table.remove("gone")
@@ -243,7 +245,7 @@ def test_amounts_beyond_any_node_saturate() -> None:
     memory = table.resources.index("memory")
     assert table.vector((("memory", huge),)).amounts[0] > table.free()[memory, 0] > 0
     for index in range(1000):
-        table.claim(f"pod-{index}", "n", (("memory", huge),), lasting=True)
+        table.claim(f"pod-{index}", "n", Shape((("memory", huge),)), lasting=True)
     assert table.free()[memory, 0] < 0
     assert table.potential()[memory, 0] < 0
     for index in range(1000):
@@ -294,9 +296,9 @@ class TableHistory(RuleBasedStateMachine):
     @rule(uid=UIDS, name=NAMES, requests=AMOUNTS, lasting=st.booleans())
     def claim(self, uid: str, name: str, requests: dict[str, int], lasting: bool) -> None:
         """Make or replace a claim."""
-        new = Claim(name, tuple(requests.items()), lasting)
+        new = Claim(name, Shape(tuple(requests.items())), lasting)
         changed = self.claims.get(uid) != new
-        assert self.table.claim(uid, new.node, new.requests, lasting=lasting) == changed
+        assert self.table.claim(uid, new.node, new.shape, lasting=lasting) == changed
         self.claims[uid] = new
         self.follow(changed=changed)
 
@@ -316,8 +318,8 @@ class TableHistory(RuleBasedStateMachine):
                 row = self.table.row(name)
                 on_node = [claim for claim in self.claims.values() if claim.node == name]
                 expected[0, index, row] = each.allocatable.get(resource, 0)
-                expected[1, index, row] = sum(dict(claim.requests).get(resource, 0) for claim in on_node)
-                expected[2, index, row] = sum(dict(c.requests).get(resource, 0) for c in on_node if c.lasting)
+                expected[1, index, row] = sum(dict(claim.shape.requests).get(resource, 0) for claim in on_node)
+                expected[2, index, row] = sum(dict(c.shape.requests).get(resource, 0) for c in on_node if c.lasting)
         rows = self.table.rows
         actual = [matrix[:, :rows] for matrix in (self.table.allocatable, self.table.used, self.table.lasting)]
         assert np.array_equal(np.stack(actual), expected)
@@ -362,9 +364,9 @@ def test_nodes_are_touched_by_changes_and_by_what_is_taken_there() -> None:
     table.release("nobody")
     assert touched() == []
     table.upsert(node("a", cpu=1))
-    table.claim("pod", "b", (("cpu", 1),))
+    table.claim("pod", "b", Shape((("cpu", 1),)))
     assert touched() == ["a", "b"]
-    table.claim("pod", "b", (("cpu", 1),))
+    table.claim("pod", "b", Shape((("cpu", 1),)))
     table.release("pod")
     assert touched() == []
     table.remove("a")
@@ -375,7 +377,7 @@ def test_nodes_are_touched_by_changes_and_by_what_is_taken_there() -> None:
 def test_all_nodes_are_touched_those_included_that_are_gone_and_claimed() -> None:
     """Whoever starts to keep promises looks at every node that one could be on."""
     table = table_of([node("here")])
-    table.claim("pod", "gone", (("cpu", 1),))
+    table.claim("pod", "gone", Shape((("cpu", 1),)))
     table.touched = {}
     table.touch_all()
     assert set(table.touched) == {"here", "gone"}

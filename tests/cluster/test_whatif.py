@@ -6,9 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extender.cluster.occupancy import Holding
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import Mark, WhatIf
-from tests.cluster.conftest import GPU, node, table_of
+from extender.domain.pod import Shape
+from tests.cluster.conftest import GPU, node, shape, table_of
 
 EVERYWHERE = np.ones(2, dtype=np.bool_)
 
@@ -25,7 +27,7 @@ def test_snapshot_is_independent_of_the_table() -> None:
     before = table.free()
     whatif.take(0, table.vector(((GPU, 3),)))
     assert np.array_equal(table.free(), before)
-    table.claim("pod", "b", ((GPU, 1),))
+    table.claim("pod", "b", Shape(((GPU, 1),)))
     assert whatif.free[table.resources.index(GPU)].tolist() == [5, 4]
 
 
@@ -63,7 +65,7 @@ def test_counts_of_a_resource_nobody_has_is_zero() -> None:
 def test_counts_on_overcommitted_nodes_is_zero() -> None:
     """A node with less than nothing free takes nothing that asks for it, and anything that does not."""
     table = two_nodes()
-    table.claim("pod", "a", ((GPU, 9),))
+    table.claim("pod", "a", Shape(((GPU, 9),)))
     whatif = WhatIf(table)
     assert whatif.counts(table.vector(((GPU, 1),)), EVERYWHERE).tolist() == [0, 4]
     assert whatif.counts(table.vector((("pods", 1),)), EVERYWHERE).tolist() == [110, 110]
@@ -87,6 +89,41 @@ def test_take_from_several_nodes() -> None:
     assert whatif.free[table.resources.index("pods")].tolist() == [107, 109]
     whatif.undo(Mark(0))
     assert np.array_equal(whatif.free, table.free())
+
+
+def test_settled_pods_take_gpus_and_zones() -> None:
+    """Pods that are settled change the states of their nodes, in the snapshot alone, until that is undone."""
+    table = two_nodes()
+    whatif = WhatIf(table)
+    before = whatif.states.copy()
+    mark = whatif.mark()
+    rows = np.array([0, 1], dtype=np.intp)
+    whatif.settle(rows, shape(2), np.array([1, 2], dtype=np.int64))
+    whatif.settle(rows[:1], shape(4), np.array([1], dtype=np.int64))
+    assert [table.occupancy.offer(number, shape(1), 9).pods for number in whatif.states.tolist()] == [2, 0]
+    assert np.array_equal(table.occupancy.states(Holding.ALL), before)
+    whatif.undo(mark)
+    assert np.array_equal(whatif.states, before)
+
+
+def test_pods_without_gpus_settle_nowhere() -> None:
+    """A pod that asks for no GPUs changes no state where no node aligns anything, and there is nothing to undo."""
+    whatif = WhatIf(two_nodes())
+    mark = whatif.mark()
+    whatif.settle(np.array([0], dtype=np.intp), shape(0), np.array([3], dtype=np.int64))
+    assert whatif.mark() == mark
+
+
+def test_states_go_with_the_claims_that_count() -> None:
+    """A snapshot of what can be free has the states of the lasting claims, one of the empty cluster those of none."""
+    table = two_nodes()
+    table.claim("job", "a", shape(2))
+    table.claim("daemon", "b", shape(2), lasting=True)
+    empty = WhatIf(table, table.allocatable[:, : table.rows], Holding.NONE).states
+    potential = WhatIf(table, table.potential(), Holding.LASTING).states
+    now = WhatIf(table).states
+    assert (potential == empty).tolist() == [True, False]
+    assert (potential == now).tolist() == [False, True]
 
 
 STEPS = st.one_of(

@@ -1,0 +1,303 @@
+"""Which GPUs and NUMA zones are taken on each node, by whom, and what the rest is worth to the next pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extender.cluster.claims import Claim, Claims
+from extender.cluster.handout import Handout, state_without
+from extender.cluster.nodekinds import NodeFacts, NodeKind, NodeKinds
+from extender.cluster.noderoom import Room, Taking, gpus_asked
+from extender.cluster.nodestates import Demand, NodeStates, any_gpus_asked
+from extender.cluster.offers import Offer, Share, offer_of, share_of
+from extender.cluster.seating import reseat
+from extender.domain import holdings
+from extender.domain.pod import Pod, Shape
+from extender.domain.reason import Problem
+from extender.fabric.gpusets import members
+from extender.fabric.partitions import Partitions
+from extender.fabric.products import Products
+from extender.numa.fingerprint import vouches
+from extender.numa.nodetopology import NodeTopology
+
+__all__ = ["NO_NODE", "Held", "Holding", "Occupancy", "Offer", "Share"]
+
+#: The state of a row without node.
+NO_NODE = -1
+
+#: Beyond so many states everything is worked out anew: what is remembered of them has mostly passed.
+_MOST_STATES = 100_000
+
+
+class Holding(Enum):
+    """Which claims count: all, those that never end, or none (the empty cluster)."""
+
+    ALL = "all"
+    LASTING = "lasting"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one claim holds: GPUs by device index and NUMA zones by id, both ascending.
+
+    They are empty where there are none, or nobody knows. `observed` says that somebody has seen what the pod holds;
+    otherwise it is a prediction.
+    """
+
+    gpus: tuple[int, ...]
+    zones: tuple[int, ...]
+    observed: bool
+
+
+class Occupancy:
+    """Keep, for each node, which claim holds which GPUs and zones, and number the states that follow.
+
+    Nothing is worked out before somebody asks, and then only for nodes of which something changed. A claim keeps what
+    it has been given for as long as it stands; only what was observed of another pod takes it away. Nodes without GPUs
+    whose kubelet aligns nothing are all in one state, and claims on them cost nothing.
+
+    So what a claim is given depends on which others stood when somebody asked next. Whoever must decide alike whatever
+    else he asks calls `refresh` at the same points of the history.
+
+    Attributes:
+        bound_on: returns the pods that are bound to a node; for the keeper of pods to fill in. With it, what a
+            NodeResourceTopology says is `available` corrects the zones of pods, if it reflects the very same pods.
+    """
+
+    def __init__(self, claims: Claims) -> None:
+        """Follow the claims of a node table, whose owner tells what changed."""
+        self._claims = claims
+        self.bound_on: Callable[[str], Iterable[Pod]] = lambda _: ()
+        self._products = Products()
+        self._kinds = NodeKinds()
+        self._numbers = count()
+        self._states = NodeStates(self._numbers)
+        self._former = self._states
+        self._topologies: dict[str, NodeTopology] = {}
+        self._partitions: dict[str, Partitions] = {}
+        self._facts: dict[str, NodeFacts] = {}
+        self._aligned: set[str] = set()
+        self._held: dict[str, Handout] = {}
+        self._changed: dict[str, None] = {}
+        self._offers: dict[tuple[int, Demand, int], Offer] = {}
+        self._ids = {holding: np.full(0, NO_NODE, dtype=np.int64) for holding in Holding}
+
+    @property
+    def products(self) -> Products:
+        """Return the table of products."""
+        return self._products
+
+    @products.setter
+    def products(self, products: Products) -> None:
+        self._products = products
+        self._rebuild()
+
+    def put_topology(self, topology: NodeTopology) -> None:
+        """Take in the NUMA zones of a node, there or not."""
+        self._topologies[topology.node] = topology
+        self.node_changed(topology.node)
+
+    def drop_topology(self, name: str) -> None:
+        """Forget the NUMA zones of the node called `name`."""
+        if self._topologies.pop(name, None) is not None:
+            self.node_changed(name)
+
+    def put_partitions(self, name: str, partitions: Partitions) -> None:
+        """Take in which sets of GPUs can be one NVLink partition on the node called `name`."""
+        self._partitions[name] = partitions
+        self.node_changed(name)
+
+    def drop_partitions(self, name: str) -> None:
+        """Forget the partitions of the node called `name`."""
+        if self._partitions.pop(name, None) is not None:
+            self.node_changed(name)
+
+    def node_changed(self, name: str) -> None:
+        """Take in that a node, or what is known of it, came, changed or went."""
+        self._facts.pop(name, None)
+        self._aligned.discard(name)
+        self._changed[name] = None
+
+    def row_emptied(self, row: int) -> None:
+        """Take in that a row has no node any more."""
+        for ids in self._ids.values():
+            if row < ids.shape[0]:
+                ids[row] = NO_NODE
+
+    def claim_changed(self, claim: Claim) -> None:
+        """Take in that a claim was made or given back."""
+        if claim.node in self._aligned or _asks_for_gpus(claim.shape):
+            self._changed[claim.node] = None
+
+    def concerns(self, shape: Shape) -> bool:
+        """Tell whether GPUs or zones can matter to a pod at all; otherwise there is nothing to ask about it."""
+        self.refresh()
+        return bool(self._aligned) or _asks_for_gpus(shape)
+
+    def states(self, holding: Holding) -> NDArray[np.int64]:
+        """Return (rows,) the number of the state of each node, `NO_NODE` without one; read-only.
+
+        Nodes in equal states have equal numbers, whatever counts as held.
+        """
+        self.refresh()
+        ids = self._ids[holding][: self._claims.rows]
+        ids.flags.writeable = False
+        return ids
+
+    def empty_states(self) -> NDArray[np.int64]:
+        """Return (rows,) the states of all nodes while nobody holds anything; read-only."""
+        return self.states(Holding.NONE)
+
+    def offer(self, state: int, shape: Shape, most: int) -> Offer:
+        """Return what a node in `state` does for up to `most` pods of `shape`."""
+        states = self._states_with(state)
+        key = (state, states.demand(state, shape), most)
+        offer = self._offers.get(key)
+        if offer is None:
+            offer = self._offers[key] = offer_of(states, state, shape, most)
+        return offer
+
+    def after(self, state: int, shape: Shape, pods: int) -> int:
+        """Return the state once so many pods more of `shape` are there; those that do not fit change nothing."""
+        states = self._states_with(state)
+        for _ in range(pods):
+            step = states.step(state, shape)
+            if step is None or step.after == state:
+                break
+            state = step.after
+        return state
+
+    def held(self, uid: str) -> Held | None:
+        """Return what the pod `uid` holds; None if that is neither GPUs nor zones, or its node is not there."""
+        claim = self._claims.claim_of(uid)
+        if claim is None:
+            return None
+        self.refresh()
+        on_node = self._held.get(claim.node)
+        taking = None if on_node is None else on_node.takings.get(uid)
+        if taking is None or not (taking.gpus or taking.zones):
+            return None
+        return Held(members(taking.gpus), taking.zones, claim.observed is not None)
+
+    def share(self, name: str, uids: Iterable[str]) -> Share | None:
+        """Return what the pods `uids` have together of the node called `name`; None without such a node or its GPUs."""
+        facts, row = self._facts_of(name), self._claims.row(name)
+        if facts is None or row is None or not facts.kind.resource:
+            return None
+        on_node = self._held.get(name)
+        own = 0
+        for uid in uids:
+            taking = None if on_node is None else on_node.takings.get(uid)
+            own |= 0 if taking is None else taking.gpus
+        return share_of(facts.kind, own, free=self._states.gpus(int(self._ids[Holding.ALL][row])))
+
+    def distrust(self, name: str) -> str:
+        """Return why something of a node's NodeResourceTopology is not considered, "" if all of it is."""
+        facts = self._facts_of(name)
+        return "" if facts is None else facts.distrust
+
+    def problems(self, name: str) -> tuple[Problem, ...]:
+        """Return what of a node's annotations about GPUs cannot be used."""
+        facts = self._facts_of(name)
+        return () if facts is None else facts.problems
+
+    def topology(self, name: str) -> NodeTopology | None:
+        """Return how the kubelet of a node aligns pods, as far as that is known and trusted; None if it does not."""
+        facts = self._facts_of(name)
+        return None if facts is None else facts.kind.topology
+
+    def _facts_of(self, name: str) -> NodeFacts | None:
+        self.refresh()
+        return self._facts.get(name)
+
+    def _states_with(self, state: int) -> NodeStates:
+        """Return the states that a number belongs to: whoever reads may still have those from before a rebuild."""
+        return self._states if state in self._states else self._former
+
+    def _rebuild(self) -> None:
+        """Work everything out anew, but for what is held."""
+        self._former, self._states = self._states, NodeStates(self._numbers)
+        self._kinds = NodeKinds()
+        self._offers.clear()
+        self._facts.clear()
+        self._aligned.clear()
+        self._changed = dict.fromkeys(node.name for node in self._claims.nodes())
+
+    def refresh(self) -> None:
+        """Bring everything up to date with what has changed."""
+        if len(self._states) > _MOST_STATES:
+            self._rebuild()
+        if not self._changed:
+            return
+        missing = self._claims.rows - self._ids[Holding.ALL].shape[0]
+        if missing > 0:
+            for holding, ids in self._ids.items():
+                self._ids[holding] = np.pad(ids, (0, max(missing, ids.shape[0])), constant_values=NO_NODE)
+        changed, self._changed = self._changed, {}
+        for name in changed:
+            self._fold(name)
+
+    def _fold(self, name: str) -> None:
+        """Work out who holds what on one node."""
+        row, node = self._claims.row(name), self._claims.find(name)
+        former = self._held.pop(name, None)
+        if row is None or node is None:
+            return
+        facts = self._facts.get(name)
+        if facts is None:
+            facts = self._facts[name] = self._kinds.facts(
+                node, self._products, self._topologies.get(name), self._partitions.get(name)
+            )
+        kind = facts.kind
+        (self._aligned.discard if kind.topology is None else self._aligned.add)(name)
+        empty = self._states.number(Room.empty(kind))
+        self._ids[Holding.NONE][row] = empty
+        claims: list[tuple[str, Claim]] = []
+        if kind.topology is not None:
+            claims = list(self._claims.claims_on(name))
+        elif kind.resource:
+            claims = [each for each in self._claims.claims_on(name) if gpus_asked(each[1].shape, kind.resource)]
+        if not claims:
+            self._ids[Holding.ALL][row] = self._ids[Holding.LASTING][row] = empty
+            return
+        on_node = Handout(kind)
+        state = on_node.hand_out(claims, facts, former, self._states)
+        seats = self._seats(name, on_node, dict(claims))
+        if seats:
+            seated = [(uid, _seen_in(claim, seats.get(uid), kind, on_node.takings[uid])) for uid, claim in claims]
+            former, on_node = on_node, Handout(kind)
+            state = on_node.hand_out(seated, facts, former, self._states)
+        self._ids[Holding.ALL][row] = state
+        self._held[name] = on_node
+        lasting = [on_node.takings[uid] for uid, claim in claims if claim.lasting]
+        self._ids[Holding.LASTING][row] = state_without(kind, lasting, self._states) if lasting else empty
+
+    def _seats(self, name: str, on_node: Handout, claims: Mapping[str, Claim]) -> dict[str, int]:
+        """Return in which zones pods must be, going by what an exporter saw left; {} if that tells nothing new."""
+        report = self._topologies.get(name)
+        if on_node.kind.topology is None or report is None or not report.fingerprint:
+            return {}
+        pods = list(self.bound_on(name))
+        takings = {pod.uid: on_node.takings[pod.uid] for pod in pods if pod.uid in on_node.takings}
+        unseen = [uid for uid in takings if claims[uid].observed is None]
+        seats = reseat(on_node.kind, report, takings, unseen) if unseen else {}
+        return seats if seats and vouches(report, pods) else {}
+
+
+def _seen_in(claim: Claim, zone: int | None, kind: NodeKind, taking: Taking) -> Claim:
+    """Return a claim as if its pod had been seen in a zone, with the GPUs that it has if they are there."""
+    if zone is None:
+        return claim
+    stays = not taking.gpus & ~kind.sets.zone_mask(zone)
+    return replace(claim, observed=holdings.Holding(members(taking.gpus) if stays else (), (zone,)))
+
+
+def _asks_for_gpus(shape: Shape) -> bool:
+    return any_gpus_asked(shape) > 0

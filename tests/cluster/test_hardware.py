@@ -1,0 +1,159 @@
+"""What objects say of hardware, handed on and kept apart from what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from extender.cluster.model import ClusterModel
+from extender.cluster.occupancy import Holding
+from extender.domain.devices import DeviceReport
+from extender.domain.hypernodes import HyperNode
+from extender.domain.levelobjects import LevelList
+from extender.domain.levels import Level
+from extender.domain.node import Node
+from extender.domain.objectref import ObjectRef
+from extender.domain.pod import Shape
+from extender.fabric.calibration import DATA_KEY
+from extender.numa.nodetopology import NodeTopology, Policy, Zone
+from tests.cluster.conftest import GPU
+
+H100 = "NVIDIA-H100-80GB-HBM3"
+FACTS = ObjectRef("v1", "ConfigMap", "muster-system", "muster-calibration", "u")
+ZONES = tuple(Zone(number, allocatable={GPU: 4}) for number in range(2))
+TOPOLOGY = NodeTopology("a", Policy.RESTRICTED, zones=ZONES)
+
+
+@pytest.fixture
+def model() -> ClusterModel:
+    """Return a model of two nodes with eight H100 each."""
+    model = ClusterModel(["muster"])
+    for name in ("a", "b"):
+        model.put_node(Node(name, f"uid-{name}", {GPU: 8, "pods": 110, "cpu": 64_000}, {f"{GPU}.product": H100}))
+    return model
+
+
+def states(model: ClusterModel) -> list[int]:
+    """Return the state of each node."""
+    return [int(state) for state in model.table.occupancy.states(Holding.ALL)]
+
+
+def bandwidth(model: ClusterModel) -> float:
+    """Return the GB/s that eight GPUs of a node are said to have."""
+    state = states(model)[0]
+    return model.table.occupancy.offer(state, Shape(requests=((GPU, 8),)), 1).inner[0]
+
+
+def calibration(gbps: str) -> dict[str, str]:
+    """Return the data of a ConfigMap that has measured so much on one node."""
+    entry = f"{{product: {H100}, gpusPerNode: 8, nodes: 1, level: node, busBandwidthGBps: {gbps}}}"
+    return {DATA_KEY: f"measurements:\n- {entry}\n"}
+
+
+def test_zones_of_a_node_count_from_when_they_are_known(model: ClusterModel) -> None:
+    """A node with zones is in another state than one without, until they are gone; verdicts on it are made anew."""
+    before = model.table.generation
+    model.table.touched.clear()
+    assert model.put_node_topology(TOPOLOGY)
+    assert len(set(states(model))) == 2
+    known = model.table.occupancy.topology("a")
+    assert known is not None
+    assert (known.policy, known.zones) == (Policy.RESTRICTED, ZONES)
+    assert (model.table.generation > before, list(model.table.touched)) == (True, ["a"])
+    assert not model.put_node_topology(TOPOLOGY)
+    assert model.drop_node_topology("a")
+    assert not model.drop_node_topology("a")
+    assert len(set(states(model))) == 1
+
+
+def test_partitions_of_a_node_count_from_when_they_are_known(model: ClusterModel) -> None:
+    """What Koordinator says of a node's GPUs counts, and counts no more when it says nothing."""
+    about = ObjectRef("scheduling.koordinator.sh/v1alpha1", "Device", "", "a", "u")
+    report = DeviceReport(about, '{"4":[{"minors":[0,1,2,3]},{"minors":[4,5,6,7]}]}')
+    assert model.put_device(report)
+    assert not model.put_device(report)
+    assert len(set(states(model))) == 2
+    assert model.put_device(DeviceReport(about))
+    assert len(set(states(model))) == 1
+    assert model.drop_device("a")
+    assert not model.drop_device("a")
+
+
+def test_a_table_of_partitions_that_cannot_be_read_is_a_problem(model: ClusterModel) -> None:
+    """The object and the annotation are named, until somebody mends it."""
+    about = ObjectRef("scheduling.koordinator.sh/v1alpha1", "Device", "", "a", "u")
+    model.put_device(DeviceReport(about, '{"4":[{"minors":[0]}]}'))
+    ((named, (problem,)),) = model.problems().items()
+    assert (named, problem.field) == (about, "metadata.annotations[scheduling.koordinator.sh/gpu-partitions]")
+    model.put_device(DeviceReport(about, '{"2":[{"minors":[0,1]}]}'))
+    assert model.problems() == {}
+
+
+def test_measured_bandwidths_take_the_place_of_the_tables(model: ClusterModel) -> None:
+    """What was measured is predicted, until the ConfigMap is gone."""
+    table = bandwidth(model)
+    before = model.table.generation
+    assert model.put_calibration(FACTS, calibration("401.5"))
+    assert not model.put_calibration(FACTS, calibration("401.5"))
+    assert bandwidth(model) == pytest.approx(401.5)
+    assert model.table.generation > before
+    assert model.drop_calibration()
+    assert not model.drop_calibration()
+    assert bandwidth(model) == pytest.approx(table)
+
+
+def test_a_measurement_that_cannot_be_read_is_a_problem(model: ClusterModel) -> None:
+    """The ConfigMap is named, and the entry; the table stands."""
+    table = bandwidth(model)
+    model.put_calibration(FACTS, calibration("fast"))
+    ((named, (problem,)),) = model.problems().items()
+    assert named == FACTS
+    assert problem.field.endswith("measurements[0].busBandwidthGBps")
+    assert bandwidth(model) == pytest.approx(table)
+    model.drop_calibration()
+    assert model.problems() == {}
+
+
+def test_links_that_cannot_be_read_are_a_problem_of_the_node(model: ClusterModel) -> None:
+    """The node and the annotation are named, until it is mended or the node is gone."""
+    odd = Node("c", "uid-c", annotations={"muster.dev/gpu-links": "X ?; ? X"})
+    model.put_node(odd)
+    ((named, (problem,)),) = model.problems().items()
+    assert (str(named), named.uid, problem.field) == ("Node c", "uid-c", "metadata.annotations[muster.dev/gpu-links]")
+    model.put_node(Node("c", "uid-c", annotations={"muster.dev/gpu-links": "X NV2; NV2 X"}))
+    assert model.problems() == {}
+    model.put_node(odd)
+    model.drop_node("c")
+    assert model.problems() == {}
+
+
+def test_news_of_the_network_outdates_every_verdict(model: ClusterModel) -> None:
+    """Who was judged by other levels is judged again; what says nothing new outdates nothing."""
+    levels = LevelList(ObjectRef("kueue.x-k8s.io/v1", "Topology", "", "t", "u"), (Level("rack", "x/rack"),))
+    hyper_node = HyperNode(
+        ObjectRef("topology.volcano.sh/v1alpha1", "HyperNode", "", "s", "u"), 1, nodes=frozenset("a")
+    )
+    generations = [model.table.generation]
+    changes: list[Callable[[], bool]] = [
+        lambda: model.put_levels(levels),
+        lambda: model.drop_levels("kueue.x-k8s.io", "t"),
+        lambda: model.put_hyper_node(hyper_node),
+        lambda: model.drop_hyper_node("s"),
+    ]
+    for change in changes:
+        assert change()
+        generations.append(model.table.generation)
+    assert generations == sorted(set(generations))
+    assert not model.drop_levels("kueue.x-k8s.io", "t")
+    assert not model.drop_hyper_node("s")
+    assert model.table.generation == generations[-1]
+
+
+def test_the_model_says_what_the_network_is(model: ClusterModel) -> None:
+    """The levels are those of nodes and objects together."""
+    assert model.levels.source == "no node has labels of a known preset"
+    model.put_hyper_node(
+        HyperNode(ObjectRef("topology.volcano.sh/v1alpha1", "HyperNode", "", "s", "u"), 1, nodes=frozenset("a"))
+    )
+    assert model.levels.domain(0, Node("a")) == "s"
