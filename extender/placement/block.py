@@ -16,7 +16,7 @@ from extender.domain.topology import RoleGroup, TopologyRequest
 from extender.placement.assign import assign
 from extender.placement.ground import Ground, Terms
 from extender.placement.packing import pack, strands
-from extender.placement.room import clique_units, field_of, room
+from extender.placement.room import clique_units, field_of, room, whole_gpus
 from extender.placement.search import Search, Wanted
 
 Groups: TypeAlias = Mapping[Shape, Sequence[Pod]]
@@ -87,32 +87,42 @@ class Block:
             narrowest = max(common, required)
         return list(range(narrowest, required - 1, -1))
 
-    def room_by_domain(self, level: int, shape: Shape) -> NDArray[np.int64]:
-        """Return (domains,) how many pods of a shape each domain of a level takes by itself."""
-        return self._by_domain(level, self._room(shape, self._reachable(level)))
+    def most_in_one_domain(self, groups: Groups) -> tuple[str, int]:
+        """Return the level that keeps members out, and how many pods one of its domains holds at most.
 
-    def _by_domain(self, level: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        if level < 0:
-            return np.array([counts.sum()], dtype=np.int64)
-        if level >= self._tree.depth:
-            return counts
-        path = self._tree.domains[level]
-        inside = path >= 0
-        size = len(self._tree.names[level])
-        return np.bincount(path[inside], weights=counts[inside], minlength=size).astype(np.int64)
+        Shapes are counted each by itself. Where every k pods share a domain: how many find room in whole slices.
+        """
+        topology, everywhere = self._terms.topology, np.ones(self._whatif.free.shape[1], dtype=np.bool_)
+        roles = next((group for group in topology.role_groups if group.required), None)
+        level = (
+            topology.required or (topology.slices[0].level if topology.slices else "") or (roles.level if roles else "")
+        )
+        at = self._tree.levels.find(level)
+        if at is None:
+            return level, 0
+        most = 0
+        size = 1 if topology.required or not topology.slices else topology.slices[0].size
+        totals = [self._tree.sums(at, self._room(shape, everywhere)) for shape in groups]
+        capped = [np.minimum(total, len(pods)) for total, pods in zip(totals, groups.values(), strict=True)]
+        if size > 1:
+            most = sum(int((total // size * size).sum()) for total in totals)
+        elif capped:
+            most = int(np.sum(capped, axis=0).max(initial=0))
+        return self._tree.levels.name(at), most
 
     def _reachable(self, level: int) -> NDArray[np.bool_]:
         """Return (rows,) the nodes that may be used: those around the settled members where there are any."""
-        everywhere = np.ones(self._whatif.free.shape[1], dtype=np.bool_)
+        everywhere: NDArray[np.bool_] = np.ones(self._whatif.free.shape[1], dtype=np.bool_)
         if level < 0 or not self._settled:
             return everywhere
         settled = np.array(list(self._settled), dtype=np.intp)
+        around: NDArray[np.bool_] = ~everywhere
         if level >= self._tree.depth:
-            around = ~everywhere
             around[settled] = True
             return around
         path = self._tree.domains[level]
-        return np.isin(path, path[settled]) & (path >= 0)
+        around[:] = np.isin(path, path[settled]) & (path >= 0)
+        return around
 
     def _scopes(self, level: int, groups: Groups) -> Iterator[_Scope]:
         """Yield domains of `level` that each shape by itself fits into, the best for the first shape first."""
@@ -120,11 +130,11 @@ class Block:
         if level < 0:
             yield _Scope(level, reachable)
             return
-        path = np.arange(reachable.shape[0]) if level >= self._tree.depth else self._tree.domains[level]
+        path = self._tree.path(level)
         roomy: NDArray[np.bool_] | None = None
         for shape, pods in groups.items():
             counts = np.minimum(self._room(shape, reachable), len(pods))
-            holds = self._by_domain(level, counts) >= len(pods)
+            holds = self._tree.sums(level, counts) >= len(pods)
             roomy = holds if roomy is None else roomy & holds
         if roomy is None:
             return
@@ -143,8 +153,8 @@ class Block:
         """Return a node of the domain of `level` that is best for pods of one shape, or None."""
         mark = self._whatif.mark()
         trial = Block(self._whatif, self._ground, self._terms)
-        trial._settled = dict(self._settled)  # noqa: SLF001 - of its own kind
-        placed = trial._place_shape(_Scope(level, mask), shape, pods, whole=level)  # noqa: SLF001 - the same
+        trial._settled = dict(self._settled)
+        placed = trial._place_shape(_Scope(level, mask), shape, pods, whole=level)
         self._whatif.undo(mark)
         return next(iter(trial.rows.values())) if placed else None
 
@@ -152,10 +162,8 @@ class Block:
         """Place everything inside a scope, roles that share a domain first; nothing is taken on failure."""
         mark, before = self._whatif.mark(), (dict(self._settled), self._touched.copy(), self.fragmentation)
         rest = {shape: list(pods) for shape, pods in groups.items()}
-        done = True
-        for group in self._terms.topology.role_groups:
-            done = done and self._place_roles(scope, group, rest)
-        if done and all(self._place_shape(scope, shape, pods) for shape, pods in rest.items() if pods):
+        gathered = all(self._place_roles(scope, group, rest) for group in self._terms.topology.role_groups)
+        if gathered and all(self._place_shape(scope, shape, pods) for shape, pods in rest.items() if pods):
             return True
         self._whatif.undo(mark)
         self._settled, self._touched, self.fragmentation = before
@@ -187,16 +195,23 @@ class Block:
             return False
         self.rows |= block.rows
         self.fragmentation += block.fragmentation
-        for row, gpus in block._settled.items():  # noqa: SLF001 - of its own kind
+        for row, gpus in block._settled.items():
             self._settled[row] = self._settled.get(row, 0) + gpus
             self._touched[row] = True
         return True
 
     def _place_shape(self, scope: _Scope, shape: Shape, pods: Sequence[Pod], *, whole: int | None = None) -> bool:
-        """Place pods of one shape; return whether all found room. With `whole` none may leave one domain of that level."""
-        occupancy = self._whatif.table.occupancy
-        slices = self._slices()
-        if not slices and (not occupancy.gpus(shape) or self._terms.packing is Packing.SPREAD):
+        """Place pods of one shape; return whether all found room. With `whole` all go to one domain of that level."""
+        by_slices: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
+        for pod in pods:
+            by_slices.setdefault(self._slices(pod.role), []).append(pod)
+        return all(self._place_part(scope, shape, part, slices, whole) for slices, part in by_slices.items())
+
+    def _place_part(
+        self, scope: _Scope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...], whole: int | None
+    ) -> bool:
+        """Place pods of one shape that are counted off in the same slices; return whether all found room."""
+        if not slices and (not whole_gpus(shape) or self._terms.packing is Packing.SPREAD):
             counts = self._room(shape, scope.mask)
             if whole is not None and whole >= 0:
                 counts = self._confine(whole, counts, len(pods))
@@ -218,17 +233,17 @@ class Block:
 
     def _confine(self, level: int, counts: NDArray[np.int64], pods: int) -> NDArray[np.int64]:
         """Leave room in one domain of `level` only: the tightest that holds all pods, or for spreading the roomiest."""
-        room = self._by_domain(level, np.minimum(counts, pods))
+        room = self._tree.sums(level, np.minimum(counts, pods))
         holding = np.flatnonzero(room >= pods)
         if not holding.shape[0]:
             return np.zeros_like(counts)
-        total = self._by_domain(level, counts)[holding]
+        total = self._tree.sums(level, counts)[holding]
         spread = self._terms.packing is Packing.SPREAD
         chosen = int(holding[np.argmax(total) if spread else np.argmin(total)])
-        path = np.arange(counts.shape[0]) if level >= self._tree.depth else self._tree.domains[level]
+        path = self._tree.path(level)
         return np.where(path == chosen, counts, 0)
 
-    def _search(self, scope: _Scope, shape: Shape, pods: Sequence[Pod], slices: Sequence[tuple[int, int]]) -> bool:
+    def _search(self, scope: _Scope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...]) -> bool:
         """Place pods of one shape where the bandwidth is highest within the scope."""
         settled = {row: gpus for row, gpus in self._settled.items() if gpus}
         eligible = self._ground.eligible(shape) & scope.mask
@@ -238,7 +253,7 @@ class Block:
             pods=len(pods),
             gpus=len(pods) * field.gpus + sum(settled.values()),
             objective=self._terms.topology.objective,
-            slices=tuple(slices),
+            slices=slices,
             joined=bool(settled),
         )
         search = Search(field, wanted, units, kinds)
@@ -262,10 +277,11 @@ class Block:
             yield [level], scope.mask & self._reachable(level)
         yield [-1], scope.mask
 
-    def _slices(self) -> list[tuple[int, int]]:
-        """Return the slices as (level, size), outermost first; levels that are not known are left out."""
-        found = [(self._tree.levels.find(part.level), part.size) for part in self._terms.topology.slices]
-        return sorted((level, size) for level, size in found if level is not None and size > 1)
+    def _slices(self, role: str) -> tuple[tuple[int, int], ...]:
+        """Return the slices that members of a role are counted off in, as (level, size), outermost first."""
+        slices = [part for part in self._terms.topology.slices if not part.roles or role in part.roles]
+        found = [(self._tree.levels.find(part.level), part.size) for part in slices]
+        return tuple(sorted((level, size) for level, size in found if level is not None and size > 1))
 
     def _room(self, shape: Shape, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         return room(self._whatif, shape, self._ground.eligible(shape) & mask)
@@ -284,9 +300,10 @@ class Block:
         """Give each pod its node, in member order, and take the room."""
         rows = np.array([row for row, _ in shares], dtype=np.intp)
         counts = np.array([count for _, count in shares], dtype=np.int64)
-        self._whatif.place(rows, shape, counts)
+        self._whatif.take_from(rows, self._whatif.table.vector(shape.requests), counts)
+        self._whatif.settle(rows, shape, counts)
         self._touched[rows] = True
-        gpus = self._whatif.table.occupancy.gpus(shape)
+        gpus = whole_gpus(shape)
         for row, count in shares:
             self._settled[row] = self._settled.get(row, 0) + gpus * count
         self.rows.update(zip((pod.uid for pod in pods), np.repeat(rows, counts).tolist(), strict=True))

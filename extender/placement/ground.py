@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from extender.cluster.tree import Tree
 from extender.domain.keys import Packing
 from extender.domain.pod import Shape
-from extender.domain.topology import TopologyRequest
+from extender.domain.topology import UNCONSTRAINED, TopologyRequest
 
 Eligible: TypeAlias = Callable[[Shape], NDArray[np.bool_]]
 """Shape -> (rows,) which nodes admit it."""
@@ -23,7 +23,7 @@ class Terms:
     """How a gang wants to be placed: spread or packed, and what it asks of the topology."""
 
     packing: Packing = Packing.BINPACK
-    topology: TopologyRequest = TopologyRequest()
+    topology: TopologyRequest = UNCONSTRAINED
 
     @property
     def gathers(self) -> bool:

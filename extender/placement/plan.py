@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable, is_extended
-from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf
-from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
-from extender.domain.topology import TopologyRequest
-from extender.placement.block import Block, Scopes
+from extender.placement.block import Block, Groups
+from extender.placement.ground import Eligible, Ground, Terms
 from extender.placement.room import room
-
-Eligible: TypeAlias = Callable[[Shape], NDArray[np.bool_]]
-"""Shape -> (rows,) which nodes admit it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How a gang wants to be placed: spread or packed, and what it asks of the topology."""
-
-    packing: Packing = Packing.BINPACK
-    topology: TopologyRequest = TopologyRequest()
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """Where pods may be placed.
-
-    `eligible` says which nodes admit a shape; `settled` how many GPUs the gang has on which row already, zero for a
-    node where it has members without any.
-    """
-
-    tree: Tree
-    eligible: Eligible
-    settled: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +54,14 @@ def plan(pods: Sequence[Pod], whatif: WhatIf, ground: Ground, terms: Terms) -> P
             return lack  # so it is with most gangs that wait: no need to pack
     best = Shortfall(needed=len(pods), fits=-1)
     for shapes in shape_orders(groups, whatif.table, ground.eligible):
+        ordered = {shape: groups[shape] for shape in shapes}
         mark = whatif.mark()
         block = Block(whatif, ground, terms)
-        if block.place({shape: groups[shape] for shape in shapes}):
+        if block.place(ordered):
             table = whatif.table
             return Plan({uid: table.node(row).name for uid, row in block.rows.items()}, block.fragmentation)
         whatif.undo(mark)
-        best = max(best, _shortfall(pods, shapes, groups, whatif, ground, terms), key=lambda attempt: attempt.fits)
+        best = max(best, _shortfall(ordered, whatif, ground, terms), key=lambda attempt: attempt.fits)
         if best.unmatched:
             break
     return best
@@ -96,7 +70,7 @@ def plan(pods: Sequence[Pod], whatif: WhatIf, ground: Ground, terms: Terms) -> P
 def shortfall(pods: Sequence[Pod], whatif: WhatIf, ground: Ground, terms: Terms) -> Shortfall | None:
     """Say how far the pods fall short, or None if `plan` would place them; nothing is taken. Pods alike are counted."""
     groups = group_by_shape(pods)
-    if len(groups) == 1 and not _gathers(terms.topology):
+    if len(groups) == 1 and not terms.gathers:
         (shape,) = groups
         return _lack(whatif, shape, pods, ground.eligible(shape))
     mark = whatif.mark()
@@ -123,29 +97,17 @@ def shape_orders(groups: Mapping[Shape, Sequence[Pod]], table: NodeTable, eligib
             yield restricted
 
 
-def _gathers(topology: TopologyRequest) -> bool:
-    """Tell whether anything has to be in one domain."""
-    return bool(topology.required or topology.slices or any(group.required for group in topology.role_groups))
-
-
-def _shortfall(
-    pods: Sequence[Pod],
-    shapes: Sequence[Shape],
-    groups: Mapping[Shape, Sequence[Pod]],
-    whatif: WhatIf,
-    ground: Ground,
-    terms: Terms,
-) -> Shortfall:
+def _shortfall(groups: Groups, whatif: WhatIf, ground: Ground, terms: Terms) -> Shortfall:
     """Say how many of the pods fit together, and which level keeps the others out if it is one that does."""
-    unmatched = next((groups[shape][0].key for shape in shapes if not ground.eligible(shape).any()), "")
+    needed = sum(map(len, groups.values()))
+    unmatched = next((pods[0].key for shape, pods in groups.items() if not ground.eligible(shape).any()), "")
     mark = whatif.mark()
-    anywhere = Terms(terms.packing)
-    fits = Block(whatif, ground, anywhere).place_most({shape: groups[shape] for shape in shapes})
+    fits = Block(whatif, ground, Terms(terms.packing)).place_most(groups)
     whatif.undo(mark)
-    if fits < len(pods) or not _gathers(terms.topology):
-        return Shortfall(len(pods), min(fits, len(pods) - 1), unmatched)
-    scopes = Scopes(whatif, ground, terms)
-    return Shortfall(len(pods), scopes.most({shape: len(groups[shape]) for shape in shapes}), level=scopes.narrowest())
+    if fits < needed or not terms.gathers:
+        return Shortfall(needed, min(fits, needed - 1), unmatched)
+    level, most = Block(whatif, ground, terms).most_in_one_domain(groups)
+    return Shortfall(needed, min(most, needed - 1), level=level)
 
 
 def _lack(whatif: WhatIf, shape: Shape, pods: Sequence[Pod], admitted: NDArray[np.bool_]) -> Shortfall | None:

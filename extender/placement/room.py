@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from extender.cluster.nodekinds import GPU_RESOURCES
 from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Shape
@@ -32,6 +34,11 @@ def room(whatif: WhatIf, shape: Shape, eligible: NDArray[np.bool_]) -> NDArray[n
     return counts
 
 
+def whole_gpus(shape: Shape) -> int:
+    """Return how many whole GPUs one pod of `shape` asks for."""
+    return max(shape.request(resource) for resource in GPU_RESOURCES)
+
+
 def field_of(
     whatif: WhatIf, tree: Tree, shape: Shape, eligible: NDArray[np.bool_], settled: Mapping[int, int]
 ) -> Field:
@@ -45,16 +52,13 @@ def field_of(
     caps = counts[rows]
     states = whatif.states[rows]
     here = np.array([settled.get(int(row), 0) for row in rows], dtype=np.int64) if settled else np.zeros_like(caps)
-    joined = (
-        tree.domains[tree.cliques, rows] >= 0 if tree.cliques is not None else np.zeros(rows.shape[0], dtype=np.bool_)
-    )
     # One number per kind of node, so that equal nodes are found in one go.
-    mixed = ((states * (MOST_PODS + 1) + np.minimum(caps, MOST_PODS)) * _MOST_GPUS + here) * 2 + joined
+    mixed = (states * (MOST_PODS + 1) + np.minimum(caps, MOST_PODS)) * _MOST_GPUS + here
     _, first, kinds = np.unique(mixed, return_index=True, return_inverse=True)
     units = []
     for at in first.tolist():
         offer = table.occupancy.offer(int(states[at]), shape, MOST_PODS)
-        units.append(node_unit(offer, int(caps[at]), int(here[at]), in_clique=bool(joined[at])))
+        units.append(node_unit(offer, int(caps[at]), int(here[at])))
     gpus = max((unit.gpus for unit in units), default=0)
     return Field(tree, rows, caps, kinds.astype(np.intp), units, table.order()[rows], gpus)
 
@@ -90,7 +94,8 @@ def _whole_cliques(ground: Field, whatif: WhatIf, level: int) -> NDArray[np.bool
     taken = np.zeros(len(tree.names[level]), dtype=np.int64)
     empty = table.occupancy.empty_states()
     np.add.at(taken, path[inside], (whatif.states[inside] != empty[inside]).astype(np.int64))
-    return taken == 0
+    whole: NDArray[np.bool_] = taken == 0
+    return whole
 
 
 def _clique_unit(nodes: list[Unit], pods: int, *, intact: bool) -> Unit:
@@ -100,17 +105,21 @@ def _clique_unit(nodes: list[Unit], pods: int, *, intact: bool) -> Unit:
     for node in nodes:
         costs = np.minimum(fold(costs, [(p, node.loss[p]) for p in range(1, node.cap + 1)], 1), IMPOSSIBLE)
     gpus = max(node.gpus for node in nodes)
-    speed = min((node.clique_speed for node in nodes), default=0.0)
-    network = min(node.outer[1] for node in nodes)
     settled = sum(node.settled for node in nodes)
-    single = settled + gpus
+    products = [node.product for node in nodes if node.product is not None and node.product.clique]
+    whole = min((product.clique or 0.0 for product in products), default=0.0)
+    speeds = (
+        min((product.in_clique(settled + gpus * p) for product in products), default=inf) for p in range(1, cap + 1)
+    )
+    network = min(node.outer[1] for node in nodes)
     return Unit(
         cap=cap,
         gpus=gpus,
-        inner=(speed, *(speed if single + gpus * (p - 1) > 1 else float("inf") for p in range(1, cap + 1))),
-        outer=(float("inf"), *(p * network for p in range(1, cap + 1))),
-        loss=(round(speed) if intact else 0, *(int(cost) for cost in costs[1:])),
+        inner=(inf, *speeds),
+        outer=(inf, *(p * network for p in range(1, cap + 1))),
+        loss=(round(whole) if intact else 0, *(int(cost) for cost in costs[1:])),
         nic=min(node.nic for node in nodes),
         clique=True,
+        product=nodes[0].product,
         settled=settled,
     )

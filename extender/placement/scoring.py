@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from extender.cluster.occupancy import NO_NODE, Holding, Offer
 from extender.cluster.table import NodeTable
 from extender.domain.keys import Packing
 from extender.domain.pod import Shape
+from extender.domain.topology import Objective
+from extender.fabric.bandwidth import step
 from extender.placement.packing import strands
 from extender.wire.extender import MAX_EXTENDER_PRIORITY
 
-#: What stranding costs, where the fullest and the emptiest candidate are 1 apart: enough that no rounding makes the
-#: worst node that strands nothing equal to the best that does.
-_SETBACK = 1.5
+#: What a worse class costs, where the fullest and the emptiest candidate are 1 apart, and how many classes there are
+#: at most: enough that no rounding makes the worst node of a class equal to the best of the next. Nodes of classes
+#: beyond the last count as of the last, since it is the best that is looked for.
+_SETBACK = 2.0
+_CLASSES = 4
+
+#: The worst there is: a node on which the pod would get no set of GPUs, or no zones.
+_NOTHING = (0, math.inf)
 
 
-def score(table: NodeTable, rows: NDArray[np.intp], shape: Shape, packing: Packing) -> NDArray[np.int64]:
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a pod's owner prefers: full nodes or empty ones, and which bandwidth among its GPUs counts, if any does."""
+
+    packing: Packing = Packing.BINPACK
+    objective: Objective = Objective.ALLREDUCE
+
+
+def score(table: NodeTable, rows: NDArray[np.intp], shape: Shape, wish: Wish) -> NDArray[np.int64]:
     """Return the score, 0 to 10, of each node in `rows` (-1 for an unknown node, which scores 0).
 
-    The same objective as for gangs: nodes on which the pod would strand more than it must come last; then, for binpack,
-    the fuller node wins, for spread the emptier. Fullness is the used share of the accelerators that the pod asks for,
-    or of CPU and memory on average when it asks for none, the pod included. Scores are stretched over the candidates,
+    The same objective as for gangs. In this order: the bandwidth among the GPUs that the pod would get there, in steps
+    of 5 %; that it strands no more than it must; for binpack, what future requests lose by it; then, for binpack, the
+    fuller node wins, for spread the emptier. Fullness is the used share of the accelerators that the pod asks for, or
+    of CPU and memory on average when it asks for none, the pod included. Scores are stretched over the candidates,
     which are nodes with room for the pod.
     """
     known = rows >= 0
@@ -35,11 +55,41 @@ def score(table: NodeTable, rows: NDArray[np.intp], shape: Shape, packing: Packi
     added = np.array([shape.request(table.resources[column]) for column in columns], dtype=np.int64)
     capacity = np.maximum(table.allocatable[columns][:, at], 1)
     fullness = ((table.used[columns][:, at] + added[:, None]) / capacity).mean(axis=0)
-    value = fullness if packing is Packing.BINPACK else -fullness
-    stranded = strands(table, vector)[at]
-    value = _stretch(value) - _SETBACK * (stranded > stranded.min())
-    scores[known] = np.rint(_stretch(value) * MAX_EXTENDER_PRIORITY).astype(np.int64)
+    value = _stretch(fullness if wish.packing is Packing.BINPACK else -fullness)
+    worse = np.minimum(_classes(table, at, shape, wish), _CLASSES - 1)
+    scores[known] = np.rint(_stretch(value - _SETBACK * worse) * MAX_EXTENDER_PRIORITY).astype(np.int64)
     return scores
+
+
+def _classes(table: NodeTable, at: NDArray[np.intp], shape: Shape, wish: Wish) -> NDArray[np.int64]:
+    """Return (len(at),) how many better classes there are than each node's: 0 is the best.
+
+    Nodes of one state that strand as much are judged once: 5,000 of them cost as many questions as there are states.
+    """
+    stranded = strands(table, table.vector(shape.requests))[at]
+    occupancy = table.occupancy
+    classes: NDArray[np.int64]
+    if not occupancy.concerns(shape):
+        classes = (stranded > stranded.min()).astype(np.int64)
+        return classes
+    states, which = np.unique(occupancy.states(Holding.ALL)[at], return_inverse=True)
+    offers = [
+        _NOTHING if state == NO_NODE else _rate(occupancy.offer(state, shape, 1), wish) for state in states.tolist()
+    ]
+    more = int(stranded.max()) + 1
+    kinds, kind_of = np.unique(which * more + stranded, return_inverse=True)
+    keys = [(-offers[kind // more][0], kind % more, offers[kind // more][1]) for kind in kinds.tolist()]
+    order = {key: number for number, key in enumerate(sorted(set(keys)))}
+    classes = np.array([order[key] for key in keys], dtype=np.int64)[kind_of]
+    return classes
+
+
+def _rate(offer: Offer, wish: Wish) -> tuple[int, float]:
+    """Return the step of the bandwidth (higher is better) and the loss in GB/s (lower is better) of one pod."""
+    if not offer.pods:
+        return _NOTHING
+    bandwidth = math.inf if wish.objective is Objective.NONE else offer.inner[0]
+    return step(bandwidth), offer.loss[0] if wish.packing is Packing.BINPACK else 0.0
 
 
 def _stretch(values: NDArray[np.float64]) -> NDArray[np.float64]:

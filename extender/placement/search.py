@@ -64,6 +64,10 @@ class Wanted:
     joined: bool = False
 
 
+_Found: TypeAlias = tuple[tuple[Score, tuple[int, ...], int, int], Choice]
+"""A choice behind what it is compared by: score, room of the domain outwards, inner levels first, name."""
+
+
 class Search:
     """Search the domains of a field for the best one.
 
@@ -85,68 +89,68 @@ class Search:
         self.wanted = wanted
         self.units = [*ground.units, *clique_units]
         self.clique_kinds = clique_kinds
-        self._costs: dict[tuple[Bag, int, tuple[float, float]], NDArray[np.int64]] = {}
-        self._steps: dict[tuple[int, int, tuple[float, float]], tuple[int, ...]] = {}
+        self._costs: dict[tuple[Bag, int, int], NDArray[np.int64]] = {}
+        self._steps: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        self._splits: dict[tuple[tuple[int, int], tuple[int, int], int], Score | None] = {}
         self._verdicts: dict[tuple[Bag, int], tuple[Score, int] | None] = {}
 
     def best(self, levels: Iterable[int], within: NDArray[np.bool_]) -> list[Choice]:
-        """Return the best domain on each of `levels` that holds all pods, best first; [] if none does.
+        """Return the best domain of each of `levels` that may be the best of all, best first; [] if none has the room.
 
         `within` says which nodes may be used: (nodes,).
         """
-        choices: list[tuple[tuple[Score, tuple[int, ...], int, int], Choice]] = []
-        for level in levels:
-            found = self._best_node(within) if level >= self.field.tree.depth else self._best_domain(level, within)
+        choices: list[_Found] = []
+        best: Score | None = None
+        for level in sorted(levels, reverse=True):  # the innermost are judged fastest, and rule out most of the others
+            found = (
+                self._best_node(within) if level >= self.field.tree.depth else self._best_domain(level, within, best)
+            )
             if found is not None:
                 choices.append(found)
+                best = min(best or found[0][0], found[0][0])
         return [choice for _, choice in sorted(choices, key=lambda entry: entry[0])]
 
     def allowed(self, kind: int, choice: Choice) -> list[int]:
         """Return the numbers of pods that an island of a kind may get, so that the choice keeps its bandwidth."""
         if choice.islands == 1:
             return list(range(1, min(self.units[kind].cap, self.wanted.pods) + 1))
-        return self._shares(kind, choice.islands, self.field.tree.factors(choice.level), -choice.score.step)
+        return self._shares(kind, choice.islands, choice.level, -choice.score.step)
 
     # One node.
 
-    def _best_node(self, within: NDArray[np.bool_]) -> tuple[tuple[Score, tuple[int, ...], int, int], Choice] | None:
+    def _best_node(self, within: NDArray[np.bool_]) -> _Found | None:
         ground, pods = self.field, self.wanted.pods
-        if pods % self._multiple_of_node():
+        fitting = [kind for kind in np.unique(ground.kinds[within]).tolist() if ground.units[kind].cap >= pods]
+        if pods % self._multiple_of_node() or not fitting:
             return None
-        fitting = [
-            (Score(-self._unit_steps(kind, 1, (1.0, 1.0))[pods], unit.loss[pods]), kind)
-            for kind, unit in enumerate(ground.units)
-            if unit.cap >= pods
-        ]
-        best = None
-        for score, kind in sorted(fitting):
-            if best is not None and (score.step, score.loss) > (best[0][0].step, best[0][0].loss):
-                break  # what breaking an NVLink domain costs only adds to it
-            for position in np.flatnonzero((ground.kinds == kind) & within).tolist():
-                real = Score(score.step, score.loss + self._breaks(position))
-                key = (real, ground.free_chain(ground.tree.depth, position, position), 0, int(ground.order[position]))
-                if best is None or key < best[0]:
-                    best = key, position
-        if best is None:
-            return None
-        key, position = best
-        return key, Choice(ground.tree.depth, position, 1, key[0], np.array([position], dtype=np.intp))
+        step = {kind: self._unit_steps(kind, 1, self.field.tree.depth)[pods] for kind in fitting}
+        most = max(step.values())
+        fastest = [kind for kind in fitting if step[kind] == most]
+        positions = np.flatnonzero(np.isin(ground.kinds, fastest) & within)
+        loss = np.array([unit.loss[pods] if unit.cap >= pods else 0 for unit in ground.units])[ground.kinds[positions]]
+        loss += self._breaks(positions)
+        positions = positions[loss == loss.min()]
+        chains = ground.free_chains(positions)
+        best = np.lexsort((ground.order[positions], *chains[::-1]))[0]
+        position = int(positions[best])
+        score = Score(-most, int(loss.min()))
+        key = (score, tuple(int(chain[best]) for chain in chains), -ground.tree.depth, int(ground.order[position]))
+        return key, Choice(ground.tree.depth, position, 1, score, np.array([position], dtype=np.intp))
 
-    def _breaks(self, position: int) -> int:
-        """Return what is lost of the NVLink domain around a node as soon as one pod goes there (GB/s)."""
-        kind = int(self.clique_kinds[position])
-        return 0 if kind < 0 else self.units[self.clique_base + kind].loss[0]
+    def _breaks(self, positions: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return what is lost of the NVLink domain around each node as soon as one pod goes there (GB/s)."""
+        whole = [unit.loss[0] for unit in self.units[self.clique_base :]]
+        return np.array([*whole, 0], dtype=np.int64)[self.clique_kinds[positions]]  # -1, no domain, reads the 0
 
     # Domains of several nodes.
 
-    def _best_domain(
-        self, level: int, within: NDArray[np.bool_]
-    ) -> tuple[tuple[Score, tuple[int, ...], int, int], Choice] | None:
+    def _best_domain(self, level: int, within: NDArray[np.bool_], bound: Score | None) -> _Found | None:
+        """Return the best domain of a level, None if none has the room or comes up to `bound`."""
         ground = self.field
         best: tuple[Score, tuple[int, ...], int, int] | None = None
         choice: tuple[int, int, NDArray[np.intp]] | None = None
         for domain, positions in self._domains(level, within):
-            found = self._judge(level, positions, None if best is None else best[0])
+            found = self._judge(level, positions, bound if best is None else best[0])
             if found is None:
                 continue
             score, islands = found
@@ -200,17 +204,17 @@ class Search:
     def _judge(self, level: int, positions: NDArray[np.intp], best: Score | None) -> tuple[Score, int] | None:
         """Return the best score of a domain and its number of islands (1, 2, 3 for more); None: no room, or no better.
 
-        `best` is what another domain of the level reaches.
+        `best` is what another domain reaches.
         """
-        bag, factors = self._bag(level, positions), self.field.tree.factors(level)
+        bag = self._bag(level, positions)
         if (bag, level) in self._verdicts:
             return self._verdicts[bag, level]
         cliques = self.field.tree.cliques
         if cliques is not None and level >= cliques and int(self.clique_kinds[positions[0]]) >= 0:
             found = self._judge_clique(bag, self.clique_base + int(self.clique_kinds[positions[0]]))
         else:
-            found = self._judge_many(bag, factors, best)
-            pair = None if self.wanted.joined else self._judge_pair(bag, factors)
+            found = self._judge_many(bag, level, best)
+            pair = None if self.wanted.joined else self._judge_pair(bag, level)
             if pair is not None and (found is None or pair < found[0]):
                 found = pair, 2
         self._verdicts[bag, level] = found
@@ -218,40 +222,42 @@ class Search:
 
     def _judge_clique(self, bag: Bag, kind: int) -> tuple[Score, int] | None:
         """Judge nodes of one NVLink domain: however the pods lie there, they are as fast."""
-        step = self._unit_steps(kind, 1, (1.0, 1.0))[self.wanted.pods]
-        loss = int(self._least_loss(bag, 1, (1.0, 1.0), _ANY_STEP)[self.wanted.pods])
+        step = self._unit_steps(kind, 1, self.field.tree.depth)[self.wanted.pods]
+        loss = int(self._least_loss(bag, 1, self.field.tree.depth, _ANY_STEP)[self.wanted.pods])
         return None if loss >= IMPOSSIBLE else (Score(-step, loss + self.units[kind].loss[0]), 1)
 
-    def _judge_many(self, bag: Bag, factors: tuple[float, float], best: Score | None) -> tuple[Score, int] | None:
+    def _judge_many(self, bag: Bag, level: int, best: Score | None) -> tuple[Score, int] | None:
         """Judge any number of islands, the highest step first: each limits it, and the fewer may be used the higher."""
         islands = 3
-        reached = (step for kind in _kinds(bag) for step in self._unit_steps(kind, islands, factors)[1:])
+        if best is not None and not self._reaches(bag, islands, level, -best.step):
+            return None
+        reached = (step for kind in _kinds(bag) for step in self._unit_steps(kind, islands, level)[1:])
         steps = sorted(set(reached))
         low, high = 0, len(steps) - 1
         while low < high:  # the highest step at which all pods have a place
             middle = (low + high + 1) // 2
-            if self._reaches(bag, islands, factors, steps[middle]):
+            if self._reaches(bag, islands, level, steps[middle]):
                 low = middle
             else:
                 high = middle - 1
-        if high < 0 or (best is not None and -steps[low] > best.step):
+        if high < 0:
             return None
-        cost = int(self._least_loss(bag, islands, factors, steps[low])[self.wanted.pods])
+        cost = int(self._least_loss(bag, islands, level, steps[low])[self.wanted.pods])
         return None if cost >= IMPOSSIBLE else (Score(-steps[low], cost), islands)
 
-    def _judge_pair(self, bag: Bag, factors: tuple[float, float]) -> Score | None:
+    def _judge_pair(self, bag: Bag, level: int) -> Score | None:
         """Return the best score of two islands: what they exchange crosses the network only once each way."""
         multiple, counts, groups = bag
         if self.wanted.pods % multiple:
             return None
-        inside = [self._judge_pair(group, factors) for group, _ in groups]
+        inside = [self._judge_pair(group, level) for group, _ in groups]
         best = min((score for score in inside if score is not None), default=None)
         parts = [([(kind, self._multiple_of_node())], copies) for kind, copies in counts]
         parts += [(self._single_islands(group), copies) for group, copies in groups]
         for index, (first, copies) in enumerate(parts):
             for second, _ in parts[index if copies > 1 else index + 1 :]:
                 for one, other in product(first, second):
-                    score = self._best_split(one, other, factors)
+                    score = self._best_split(one, other, level)
                     best = score if best is None or (score is not None and score < best) else best
         return best
 
@@ -262,10 +268,16 @@ class Search:
         islands += [island for group, _ in groups for island in self._single_islands(group)]
         return sorted({(kind, lcm(own, multiple)) for kind, own in islands})
 
-    def _best_split(self, one: tuple[int, int], other: tuple[int, int], factors: tuple[float, float]) -> Score | None:
-        """Return the best score of sharing all pods between two islands (kind, multiple), None if that cannot be done."""
+    def _best_split(self, one: tuple[int, int], other: tuple[int, int], level: int) -> Score | None:
+        """Return the best score of sharing all pods between two islands (kind, multiple), or None."""
+        key = (one, other, level)
+        if key not in self._splits:
+            self._splits[key] = self._split(one, other, level)
+        return self._splits[key]
+
+    def _split(self, one: tuple[int, int], other: tuple[int, int], level: int) -> Score | None:
         pods, (first, of_first), (second, of_second) = self.wanted.pods, one, other
-        steps, other_steps = self._unit_steps(first, 2, factors), self._unit_steps(second, 2, factors)
+        steps, other_steps = self._unit_steps(first, 2, level), self._unit_steps(second, 2, level)
         return min(
             (
                 Score(
@@ -278,39 +290,39 @@ class Search:
             default=None,
         )
 
-    def _reaches(self, bag: Bag, islands: int, factors: tuple[float, float], step: int) -> bool:
-        sums = self._sums(bag, islands, factors, step)
+    def _reaches(self, bag: Bag, islands: int, level: int, step: int) -> bool:
+        sums = self._sums(bag, islands, level, step)
         return bool(sums >> self.wanted.pods & 1)
 
-    def _sums(self, bag: Bag, islands: int, factors: tuple[float, float], step: int) -> int:
+    def _sums(self, bag: Bag, islands: int, level: int, step: int) -> int:
         multiple, counts, groups = bag
         pods, sums = self.wanted.pods, 1
         for kind, copies in counts:
-            sums = reach(sums, self._shares(kind, islands, factors, step), min(copies, pods), pods)
+            sums = reach(sums, self._shares(kind, islands, level, step), min(copies, pods), pods)
         for group, copies in groups:
-            inner = self._sums(group, islands, factors, step)
+            inner = self._sums(group, islands, level, step)
             shares = [count for count in range(1, pods + 1) if inner >> count & 1]
             sums = reach(sums, shares, min(copies, pods), pods)
         if multiple > 1:
             sums &= sum(1 << count for count in range(0, pods + 1, multiple))
         return sums
 
-    def _least_loss(self, bag: Bag, islands: int, factors: tuple[float, float], step: int) -> NDArray[np.int64]:
+    def _least_loss(self, bag: Bag, islands: int, level: int, step: int) -> NDArray[np.int64]:
         """Return (pods + 1,) the least loss (GB/s) of putting 0, 1, 2, ... pods into a domain at that step."""
-        key = (bag, step * 4 + islands, factors)
+        key = (bag, step * 4 + islands, level)
         if key not in self._costs:
-            self._costs[key] = self._fold(bag, islands, factors, step)
+            self._costs[key] = self._fold(bag, islands, level, step)
         return self._costs[key]
 
-    def _fold(self, bag: Bag, islands: int, factors: tuple[float, float], step: int) -> NDArray[np.int64]:
+    def _fold(self, bag: Bag, islands: int, level: int, step: int) -> NDArray[np.int64]:
         multiple, counts, groups = bag
         pods = self.wanted.pods
         parts = [
-            ([(p, self._loss(kind, p)) for p in self._shares(kind, islands, factors, step)], min(copies, pods))
+            ([(p, self._loss(kind, p)) for p in self._shares(kind, islands, level, step)], min(copies, pods))
             for kind, copies in counts
         ]
         for group, copies in groups:
-            inner = self._least_loss(group, islands, factors, step)
+            inner = self._least_loss(group, islands, level, step)
             possible = np.flatnonzero(inner < IMPOSSIBLE).tolist()
             parts.append(([(p, int(inner[p])) for p in possible if p], min(copies, pods)))
         costs = np.full(pods + 1, IMPOSSIBLE, dtype=np.int64)
@@ -328,20 +340,24 @@ class Search:
             costs[np.arange(pods + 1) % multiple != 0] = IMPOSSIBLE
         return costs
 
-    def _shares(self, kind: int, islands: int, factors: tuple[float, float], step: int) -> list[int]:
+    def _shares(self, kind: int, islands: int, level: int, step: int) -> list[int]:
         multiple = self._multiple_of_node()
-        steps = self._unit_steps(kind, islands, factors)
+        steps = self._unit_steps(kind, islands, level)
         return [pods for pods in range(1, len(steps)) if steps[pods] >= step and pods % multiple == 0]
 
     def _loss(self, kind: int, pods: int) -> int:
         unit = self.units[kind]
         return unit.loss[pods] + (unit.loss[0] if unit.clique else 0)
 
-    def _unit_steps(self, kind: int, islands: int, factors: tuple[float, float]) -> tuple[int, ...]:
-        key = (kind, islands, factors)
+    def _unit_steps(self, kind: int, islands: int, level: int) -> tuple[int, ...]:
+        key = (kind, islands, level)
         if key not in self._steps:
+            unit, tree = self.units[kind], self.field.tree
+            factors = tree.factors(level)
+            if unit.product is not None:
+                factors = unit.product.factors(tree.levels.name(level), factors)
             question = Question(self.wanted.gpus, factors, self.wanted.objective)
-            self._steps[key] = self.units[kind].steps(self.wanted.pods, question, islands)
+            self._steps[key] = unit.steps(self.wanted.pods, question, islands)
         return self._steps[key]
 
     def _multiple_of_node(self) -> int:

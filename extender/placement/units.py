@@ -10,13 +10,11 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.cluster.occupancy import Offer
+from extender.cluster.offers import Offer
 from extender.cluster.tree import Tree
 from extender.domain.topology import Objective
 from extender.fabric.bandwidth import IslandUse, contribution, step
-
-#: Fewer GPUs have nobody to communicate with.
-_FEWEST_GPUS = 2
+from extender.fabric.product import Product
 
 #: More pods on one island than are told apart when its tables are written.
 MOST_PODS = 128
@@ -28,8 +26,7 @@ class Unit:
 
     The tables are by number of pods, 0 to `cap`: GB/s among all GPUs of the gang there (`inner`), GB/s of their network
     (`outer`), and GB/s that future requests lose (`loss`, rounded). `gpus` is what one pod asks for, `settled` how many
-    GPUs there the gang has already. `nic` is the bandwidth of one network card, `clique_speed` that of the NVLink domain
-    around the node, where there is one (GB/s).
+    GPUs there the gang has already. `nic` is the GB/s of one network card; `product` is None where nobody knows it.
     """
 
     cap: int
@@ -41,7 +38,7 @@ class Unit:
     nvls: bool = False
     clique: bool = False
     settled: int = 0
-    clique_speed: float = 0.0
+    product: Product | None = None
 
     def use(self, pods: int) -> IslandUse:
         """Return what the gang uses there with `pods` pods more."""
@@ -118,27 +115,30 @@ class Field:
 
         `position` is that of any node in it. Nodes without a domain on a level have the cluster around them there.
         """
-        whole = int(self.totals(-1)[0])
-        chain = [int(self.totals(level)[domain])] if 0 <= level < self.tree.depth else []
         if level >= self.tree.depth:
-            chain = [int(self.caps[position])]
-        for outer in range(min(level, self.tree.depth) - 1, -1, -1):
+            return tuple(int(chain[0]) for chain in self.free_chains(np.array([position], dtype=np.intp)))
+        whole = int(self.totals(-1)[0])
+        chain = [int(self.totals(level)[domain])] if level >= 0 else []
+        for outer in range(level - 1, -1, -1):
             around = int(self.paths[outer, position])
             chain.append(int(self.totals(outer)[around]) if around >= 0 else whole)
         return (*chain, whole)
 
+    def free_chains(self, positions: NDArray[np.intp]) -> list[NDArray[np.int64]]:
+        """Return how many pods each node takes, then each domain around it, innermost first, then the cluster."""
+        chains = [self.caps[positions]]
+        whole = self.totals(-1)
+        for level in range(self.tree.depth - 1, -1, -1):
+            around = self.paths[level, positions]
+            chains.append(np.append(self.totals(level), whole)[around])  # -1, no domain, reads the cluster's
+        return [*chains, np.broadcast_to(whole, positions.shape)]
 
-def node_unit(offer: Offer, cap: int, settled: int, *, in_clique: bool) -> Unit:
-    """Return what a node does that makes `offer`, `cap` pods at most, beside `settled` GPUs of the gang.
 
-    In a multi-node NVLink domain its GPUs are joined as fast as those of different nodes.
-    """
+def node_unit(offer: Offer, cap: int, settled: int) -> Unit:
+    """Return what a node does that makes `offer`, `cap` pods at most, beside `settled` GPUs of the gang."""
     pods = min(cap, offer.pods, MOST_PODS)
     inner, outer = offer.inner[:pods], offer.outer[:pods]
-    speed = 0.0 if offer.product is None else offer.product.clique or 0.0
-    if in_clique and speed:
-        inner = tuple(inf if settled + offer.gpus * count < _FEWEST_GPUS else speed for count in range(1, pods + 1))
-    elif settled and offer.product is not None:
+    if settled and offer.product is not None:
         totals = [settled + count * offer.gpus for count in range(1, pods + 1)]
         inner = tuple(min(own, offer.product.inner(total)) for own, total in zip(inner, totals, strict=True))
         outer = tuple(offer.product.outer(total) for total in totals)
@@ -151,5 +151,5 @@ def node_unit(offer: Offer, cap: int, settled: int, *, in_clique: bool) -> Unit:
         nic=offer.product.nic if offer.product is not None else inf,
         nvls=offer.nvls,
         settled=settled,
-        clique_speed=speed,
+        product=offer.product,
     )

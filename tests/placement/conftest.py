@@ -9,10 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from extender.cluster.table import NodeTable
+from extender.cluster.tree import build
+from extender.domain.levels import Levels
 from extender.domain.node import Node
 from extender.domain.pod import Pod, Shape
 from extender.domain.selectors import Selector
 from extender.domain.taints import Taint, Toleration
+from extender.placement.eligibility import Eligibility
+from extender.placement.ground import Ground
 from tests.cluster.conftest import GPU, node, shape, table_of
 
 #: How much hypothesis tries. No deadline: the machine that runs the tests may be busy.
@@ -44,7 +48,7 @@ def tables(draw: st.DrawFn) -> NodeTable:
     table = table_of(draw(nodes()))
     for index, each in enumerate(table.nodes()):
         taken = {"cpu": 1000 * draw(st.integers(0, 4)), GPU: draw(st.integers(0, 3)), "pods": 1}
-        table.claim(f"other-{index}", each.name, tuple(taken.items()), lasting=draw(st.booleans()))
+        table.claim(f"other-{index}", each.name, Shape(tuple(taken.items())), lasting=draw(st.booleans()))
     return table
 
 
@@ -55,6 +59,11 @@ SHAPES = st.builds(
     selector=st.sampled_from([Selector(), Selector(), ZONE_A, ZONE_B]),
     tolerations=st.sampled_from([(), TOLERATES]),
 )
+
+
+def ground_of(table: NodeTable, levels: Levels | None = None) -> Ground:
+    """Return the ground that a table is, with the levels of a network if any are given."""
+    return Ground(build(table, levels or Levels()), Eligibility(table).mask)
 
 
 def admits(table: NodeTable, name: str, wanted: Shape) -> bool:
@@ -72,7 +81,7 @@ def room(table: NodeTable, name: str, wanted: Shape) -> int:
     claims = [claim for uid in table.claimants(name) if (claim := table.claim_of(uid))]
     taken: Counter[str] = Counter()
     for claim in claims:
-        taken.update(dict(claim.requests))
+        taken.update(dict(claim.shape.requests))
     return max(min((found.allocatable.get(r, 0) - taken[r]) // amount for r, amount in wanted.requests), 0)
 
 

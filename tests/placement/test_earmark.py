@@ -9,21 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from extender.cluster.occupancy import Holding
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import WhatIf
-from extender.domain.keys import Packing
 from extender.domain.node import Node
 from extender.domain.pod import Pod, Shape
 from extender.placement.earmark import earmark
-from extender.placement.eligibility import Eligibility
+from extender.placement.ground import Terms
 from extender.placement.plan import Plan, plan
 from tests.cluster.conftest import GPU, node, pod, shape, table_of
-from tests.placement.conftest import SHAPES, THOROUGH, ZONE_A, nodes, tables
+from tests.placement.conftest import SHAPES, THOROUGH, ZONE_A, ground_of, nodes, tables
 
 
 def kept_for(table: NodeTable, pods: Sequence[Pod]) -> NDArray[np.int64] | None:
     """Return what is kept for the pods in the table as it stands."""
-    return earmark(pods, WhatIf(table), WhatIf(table, table.potential()), Eligibility(table).mask)
+    later = WhatIf(table, table.potential(), Holding.LASTING)
+    return earmark(pods, WhatIf(table), later, ground_of(table), Terms())
 
 
 def kept_gpus(table: NodeTable, pods: Sequence[Pod]) -> dict[str, int]:
@@ -43,13 +44,13 @@ def gpu_nodes(*used: int) -> NodeTable:
     """Return a table of nodes with 8 GPUs of which some are used by pods that will end: `node-0`, `node-1`, ..."""
     table = table_of(node(f"node-{index}", gpus=8) for index in range(len(used)))
     for index, gpus in enumerate(used):
-        table.claim(f"other-{index}", f"node-{index}", ((GPU, gpus),))
+        table.claim(f"other-{index}", f"node-{index}", Shape(((GPU, gpus),)))
     return table
 
 
 def members_without_room(table: NodeTable, pods: Sequence[Pod]) -> int:
     """Return how many of the pods do not fit now."""
-    result = plan(pods, WhatIf(table), Eligibility(table).mask, Packing.BINPACK)
+    result = plan(pods, WhatIf(table), ground_of(table), Terms())
     return 0 if isinstance(result, Plan) else result.needed - result.fits
 
 
@@ -69,9 +70,9 @@ def test_node_that_is_nearly_free_is_kept() -> None:
 def test_few_nodes_are_kept_for_small_members() -> None:
     """Where every node lacks as much, those that will hold most are kept, so that the fewest are closed to others."""
     table = gpu_nodes(8, 8, 8)
-    table.claim("daemon", "node-0", ((GPU, 6),), lasting=True)
+    table.claim("daemon", "node-0", Shape(((GPU, 6),)), lasting=True)
     table.release("other-0")
-    table.claim("job", "node-0", ((GPU, 2),))
+    table.claim("job", "node-0", Shape(((GPU, 2),)))
     assert kept_gpus(table, workers(8, gpus=1)) == {"node-1": 8}
 
 
@@ -83,7 +84,7 @@ def test_free_and_later_room_of_one_node_add_up() -> None:
 def test_nothing_is_kept_that_nothing_but_lasting_pods_leave() -> None:
     """Capacity that foreign pods hold is not waited for: None if the gang cannot fit beside them."""
     table = gpu_nodes(0, 0)
-    table.claim("daemon", "node-0", ((GPU, 1),), lasting=True)
+    table.claim("daemon", "node-0", Shape(((GPU, 1),)), lasting=True)
     assert kept_gpus(table, workers(1)) == {"node-1": 8}
     assert kept_for(table, workers(2)) is None
 
@@ -95,14 +96,14 @@ def test_cpu_only_members_keep_a_gpu_node_only_rather_than_wait() -> None:
         kept = kept_for(table, [pod("launcher", cpu=2000)])
         assert kept is not None
         assert kept[table.resources.index("cpu")].tolist() == expected
-        table.claim("other", "cpu", (("cpu", 4000),))
+        table.claim("other", "cpu", Shape((("cpu", 4000),)))
 
 
 def test_cpu_only_members_wait_for_a_cpu_node() -> None:
     """Where a CPU-only launcher has to wait, it is for a CPU node, though a GPU node has less left to free."""
     table = table_of([node("gpu", gpus=8), node("cpu")])
-    table.claim("most", "gpu", (("cpu", 63_000),))
-    table.claim("all", "cpu", (("cpu", 64_000),))
+    table.claim("most", "gpu", Shape((("cpu", 63_000),)))
+    table.claim("all", "cpu", Shape((("cpu", 64_000),)))
     kept = kept_for(table, [pod("launcher", cpu=2000)])
     assert kept is not None
     assert kept[table.resources.index("cpu")].tolist() == [0, 2000]
@@ -116,7 +117,7 @@ def test_roomiest_node_is_kept_first() -> None:
 def test_shapes_are_kept_in_the_order_in_which_they_are_planned() -> None:
     """A launcher that comes first by name does not take the CPUs that the workers behind it need."""
     table = table_of([node("gpu", gpus=8, cpu=8000), node("cpu", cpu=1000)])
-    table.claim("other", "gpu", ((GPU, 8), ("cpu", 8000)))
+    table.claim("other", "gpu", Shape(((GPU, 8), ("cpu", 8000))))
     pods = [pod("launcher", cpu=1000), pod("w-0", gpus=8, cpu=8000)]
     kept = kept_for(table, pods)
     assert kept is not None
@@ -126,7 +127,7 @@ def test_shapes_are_kept_in_the_order_in_which_they_are_planned() -> None:
 def test_restricted_shapes_first_in_a_second_attempt() -> None:
     """Where the demanding members would take what restricted ones need, those go first."""
     table = table_of([node("a", gpus=2, labels={"zone": "a"}), node("b", gpus=2)])
-    table.claim("other", "b", ((GPU, 1),))
+    table.claim("other", "b", Shape(((GPU, 1),)))
     pods = [pod("any", gpus=2), pod("only-a", shape=shape(1, selector=ZONE_A))]
     assert kept_gpus(table, pods) == {"a": 1, "b": 2}
 
@@ -142,8 +143,8 @@ def test_tightest_nodes_where_the_roomiest_would_be_in_the_way() -> None:
 def test_nothing_is_taken_where_nothing_can_be_kept() -> None:
     """When not even the potential suffices, both snapshots are as they were."""
     table = gpu_nodes(4, 0)
-    now, potential = WhatIf(table), WhatIf(table, table.potential())
-    assert earmark([*workers(1), *[pod("z", gpus=9)]], now, potential, Eligibility(table).mask) is None
+    now, potential = WhatIf(table), WhatIf(table, table.potential(), Holding.LASTING)
+    assert earmark([*workers(1), *[pod("z", gpus=9)]], now, potential, ground_of(table), Terms()) is None
     assert np.array_equal(now.free, table.free())
     assert np.array_equal(potential.free, table.potential())
 
@@ -178,7 +179,7 @@ def test_what_is_kept_is_the_gangs_request(table: NodeTable, shapes: list[Shape]
 def test_whoever_could_be_planned_later_is_kept_room_for(table: NodeTable, shapes: list[Shape]) -> None:
     """Nothing is kept only for gangs that could not be planned even when everything that can end has ended."""
     pods = [pod(f"m-{index}", shape=each) for index, each in enumerate(shapes)]
-    later = plan(pods, WhatIf(table, table.potential()), Eligibility(table).mask, Packing.BINPACK)
+    later = plan(pods, WhatIf(table, table.potential(), Holding.LASTING), ground_of(table), Terms())
     if isinstance(later, Plan):
         assert kept_for(table, pods) is not None
 
@@ -188,8 +189,8 @@ def test_whoever_could_be_planned_later_is_kept_room_for(table: NodeTable, shape
 def test_equal_pods_are_kept_room_for_whenever_there_will_be_enough(table: NodeTable, each: Shape, count: int) -> None:
     """For pods of one shape the answer is None exactly if the potential is too small."""
     pods = [pod(f"m-{index}", shape=each) for index in range(count)]
-    potential = WhatIf(table, table.potential())
-    capacity = potential.counts(table.vector(pods[0].shape.requests), Eligibility(table).mask(pods[0].shape))
+    potential = WhatIf(table, table.potential(), Holding.LASTING)
+    capacity = potential.counts(table.vector(pods[0].shape.requests), ground_of(table).eligible(pods[0].shape))
     assert (kept_for(table, pods) is None) == (int(np.minimum(capacity, count).sum()) < count)
 
 
@@ -208,7 +209,7 @@ def test_members_without_room_never_grow(found: list[Node], gpus: int, count: in
             vector = table.vector(requests)
             if not vector.unknown and (room[vector.columns, row] >= vector.amounts).all():
                 running.append(f"other-{table.generation}")
-                table.claim(running[-1], each.name, requests)
+                table.claim(running[-1], each.name, Shape(requests))
                 room[vector.columns, row] -= vector.amounts
 
     start(table.free())

@@ -69,7 +69,7 @@ def test_only_changed_nodes_are_judged_again() -> None:
     table = table_of([node("node-0"), node("node-1")])
     eligibility = Eligibility(table)
     mask = eligibility.mask(shape())
-    table.claim("pod", "node-0", (("cpu", 1),))
+    table.claim("pod", "node-0", Shape((("cpu", 1),)))
     table.upsert(node("node-1", cpu=1))
     assert eligibility.mask(shape()) is mask
     table.upsert(node("node-1", taints=(DEDICATED,)))

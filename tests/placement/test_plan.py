@@ -16,7 +16,7 @@ from extender.domain.keys import Packing
 from extender.domain.node import Node
 from extender.domain.pod import Pod, Shape
 from extender.domain.selectors import Selector
-from extender.placement.eligibility import Eligibility
+from extender.placement.ground import Terms
 from extender.placement.plan import Plan, Shortfall, group_by_shape, plan, shortfall
 from tests.cluster.conftest import GPU, node, pod, shape, table_of
 from tests.placement.conftest import (
@@ -27,6 +27,7 @@ from tests.placement.conftest import (
     ZONE_B,
     admits,
     check_placement,
+    ground_of,
     nodes,
     room,
     tables,
@@ -35,7 +36,7 @@ from tests.placement.conftest import (
 
 def planned(table: NodeTable, pods: Sequence[Pod], packing: Packing = Packing.BINPACK) -> Plan | Shortfall:
     """Plan on what is free in the table."""
-    return plan(pods, WhatIf(table), Eligibility(table).mask, packing)
+    return plan(pods, WhatIf(table), ground_of(table), Terms(packing))
 
 
 def chosen(table: NodeTable, pods: Sequence[Pod], packing: Packing = Packing.BINPACK) -> dict[str, str]:
@@ -43,6 +44,12 @@ def chosen(table: NodeTable, pods: Sequence[Pod], packing: Packing = Packing.BIN
     result = planned(table, pods, packing)
     assert isinstance(result, Plan)
     return {each.name: result.nodes[each.uid] for each in pods}
+
+
+def nodes_of(result: Plan | Shortfall) -> dict[str, str]:
+    """Return pod UID -> node name of a plan that succeeded."""
+    assert isinstance(result, Plan)
+    return result.nodes
 
 
 def workers(count: int, gpus: int = 8, name: str = "w") -> list[Pod]:
@@ -83,7 +90,7 @@ def most_that_fit(table: NodeTable, pods: Sequence[Pod]) -> int:
 def test_plan_is_whole_and_fits(table: NodeTable, pods: list[Pod], packing: Packing) -> None:
     """A plan gives every pod a node that admits it and has the room; otherwise nothing is taken at all."""
     whatif = WhatIf(table)
-    result = plan(pods, whatif, Eligibility(table).mask, packing)
+    result = plan(pods, whatif, ground_of(table), Terms(packing))
     if isinstance(result, Plan):
         check_placement(table, pods, result.nodes)
         taken = table.free() - whatif.free
@@ -137,16 +144,15 @@ def test_plan_does_not_depend_on_history(
 
 
 @THOROUGH
-@given(nodes(plain=True), st.integers(1, 8))
+@given(nodes(plain=True, max_gpus=1), st.integers(1, 8))
 def test_binpack_of_equal_pods_uses_the_fewest_nodes(found: list[Node], count: int) -> None:
-    """Nodes that lose nothing else being equal, no other set of nodes that holds the gang is smaller."""
-    gpu_nodes = [each for each in found if each.allocatable.get(GPU)]
-    table = table_of(gpu_nodes)
-    pods = workers(count, gpus=1)
+    """Of pods without GPUs, where no node loses anything else, no other set of nodes that holds them is smaller."""
+    table = table_of(plain := [each for each in found if not each.allocatable.get(GPU)])
+    pods = workers(count, gpus=0)
     result = planned(table, pods)
     assume(isinstance(result, Plan))
     assert isinstance(result, Plan)
-    capacities = [room(table, each.name, shape(gpus=1)) for each in gpu_nodes]
+    capacities = [room(table, each.name, shape()) for each in plain]
     fewest = min(
         size
         for size in range(1, len(capacities) + 1)
@@ -166,7 +172,7 @@ def test_launcher_strands_no_gpus_without_need(found: list[Node], count: int, gp
     assume(isinstance(result, Plan))
     assert isinstance(result, Plan)
     for each in pods[1:]:
-        table.claim(each.uid, result.nodes[each.uid], each.shape.requests)
+        table.claim(each.uid, result.nodes[each.uid], each.shape)
     used = {result.nodes[each.uid] for each in pods[1:]}
     open_nodes = [each for each in found if room(table, each.name, launcher.shape)]
     there = result.nodes[launcher.uid]
@@ -195,7 +201,7 @@ def test_spread_uses_as_many_nodes_as_there_are() -> None:
 def test_single_small_gangs_fill_the_fullest_node() -> None:
     """A gang that fits on one node goes to the node with the least room that holds it, not to the first."""
     table = table_of(node(f"node-{index}", gpus=8) for index in range(3))
-    table.claim("other", "node-1", ((GPU, 6),))
+    table.claim("other", "node-1", Shape(((GPU, 6),)))
     assert set(chosen(table, workers(2, gpus=1)).values()) == {"node-1"}
 
 
@@ -203,7 +209,7 @@ def test_spread_of_a_small_gang_takes_the_emptiest_nodes() -> None:
     """A gang that any few nodes would hold spreads over those with the most room, not over the first."""
     table = table_of(node(f"node-{index}", gpus=8) for index in range(4))
     for name in ("node-0", "node-2"):
-        table.claim(f"other-{name}", name, ((GPU, 4),))
+        table.claim(f"other-{name}", name, Shape(((GPU, 4),)))
     assert set(chosen(table, workers(2, gpus=1), Packing.SPREAD).values()) == {"node-1", "node-3"}
 
 
@@ -287,11 +293,11 @@ def test_nothing_to_place() -> None:
 def test_earlier_plans_stay_taken() -> None:
     """A plan finds what earlier plans on the same snapshot left; a failed one in between leaves no trace."""
     table = table_of([node("a", gpus=8), node("b", gpus=8)])
-    whatif, eligible = WhatIf(table), Eligibility(table).mask
+    whatif, ground = WhatIf(table), ground_of(table)
     first, second = workers(1, name="first"), workers(1, name="second")
-    assert plan(first, whatif, eligible, Packing.BINPACK) == Plan({first[0].uid: "a"})
-    assert plan(workers(2), whatif, eligible, Packing.BINPACK) == Shortfall(needed=2, fits=1)
-    assert plan(second, whatif, eligible, Packing.BINPACK) == Plan({second[0].uid: "b"})
+    assert nodes_of(plan(first, whatif, ground, Terms())) == {first[0].uid: "a"}
+    assert plan(workers(2), whatif, ground, Terms()) == Shortfall(needed=2, fits=1)
+    assert nodes_of(plan(second, whatif, ground, Terms())) == {second[0].uid: "b"}
 
 
 def test_shape_without_requests_is_the_least_demanding() -> None:
@@ -314,7 +320,7 @@ def test_groups_keep_the_order_of_the_members() -> None:
 def test_shortfall_agrees_with_plan(table: NodeTable, pods: list[Pod], packing: Packing) -> None:
     """To say how far pods fall short takes nothing, and says what a plan would have said."""
     whatif = WhatIf(table)
-    lack = shortfall(pods, whatif, Eligibility(table).mask, packing)
+    lack = shortfall(pods, whatif, ground_of(table), Terms(packing))
     assert (whatif.free == table.free()).all()
     result = planned(table, pods, packing)
     assert lack == (result if isinstance(result, Shortfall) else None)

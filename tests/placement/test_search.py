@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -77,7 +76,7 @@ def clique_unit(nodes: Sequence[Unit], pods: int, speed: float, broken: int) -> 
         for count in range(1, cap + 1)
     ]
     gpus = nodes[0].gpus
-    inner = [speed if count * gpus > 1 else inf for count in range(1, cap + 1)]
+    inner = [H100_INNER[count * gpus - 1] if count * gpus <= len(H100_INNER) else speed for count in range(1, cap + 1)]
     outer = [nodes[0].outer[1] * count for count in range(1, cap + 1)]
     return Unit(cap, gpus, (speed, *inner), (inf, *outer), (broken, *losses), 47.0, clique=True)
 
@@ -98,7 +97,7 @@ def problems(draw: st.DrawFn, *, cliques: bool = False) -> Problem:
     )  # fmt: skip
 
 
-def problem(  # noqa: PLR0913 - a whole cluster
+def problem(
     free: Sequence[int],
     gpus: int,
     blocks: Sequence[int],
@@ -133,8 +132,6 @@ def problem(  # noqa: PLR0913 - a whole cluster
     )
     distinct = sorted(set(free))
     units = [unit(count, gpus, bridged=bridged) for count in distinct]
-    if cliques:  # NVLink is the same inside a node as between the nodes of a domain
-        units = [replace(one, inner=tuple(inf if math.isinf(gbps) else CLIQUE for gbps in one.inner)) for one in units]
     kinds = np.array([distinct.index(count) for count in free], dtype=np.intp)
     caps = np.array([units[kind].cap for kind in kinds], dtype=np.int64)
     order = np.arange(len(free))
@@ -145,7 +142,7 @@ def problem(  # noqa: PLR0913 - a whole cluster
         for index in range(len(paths)):
             inside = np.flatnonzero(domains[1] == index).tolist()
             nodes = [units[kinds[position]] for position in inside]
-            whole = all(free[position] == 8 for position in inside)  # noqa: PLR2004 - a whole node
+            whole = all(free[position] == 8 for position in inside)
             clique_units.append(clique_unit(nodes, pods, CLIQUE, round(CLIQUE) if whole else 0))
             for position in inside:
                 clique_kinds[position] = index
@@ -196,7 +193,7 @@ def _use(case: Problem, positions: Sequence[int], shares: Placement, level: int)
     ground = case.ground
     if ground.tree.cliques is None or level >= ground.tree.depth:
         (position,) = positions
-        return ground.units[ground.kinds[position]].use(shares[position])
+        return ground.units[int(ground.kinds[position])].use(shares[position])
     return case.clique_units[case.clique_kinds[positions[0]]].use(sum(shares[position] for position in positions))
 
 
