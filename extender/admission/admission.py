@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from extender.admission.admission_pass import AdmissionPass
-from extender.admission.effects import Effects, Nomination, Note
+from extender.admission.complaints import Complaints
+from extender.admission.effects import Effects, Nomination
 from extender.admission.evictions import AllowedEvictions
 from extender.admission.head import Head
+from extender.admission.kubelets import Kubelets
 from extender.admission.ledger import Reservation, Slot, SlotState
+from extender.admission.rejections import Rejections
 from extender.admission.reservations import Reservations
 from extender.admission.vetoes import Vetoes
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
+from extender.domain.levels import Level
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
-from extender.domain.reason import Problem, Wait
+from extender.domain.reason import Wait
 from extender.placement.eligibility import Eligibility
+from extender.placement.ground import Eligible
+from extender.placement.placement import Placement, describe
 from extender.settings import Settings
 
 
@@ -30,6 +36,7 @@ class Admission:
         model: the cluster as it was last heard of.
         reservations: the ledger and what changes it.
         vetoes: nodes that kube-scheduler refused.
+        rejections: nodes whose kubelet turned pods away.
         evictions: whom kube-scheduler was allowed to evict lately.
         head: the blocked head of the queue after the last pass, or None.
         rebuilt: whether decisions are being made.
@@ -40,19 +47,21 @@ class Admission:
         """Start with an empty cluster."""
         self._clock = clock
         self.settings = settings
-        self.model = ClusterModel(settings.scheduler_names)
+        self.model = ClusterModel(settings.scheduler_names, _levels(settings), settings.topology_preset)
         self.reservations = Reservations(self.model, settings, clock)
         self.vetoes = Vetoes(settings.veto_seconds, clock.monotonic)
+        self.rejections = Rejections(settings.veto_seconds, clock.monotonic)
         self.evictions = AllowedEvictions(clock)
         self.head: Head | None = None
         self.rebuilt = False
         self.passes = 0
         self._eligibility = Eligibility(self.model.table)
+        self._kubelets = Kubelets(self.model, self.rejections)
         self._pass = AdmissionPass(self.model, self.reservations, self.vetoes, clock)
         self._pending = False
         self._obstacle: Wait | None = None
         self._unjudged: set[GroupRef] = set()
-        self._told: dict[str, tuple[Problem, ...]] = {}
+        self._complaints = Complaints(self.model)
 
     @property
     def pending(self) -> bool:
@@ -74,16 +83,12 @@ class Admission:
 
     def rebuild(self) -> None:
         """Take up deciding, once everything has been listed: read the ledger back from the cluster, then judge."""
-        self.reservations.rebuild(self._eligibility.mask)
+        self.reservations.rebuild(self._admitted())
         self._pass.forget()
         self._unjudged = {gang.ref for gang in self.model.gangs}
         self.rebuilt = True
         self._pending = True
-        for pod in self.model.pods.values():
-            if pod.options.problems and self.model.manages(pod):
-                self._tell(pod, pod.uid, pod.options.problems)
-        for gang in self.model.gangs:
-            self._tell_group(gang)
+        self._complaints.about_everybody(self.reservations.effects)
 
     def stand_down(self) -> None:
         """Give up deciding: forget every reservation, pause and veto, and what has not been carried out yet.
@@ -96,13 +101,21 @@ class Admission:
         self._pass = AdmissionPass(self.model, self.reservations, self.vetoes, self._clock)
         self.head = None
         self.rebuilt = False
-        self._told.clear()
+        self._complaints.forget_all()
         self._unjudged.clear()
 
     def forget_verdicts(self) -> None:
         """Judge everybody anew in the next pass, whether or not anything of theirs has changed; and ask for one."""
         self._pass.forget()
         self._pending = True
+
+    def placement_of(self, ref: GroupRef) -> Placement | None:
+        """Return where a gang is, or is promised to be, and what is predicted of that; None while it holds no node."""
+        gang, table = self.model.gangs.get(ref), self.model.table
+        if gang is None:
+            return None
+        claims = {uid: claim.node for uid in gang.members if (claim := table.claim_of(uid)) is not None}
+        return describe(claims, table, self.model.tree, gang.topology.objective)
 
     def hold_off(self, obstacle: Wait | None) -> None:
         """Place nobody from now on: whoever could be placed waits for that reason. None lifts it."""
@@ -116,9 +129,10 @@ class Admission:
         self._pending = False
         self._unjudged.clear()
         self.passes += 1
-        head = self._pass.run(self._eligibility.mask, self._obstacle)
+        head = self._pass.run(self._admitted(), self._obstacle)
         self.head = head if self._obstacle is None else self.head
         self._pending = self._pass.again
+        self._complaints.about_hardware(self.reservations.effects)
         return True
 
     def decide_on(self, ref: GroupRef) -> None:
@@ -147,7 +161,10 @@ class Admission:
         if not self.rebuilt:
             return
         expired, resumed = self.reservations.expire(), self._pass.changes.pass_time()
-        self._pending |= expired or resumed
+        tried_again = self.rejections.ended(self._clock.monotonic())
+        for node in tried_again:
+            self.model.table.reassess(node)
+        self._pending |= expired or resumed or bool(tried_again)
         self.reservations.nudge()
 
     def next_tick(self) -> float | None:
@@ -158,6 +175,7 @@ class Admission:
             reservations.nudges.next(),
             reservations.backoff.next_end(),
             self.vetoes.next_end(),
+            self.rejections.next_end(),
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -168,13 +186,16 @@ class Admission:
         if before is None or _decisive(before) != _decisive(pod):
             self.reconsider(pod.group)
         self._follow_slot(pod, before)
+        if self._kubelets.follow(pod, before, self.reservations.effects if self.rebuilt else None):
+            self.reconsider()
         if change.gang is not None:
             self._changed(change.gang)
             if pod.node_name and self.rebuilt:
                 self.reservations.open_barrier(change.gang)
-            self._tell_group(change.gang)
-        if self.rebuilt and self.model.manages(pod):
-            self._tell(pod, pod.uid, pod.options.problems)
+            if self.rebuilt:
+                self._complaints.about_group(change.gang, self.reservations.effects)
+        if self.rebuilt:
+            self._complaints.about_pod(pod, self.reservations.effects)
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod that was deleted."""
@@ -182,9 +203,11 @@ class Admission:
         self.reservations.drop(uid, "the pod was deleted")
         change = self.model.drop_pod(uid)
         self.reservations.effects.nominations.pop(uid, None)
-        self._told.pop(uid, None)
+        self._complaints.forget(uid)
         if pod is not None:
             self.reconsider(pod.group)
+            if pod.bound:
+                self.rejections.eased(pod.node_name)
         if change.gang is not None:
             self._changed(change.gang)
             if self.model.gangs.get(change.gang.ref) is None:
@@ -192,11 +215,14 @@ class Admission:
 
     def node_seen(self, node: Node) -> None:
         """Take in a node that was added or changed."""
-        self._pending |= self.model.put_node(node)
+        if self.model.put_node(node):
+            self._pending = True
+            self.rejections.eased(node.name)
 
     def node_gone(self, name: str) -> None:
         """Forget a node that was deleted."""
         self._pending |= self.model.drop_node(name)
+        self.rejections.forget_node(name)
 
     def group_seen(self, group: PodGroup) -> None:
         """Take in a PodGroup that was added or changed; a new UID starts a new life that inherits nothing."""
@@ -209,14 +235,15 @@ class Admission:
             self.reservations.end_life(ended, f"PodGroup {group.ref} was created anew")
         self.reconsider(group.ref)
         self._changed(gang)
-        self._tell_group(gang)
+        if self.rebuilt:
+            self._complaints.about_group(gang, self.reservations.effects)
 
     def group_gone(self, ref: GroupRef, uid: str) -> None:
         """Forget a PodGroup that was deleted; what it had reserved is released, what runs runs on."""
         gang = self.model.drop_group(ref, uid)
         if gang is not None:
             self.reservations.end_life(uid, f"PodGroup {ref} was deleted")
-            self._told.pop(uid, None)
+            self._complaints.forget(uid)
             self.reconsider(ref)
             self._changed(gang)
 
@@ -242,31 +269,16 @@ class Admission:
                 self.reservations.renominate(pod, slot)
             self.reservations.nudges.watch(pod.uid)
 
+    def _admitted(self) -> Eligible:
+        """Return which nodes admit a shape, by what the nodes say of themselves and what their kubelets did lately."""
+        return self.rejections.leave_out(self._eligibility.mask, self.model.table)
+
     def _ours(self, pod: Pod) -> bool:
         """Tell whether a nomination on the pod can only be Muster's: gang members never preempt for themselves."""
         return pod.group is not None and pod.placeable and self.model.manages(pod)
 
     def _changed(self, gang: Gang) -> None:
         self.reservations.effects.changed[gang.ref] = None
-
-    def _tell_group(self, gang: Gang) -> None:
-        """Note odd keys of a PodGroup once it is known to be for Muster; a wrong field is the reason why it waits."""
-        group = gang.group
-        if not self.rebuilt or group is None or not self.model.concerns(gang):
-            return
-        self._tell(group.ref, group.uid, group.options.problems)
-
-    def _tell(self, about: GroupRef | Pod, uid: str, problems: tuple[Problem, ...]) -> None:
-        """Note each new problem of an object once."""
-        known = self._told.get(uid, ())
-        if problems is known:
-            return
-        for problem in problems:
-            if problem not in known:
-                note = Note(about, warning=True, reason="InvalidField", message=str(problem))
-                self.reservations.effects.notes.append(note)
-        if problems:
-            self._told[uid] = problems
 
 
 def _decisive(pod: Pod) -> tuple[object, ...]:
@@ -278,7 +290,16 @@ def _decisive(pod: Pod) -> tuple[object, ...]:
         pod.deleting,
         pod.group,
         pod.shape,
+        pod.role,
+        pod.rank,
         pod.priority,
         pod.scheduler_name,
         pod.options,
+    )
+
+
+def _levels(settings: Settings) -> tuple[Level, ...]:
+    return tuple(
+        Level(each.name, each.node_label, each.allreduce_factor, each.alltoall_factor)
+        for each in settings.topology_levels
     )

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from extender.admission.changes import Changes, Footing
-from extender.admission.diagnosis import examine, explain, unmet_min_resources
+from extender.admission.diagnosis import examine, explain, unknown_level, unmet_min_resources
 from extender.admission.head import Head
 from extender.admission.judgement import judge
 from extender.admission.queue import Position, Queue, position
 from extender.admission.reservations import Reservations
-from extender.admission.site import Capacity, Demand, Party, Site
+from extender.admission.site import Capacity, Demand, Misfit, Party, Site
 from extender.admission.vetoes import Vetoes, leave_out
 from extender.clock import Clock
+from extender.cluster.core import core_size
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
+from extender.cluster.occupancy import Holding
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Shape
 from extender.domain.reason import Reason, Wait
 from extender.placement.earmark import earmark
-from extender.placement.plan import Eligible, Plan, plan
+from extender.placement.ground import Eligible
+from extender.placement.plan import Plan, Shortfall, plan
+from extender.placement.room import whole_gpus
 
 
 @dataclass(slots=True)
@@ -43,6 +49,7 @@ class _Ground:
 
     def __init__(self, model: ClusterModel, admitted: Eligible, obstacle: Wait | None) -> None:
         """Begin with nobody waiting for room."""
+        self._model = model
         self._table = model.table
         self._admitted = admitted
         self._obstacle = obstacle
@@ -59,7 +66,7 @@ class _Ground:
         """Return what is free now; the same as long as nobody takes or gives back anything."""
         footing = self.footing
         if self._site is None or self._site[0] != footing:
-            self._site = footing, Site(self._table, None if self.head is None else self.head.kept, self._admitted)
+            self._site = footing, Site(self._model, None if self.head is None else self.head.kept, self._admitted)
         return self._site[1]
 
 
@@ -101,6 +108,7 @@ class AdmissionPass:
         """
         self.again = False
         self.changes.pass_time()
+        self._model.table.occupancy.refresh()  # who gets which GPUs shall not depend on when somebody asks
         self._reservations.drop_invalid(self.changes.take_nodes(), admitted, self._vetoes)
         for gang in self.changes.take_gangs():
             self._queue.remove(gang.ref)
@@ -114,6 +122,7 @@ class AdmissionPass:
             for contender in extras:
                 self._place_extras(contender, ground)
             self._head = ground.head
+        self._model.table.occupancy.refresh()  # before others go, whose GPUs the placed would be taken to have
         return ground.head
 
     def _consider(self, gang: Gang) -> None:
@@ -176,13 +185,13 @@ class AdmissionPass:
         Return whether there are members beyond it to place.
         """
         gang = contender.gang
+        party.settled = self._settled(gang)
         result = self._fit(party, ground)
         if not isinstance(result, Plan) and self._vetoes.lift_outdated(gang.uid):
             result = self._fit(party, ground)
         if not isinstance(result, Plan) and self._reservations.drop_gang(gang.uid, "the gang is being placed anew"):
             self.again = True
-            missing = max(gang.min_member - gang.census().secured, 0)
-            party = Party(gang, Demand.of_gang(gang, min(missing, gang.unplaced_count)))
+            party = Party(gang, Demand.of_gang(gang, core_size(gang, 0)), self._settled(gang))
             result = self._fit(party, ground)
         if isinstance(result, Plan):
             self._reservations.reserve(gang, {pod.uid: pod for pod in party.pods}, result.nodes)
@@ -199,24 +208,39 @@ class AdmissionPass:
         if (unmet := unmet_min_resources(party.gang, site)) is not None:
             return unmet
         eligible = self._eligible(party.gang, site)
-        misfit = site.misfits.get(party.demand) if eligible is site.admitted else None
+        shared = eligible is site.admitted and not party.settled
+        misfit = site.misfits.get(party.demand) if shared else None
         if misfit is None:
             result = self._plan(party, site, eligible)
             if isinstance(result, Plan):
                 return result
-            misfit = examine(party, result, site, eligible)
-            if eligible is site.admitted:
+            misfit = result if isinstance(result, Misfit) else examine(party, result, site, eligible)
+            if shared:
                 site.misfits[party.demand] = misfit
         return explain(party, misfit, site, "" if ground.head is None else str(ground.head.gang.ref))
 
-    def _plan(self, party: Party, site: Site, eligible: Eligible) -> Plan | int:
-        """Plan the party, or return how many of it fit."""
-        if (fits := site.count(Capacity.FREE, party, eligible)) is not None:
-            return fits
+    def _plan(self, party: Party, site: Site, eligible: Eligible) -> Plan | Shortfall | Misfit:
+        """Plan the party, or say how far it falls short."""
+        if unknown := unknown_level(party.demand.topology, site.tree.levels):
+            return Misfit(Shortfall(party.demand.pods, 0), unknown=unknown)
+        if (short := site.count(Capacity.FREE, party, eligible)) is not None:
+            return short
         began = self._clock.monotonic()
-        result = plan(party.pods, site.snapshot(Capacity.FREE), eligible, party.demand.packing)
+        result = plan(party.pods, site.snapshot(Capacity.FREE), site.ground(party, eligible), party.demand.terms)
         self._reservations.effects.plan_seconds.append(self._clock.monotonic() - began)
-        return result if isinstance(result, Plan) else result.fits
+        return result
+
+    def _settled(self, gang: Gang) -> Mapping[int, int]:
+        """Return how many GPUs members of the gang that have a node, or one promised, have on which row."""
+        if gang.unplaced_count == len(gang.members):
+            return {}
+        table, settled = self._model.table, Counter[int]()
+        for uid in gang.members:
+            claim = table.claim_of(uid)
+            row = None if claim is None else table.row(claim.node)
+            if claim is not None and row is not None:
+                settled[row] += whole_gpus(claim.shape)
+        return settled
 
     def _eligible(self, gang: Gang, site: Site) -> Eligible:
         """Return which nodes admit a shape and were not refused to the gang by kube-scheduler."""
@@ -226,7 +250,9 @@ class AdmissionPass:
         """Keep for the gang what it waits for, if waiting can help at all."""
         table = self._model.table
         now = WhatIf(table, site.snapshot(Capacity.FREE).free)
-        kept = earmark(party.pods, now, WhatIf(table, table.potential()), self._eligible(contender.gang, site))
+        later = WhatIf(table, table.potential(), Holding.LASTING)
+        ground = site.ground(party, self._eligible(contender.gang, site))
+        kept = earmark(party.pods, now, later, ground, party.demand.terms)
         if kept is None:
             return None
         head = Head(contender.gang, contender.position, kept)
@@ -236,14 +262,18 @@ class AdmissionPass:
         """Place members beyond minMember one by one, as far as there is room."""
         gang = contender.gang
         misfits: set[Shape] = set()
+        # One pod is no slice, and its role's others have their domain: it comes as near to all as there is room.
+        alone = replace(gang.topology, slices=(), role_groups=())
+        settled = self._settled(gang)
         if contender.extras_judged_on != ground.footing and self._any_room(gang, ground.site):
             for pod in gang.unplaced():
                 if pod.shape in misfits:
                     continue
-                demand = Demand(frozenset({(pod.shape, 1)}), gang.packing, 1)
-                result = self._fit(Party(gang, demand, _pods=[pod]), ground)
+                demand = Demand(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
+                result = self._fit(Party(gang, demand, settled, _pods=[pod]), ground)
                 if isinstance(result, Plan):
                     self._reservations.reserve(gang, {pod.uid: pod}, result.nodes)
+                    settled = self._settled(gang)
                 else:
                     misfits.add(pod.shape)
         contender.extras_judged_on = ground.footing

@@ -22,19 +22,33 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
-    """The answer to filter.
+class Refusal:
+    """Offered nodes that a pod may not go to, for one reason.
 
-    `accepted` and `refused` are offered names, `text` is why the latter are; `resolvable` tells kube-scheduler whether
-    evicting somebody could help. Names in neither were left out without a word.
+    `resolvable` tells kube-scheduler whether evicting somebody could help.
+    """
+
+    names: Sequence[str]
+    text: str
+    resolvable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The answer to filter: the offered nodes that the pod may go to, and why not to the others.
+
+    Names in neither were left out without a word.
     """
 
     outcome: Outcome
     accepted: list[str]
-    refused: Sequence[str] = ()
-    text: str = ""
-    resolvable: bool = False
+    refusals: tuple[Refusal, ...] = ()
     decision: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return why nodes were refused, for people."""
+        return "; ".join(refusal.text for refusal in self.refusals)
 
 
 class BindVerdict(StrEnum):

@@ -37,6 +37,8 @@ class Changes:
     - Whether a gang fits that could be placed depends on its `Footing` besides. The verdict stands on an equal one.
     - Whether a slot's node still holds it depends on that node, on what is taken of it, on the vetoes there and on
       how far the member has come. Whatever changes one of them takes the node into `NodeTable.touched`.
+    - What a kubelet turned away is part of what its node admits: `NodeTable.reassess` changes the footing and marks the
+      node.
 
     So who adds to what a verdict depends on, adds it here: to what marks a gang, to the footing, or to what marks a
     node.

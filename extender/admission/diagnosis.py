@@ -4,43 +4,85 @@ from __future__ import annotations
 
 from extender.admission.site import Capacity, Misfit, Party, Site
 from extender.cluster.gangs import Gang
+from extender.domain.levels import Levels
 from extender.domain.quantity import format_amount
 from extender.domain.reason import Reason, Wait
-from extender.placement.plan import Eligible
+from extender.domain.topology import TopologyRequest
+from extender.placement.ground import Eligible
+from extender.placement.plan import Shortfall
 
 
-def examine(party: Party, fits: int, site: Site, eligible: Eligible) -> Misfit:
-    """Find out why only `fits` of the party fit, by trying them without one obstacle after the other.
+def unknown_level(topology: TopologyRequest, levels: Levels) -> str:
+    """Return the first level that is required and that nobody knows, "" if all are known."""
+    asked = [topology.required, *(part.level for part in topology.slices)]
+    asked += [group.level for group in topology.role_groups if group.required]
+    return next((level for level in asked if level and levels.find(level) is None), "")
+
+
+def examine(party: Party, now: Shortfall, site: Site, eligible: Eligible) -> Misfit:
+    """Find out why the party falls short by `now`, by trying it without one obstacle after the other.
 
     `eligible` says which nodes admit a shape and were not refused by kube-scheduler.
     """
     if not all(site.admits(shape) for shape, _ in party.demand.shapes):
-        return Misfit(fits, unmatched=True)
+        return Misfit(now, unmatched=True)
     ever = site.lack_ever(party)
     if ever is not None:
-        return Misfit(fits, fits_ever=ever)
+        return Misfit(now, ever, unaligned=_unaligned(Capacity.EMPTY, party, ever, site, site.admitted))
     if eligible is not site.admitted and site.lack(Capacity.FREE, party, site.admitted) is None:
-        return Misfit(fits, vetoed=True)
+        return Misfit(now, vetoed=True)
     if site.kept is not None and site.lack(Capacity.UNKEPT, party, eligible) is None:
-        return Misfit(fits, kept=True)
-    return Misfit(fits)
+        return Misfit(now, kept=True)
+    return Misfit(now, unaligned=_unaligned(Capacity.FREE, party, now, site, eligible))
+
+
+def _unaligned(capacity: Capacity, party: Party, short: Shortfall, site: Site, eligible: Eligible) -> int | None:
+    """Return how many would fit by their number alone, None if that is no more than fit."""
+    counted = site.counted(capacity, party, eligible)
+    return counted if not short.level and counted > short.fits else None
 
 
 def explain(party: Party, misfit: Misfit, site: Site, head: str) -> Wait:
     """Say why the party does not fit, in the gang's own numbers and names; `head` is who is first in the queue."""
     minimum = party.gang.min_member
     settled = minimum - party.demand.pods
+    now = {"fits": settled + misfit.now.fits, "minMember": minimum}
+    if misfit.unknown:
+        known = ", ".join(level.name for level in site.tree.levels.levels) or "none"
+        return Wait(Reason.UNKNOWN_LEVEL, names={"level": misfit.unknown, "known": f"{known}, node"})
     if misfit.unmatched:
         unplaceable = next(pod.key for pod in party.pods if not site.admits(pod.shape))
         return Wait(Reason.NO_NODE_MATCHES, {"nodes": len(site.table)}, {"unplaceable": unplaceable})
-    if misfit.fits_ever is not None:
-        return Wait(Reason.EXCEEDS_CLUSTER, {"fits": settled + misfit.fits_ever, "minMember": minimum})
+    if misfit.ever is not None:
+        return _never(party, misfit, misfit.ever, {"fits": settled + misfit.ever.fits, "minMember": minimum})
     if misfit.vetoed:
         detail = "it left out planned nodes for reasons of its own, and the others are not enough"
-        return Wait(Reason.REFUSED_BY_SCHEDULER, {"fits": settled + misfit.fits}, {"detail": detail})
+        return Wait(Reason.REFUSED_BY_SCHEDULER, {"fits": now["fits"]}, {"detail": detail})
     if misfit.kept:
         return Wait(Reason.BEHIND_HEAD, names={"head": head})
-    return Wait(Reason.INSUFFICIENT_CAPACITY, {"fits": settled + misfit.fits, "minMember": minimum})
+    if misfit.now.level:
+        return Wait(Reason.DOMAIN_FULL, now, {"level": misfit.now.level})
+    if misfit.unaligned is not None:
+        return Wait(Reason.ZONES_FULL, now | {"counted": settled + misfit.unaligned})
+    return Wait(Reason.INSUFFICIENT_CAPACITY, now)
+
+
+def _never(party: Party, misfit: Misfit, ever: Shortfall, numbers: dict[str, int]) -> Wait:
+    """Say why the party would not even fit on the empty cluster."""
+    if ever.level:
+        return Wait(Reason.EXCEEDS_DOMAIN, numbers, {"level": ever.level})
+    if misfit.unaligned is not None:
+        request = ", ".join(
+            f"{format_amount(resource, value)} {resource}" for resource, value in _aligned_request(party)
+        )
+        return Wait(Reason.NEVER_ALIGNED, numbers, {"request": request})
+    return Wait(Reason.EXCEEDS_CLUSTER, numbers)
+
+
+def _aligned_request(party: Party) -> list[tuple[str, int]]:
+    """Return what the most demanding member asks for of what may be aligned to NUMA zones."""
+    shape = max((shape for shape, _ in party.demand.shapes), key=lambda shape: shape.request("nvidia.com/gpu"))
+    return [(resource, value) for resource, value in shape.requests if resource != "pods"]
 
 
 def unmet_min_resources(gang: Gang, site: Site) -> Wait | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from extender.domain.membership import GroupRef
-from extender.domain.pod import Pod
+from extender.domain.objectref import ObjectRef
+from extender.domain.pod import Pod, RejectionReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,9 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to tell the people who own a gang or a pod, as a Kubernetes Event."""
+    """Something to tell the people who own a gang, a pod or another object, as a Kubernetes Event."""
 
-    about: GroupRef | Pod
+    about: GroupRef | Pod | ObjectRef
     warning: bool
     reason: str
     message: str
@@ -42,6 +44,21 @@ class Milestone:
     waited: float = 0.0
 
 
+class Fact(Enum):
+    """What of a pod's devices is predicted, and observed later."""
+
+    GPUS = auto()
+    ZONES = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Whether a pod was given what had been predicted."""
+
+    fact: Fact
+    match: bool
+
+
 @dataclass(slots=True)
 class Effects:
     """What has accumulated since it was last taken.
@@ -49,7 +66,8 @@ class Effects:
     `nominations` holds the newest wish per pod UID. `released` are pods whose held bind calls may go on, `refused`
     those whose held bind calls fail, with the message. `changed` are the gangs whose status may read differently.
     `milestones` are for the log, `plan_seconds` is how long each plan took, `expired` counts
-    reservations given up at their deadline.
+    reservations given up at their deadline. `rejections` are why kubelets turned pods away, one for each pod, and
+    `observations` how predictions turned out.
     """
 
     nominations: dict[str, Nomination] = field(default_factory=dict)
@@ -60,3 +78,5 @@ class Effects:
     milestones: list[Milestone] = field(default_factory=list)
     plan_seconds: list[float] = field(default_factory=list)
     expired: int = 0
+    rejections: list[RejectionReason] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)

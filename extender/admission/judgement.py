@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from extender.cluster.core import core_size
 from extender.cluster.gangs import Gang, needs_object
+from extender.domain.keys import Options
 from extender.domain.reason import Reason, Wait
 
 
@@ -12,8 +15,8 @@ from extender.domain.reason import Reason, Wait
 class Candidates:
     """How many members of a gang want a place; members with a slot already are left out.
 
-    Without the `core` it cannot start (none once it has started); the `extras` beyond minMember come behind them in
-    member order, and are placed singly when there is room.
+    Without the `core` it cannot start (none once it has started): first what roles lack of their own minimum, then the
+    others in member order. The `extras` beyond minMember are placed singly when there is room.
     """
 
     core: int
@@ -31,14 +34,36 @@ def judge(gang: Gang, slotted: int) -> Candidates | Wait:
     if wait is not None:
         return wait
     census = gang.census()
+    minimums = gang.role_minimums
+    if (missing := _role_missing(gang, minimums)) is not None:
+        return missing
     if census.exist < gang.min_member:
         return Wait(Reason.MEMBERS_MISSING, {"exist": census.exist, "minMember": gang.min_member})
+    if (gated := _role_gated(gang, minimums)) is not None:
+        return gated
     if census.exist - census.gated < gang.min_member:
         numbers = {"gated": census.gated, "exist": census.exist, "minMember": gang.min_member}
         return Wait(Reason.MEMBERS_GATED, numbers)
-    missing = max(gang.min_member - census.secured - slotted, 0)
-    core = min(missing, gang.unplaced_count)
+    core = core_size(gang, slotted)
     return Candidates(core, gang.unplaced_count - core)
+
+
+def _role_missing(gang: Gang, minimums: Mapping[str, int]) -> Wait | None:
+    """Return the first role of which too few members exist."""
+    for role, minimum in sorted(minimums.items()):
+        if (exist := gang.census_of(role).exist) < minimum:
+            return Wait(Reason.ROLE_MEMBERS_MISSING, {"exist": exist, "minMember": minimum}, {"role": role})
+    return None
+
+
+def _role_gated(gang: Gang, minimums: Mapping[str, int]) -> Wait | None:
+    """Return the first role of which too few members are free of scheduling gates."""
+    for role, minimum in sorted(minimums.items()):
+        census = gang.census_of(role)
+        if census.exist - census.gated < minimum:
+            numbers = {"gated": census.gated, "exist": census.exist, "minMember": minimum}
+            return Wait(Reason.ROLE_MEMBERS_GATED, numbers, {"role": role})
+    return None
 
 
 def _unfit(gang: Gang) -> Wait | None:
@@ -52,7 +77,7 @@ def _unfit(gang: Gang) -> Wait | None:
     if any(kind.faulty for kind in kinds):
         bad = next(pod for pod in gang.unbound() if pod.problem is not None and not pod.deleting)
         return Wait(Reason.INVALID_MEMBER, names={"pod": bad.key, "detail": str(bad.problem)})
-    if gang.group is None and kinds and all(kind.min_member is None for kind in kinds):
+    if gang.group is None and kinds and not any(_states_minimum(kind.options) for kind in kinds):
         detail = "annotation muster.dev/min-member is missing or invalid"
         first = next(pod for pod in gang.unbound() if not pod.deleting)
         return Wait(Reason.INVALID_MEMBER, names={"pod": first.key, "detail": detail})
@@ -63,3 +88,7 @@ def _unfit(gang: Gang) -> Wait | None:
     if len(priorities) > 1:
         return Wait(Reason.MIXED_PRIORITIES, names={"detail": ", ".join(map(str, priorities))})
     return None
+
+
+def _states_minimum(options: Options) -> bool:
+    return options.min_member is not None or bool(options.role_minimums)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -72,6 +73,11 @@ class Reservation:
         for uid in late:
             del self._returning[uid]
         return len(self._held) + len(self._binding) + len(self._returning)
+
+    def arrived_roles(self, now: float) -> Counter[str]:
+        """Count those that `arrived` counts by their role."""
+        self.arrived(now)
+        return Counter(self.slots[uid].pod.role for uid in (*self._held, *self._binding, *self._returning))
 
     def hold(self, uid: str, now: float) -> None:
         """Take in that a member has arrived at the barrier; whoever has arrived already stays as it is."""
@@ -168,7 +174,7 @@ class Ledger:
         reservation.slots[pod.uid] = slot
         self._by_pod[pod.uid] = reservation
         self._by_node.setdefault(node, {})[pod.uid] = reservation
-        self._table.claim(pod.uid, node, pod.shape.requests)
+        self._table.claim(pod.uid, node, pod.shape)
         self._gangs.promise(reservation.ref, pod.uid)
         return slot
 
@@ -176,7 +182,7 @@ class Ledger:
         """Promise `node` until `deadline` to a pod without gang whose Binding is about to be written."""
         self._singles.pop(pod.uid, None)
         slot = self._singles[pod.uid] = Slot(pod, node, SlotState.BINDING, deadline=deadline)
-        self._table.claim(pod.uid, node, pod.shape.requests)
+        self._table.claim(pod.uid, node, pod.shape)
         return slot
 
     def singles(self) -> Iterator[Slot]:

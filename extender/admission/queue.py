@@ -28,7 +28,7 @@ _NOT_CREATED_YET = "~"
 def position(gang: Gang) -> Position:
     """Return a gang's place. A gang with some members bound goes first: every second it waits wastes what it holds."""
     census = gang.census()
-    partial = 0 < census.secured < gang.min_member
+    partial = census.secured > 0 and not gang.has_minimum
     return Position(not partial, -gang.priority, gang.created or _NOT_CREATED_YET, gang.uid)
 
 

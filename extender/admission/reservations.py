@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from extender.admission.backoff import Backoff
@@ -18,7 +18,7 @@ from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Pod
 from extender.domain.reason import Reason, Wait
-from extender.placement.plan import Eligible
+from extender.placement.ground import Eligible
 from extender.settings import Settings
 
 #: How long kube-scheduler may take to bring a pod again whose bind call failed: its backoff is 10 s at most by default
@@ -106,10 +106,15 @@ class Reservations:
         return missed
 
     def open_barrier(self, gang: Gang) -> bool:
-        """Let all held members go if minMember of them have arrived, are bound or have succeeded; return whether so."""
+        """Let all held members go if those that must start together are there; return whether so.
+
+        These are minMember members, and of each role its own minimum: arrived, bound or succeeded.
+        """
         reservation = self.ledger.of_gang(gang.uid)
         now = self._clock.monotonic()
         if reservation is None or gang.census().secured + reservation.arrived(now) < gang.min_member:
+            return False
+        if gang.role_minimums and not gang.would_have_minimum(reservation.arrived_roles(now)):
             return False
         held = reservation.release_held()
         self.effects.released += held
@@ -229,7 +234,7 @@ class Reservations:
                 if row is not None and whatif.counts(vector, eligible(pod.shape))[row] > 0:
                     whatif.take(row, vector)
                     nodes[pod.uid] = pod.nominated_node
-            enough = gang.census().secured + len(nodes) >= gang.min_member
+            enough = gang.would_have_minimum(Counter(pod.role for pod in nominated if pod.uid in nodes))
             managed = all(self._model.manages(pod) for pod in nominated)
             if nodes and enough and managed:
                 self.reserve(gang, {pod.uid: pod for pod in nominated}, nodes)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
+from extender.cluster.core import core
 from extender.cluster.gangs import Gang
-from extender.cluster.table import NodeTable
+from extender.cluster.model import ClusterModel
+from extender.cluster.occupancy import Holding
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
-from extender.placement.plan import Eligible, shortfall
+from extender.domain.topology import UNCONSTRAINED, TopologyRequest
+from extender.placement.ground import Eligible, Ground, Terms
+from extender.placement.plan import Shortfall, shortfall
+from extender.placement.room import room as room_for
 
 #: More pods than any gang has (2^40): a node that takes any number of pods that ask for nothing counts as this much.
 _MANY = 1 << 40
@@ -30,40 +37,58 @@ class Capacity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """How many pods of which shapes are to be placed together, and how they spread: equal demands fit equally."""
+    """How many pods of which shapes are to be placed together, and how: equal demands fit equally.
+
+    `sequence` says how many pods of which role and shape follow each other in member order; it is empty where that
+    decides nothing, because the topology is not asked for slices or roles that share a domain.
+    """
 
     shapes: frozenset[tuple[Shape, int]]
     packing: Packing
     pods: int
+    topology: TopologyRequest = UNCONSTRAINED
+    sequence: tuple[tuple[str, Shape, int], ...] = ()
+
+    @property
+    def terms(self) -> Terms:
+        """Return how they are to be placed."""
+        return Terms(self.packing, self.topology)
 
     @classmethod
     def of_gang(cls, gang: Gang, pods: int) -> Demand:
-        """Return what the first `pods` members of `gang` without a place ask for; O(1) if all of those are alike."""
-        counts = gang.wanted
+        """Return what the `pods` members that `gang` needs first ask for; O(1) if all without a place are alike."""
+        counts, topology = gang.wanted, gang.topology
+        if topology.slices or topology.role_groups:
+            chosen = core(gang, pods)
+            runs = groupby(chosen, key=lambda pod: (pod.role, pod.shape))
+            sequence = tuple((role, shape, sum(1 for _ in run)) for (role, shape), run in runs)
+            return cls(frozenset(Counter(pod.shape for pod in chosen).items()), gang.packing, pods, topology, sequence)
         if pods < gang.unplaced_count:
             first = next(iter(counts))
             alike = len(counts) == 1
-            counts = {first: pods} if alike else Counter(pod.shape for pod in gang.unplaced()[:pods])
-        return cls(frozenset(counts.items()), gang.packing, pods)
+            counts = {first: pods} if alike else Counter(pod.shape for pod in core(gang, pods))
+        return cls(frozenset(counts.items()), gang.packing, pods, topology)
 
 
 @dataclass(slots=True)
 class Party:
-    """Members of one gang that are to be placed together: the first of those without a place.
+    """Members of one gang that are to be placed together: those without a place that it needs first.
 
-    `ever` is how many of them fit on the empty cluster (None: all) as the nodes were at a generation of their table.
+    `settled` says how many GPUs other members have on which row. `ever` is what keeps them from fitting on the empty
+    cluster (None: nothing) as the nodes were at a generation of their table.
     """
 
     gang: Gang
     demand: Demand
-    ever: tuple[int, int | None] | None = None
+    settled: Mapping[int, int] = field(default_factory=dict)
+    ever: tuple[int, Shortfall | None] | None = None
     _pods: list[Pod] | None = field(default=None, repr=False)
 
     @property
     def pods(self) -> list[Pod]:
         """Return the members in member order; sorted when first asked for, since most that wait are only counted."""
         if self._pods is None:
-            self._pods = self.gang.unplaced()[: self.demand.pods]
+            self._pods = core(self.gang, self.demand.pods)
         return self._pods
 
 
@@ -71,14 +96,17 @@ class Party:
 class Misfit:
     """What was found out about a demand that does not fit.
 
-    `fits` of the pods fit now. `unmatched` says that no node admits one of the shapes, however empty. `fits_ever` of
-    the pods would fit on the empty cluster, None if all would. `vetoed` says that they would fit now but for nodes that
-    kube-scheduler refused, `kept` that they would but for what is kept for the head of the queue.
+    `now` is how far it falls short now, `ever` how far on the empty cluster, None if it would fit there; `unmatched`
+    says that no node admits one of the shapes, however empty; `unknown` names a level that nobody knows. `unaligned` is
+    how many would fit, now or ever, if only numbers counted and not NUMA zones. `vetoed` says that all would fit now
+    but for nodes that kube-scheduler refused, `kept` that they would but for what is kept for the head of the queue.
     """
 
-    fits: int
+    now: Shortfall
+    ever: Shortfall | None = None
     unmatched: bool = False
-    fits_ever: int | None = None
+    unknown: str = ""
+    unaligned: int | None = None
     vetoed: bool = False
     kept: bool = False
 
@@ -88,26 +116,30 @@ class Site:
 
     Attributes:
         table: the nodes.
+        tree: the level tree over them.
         kept: (resources, rows) what is kept for the head of the queue, None without one.
         admitted: which nodes admit a shape.
-        misfits: what was found out about demands without vetoes.
+        misfits: what was found out about demands without vetoes, of gangs that have no node yet.
     """
 
-    def __init__(self, table: NodeTable, kept: NDArray[np.int64] | None, admitted: Eligible) -> None:
-        """Look at `table` as it is now."""
-        self.table = table
+    def __init__(self, model: ClusterModel, kept: NDArray[np.int64] | None, admitted: Eligible) -> None:
+        """Look at the nodes of `model` as they are now."""
+        self.table = model.table
+        self.tree = model.tree
         self.kept = kept
         self.admitted = admitted
         self.misfits: dict[Demand, Misfit] = {}
         self._snapshots: dict[Capacity, WhatIf] = {}
         self._rooms: dict[tuple[Capacity, Shape], int] = {}
+        self._domain_rooms: dict[tuple[Capacity, int, Shape], NDArray[np.int64]] = {}
         self._admits: dict[Shape, bool] = {}
         self._totals: dict[str, int] | None = None
 
     def snapshot(self, capacity: Capacity) -> WhatIf:
         """Return what the question is about; whoever takes from it puts it back, or the site is done with."""
         if capacity not in self._snapshots:
-            self._snapshots[capacity] = WhatIf(self.table, self._capacity(capacity))
+            holding = Holding.NONE if capacity is Capacity.EMPTY else Holding.ALL
+            self._snapshots[capacity] = WhatIf(self.table, self._capacity(capacity), holding)
         return self._snapshots[capacity]
 
     def totals(self) -> dict[str, int]:
@@ -117,28 +149,50 @@ class Site:
             self._totals = dict(zip(self.table.resources, sums.tolist(), strict=True))
         return self._totals
 
-    def lack(self, capacity: Capacity, party: Party, eligible: Eligible) -> int | None:
-        """Return how many of the party fit, or None if all do. What counting leaves open has to be tried."""
-        fits = self.count(capacity, party, eligible)
-        if fits is not None or len(party.demand.shapes) == 1:
-            return fits
-        short = shortfall(party.pods, self.snapshot(capacity), eligible, party.demand.packing)
-        return None if short is None else short.fits
+    def ground(self, party: Party, eligible: Eligible) -> Ground:
+        """Return where a party may be placed."""
+        return Ground(self.tree, eligible, party.settled)
 
-    def lack_ever(self, party: Party) -> int | None:
-        """Return how many of the party fit on the empty cluster, or None if all do; kept while no node changes."""
+    def lack(self, capacity: Capacity, party: Party, eligible: Eligible) -> Shortfall | None:
+        """Return how far the party falls short, None if all fit. What counting leaves open has to be tried."""
+        demand = party.demand
+        short = self.count(capacity, party, eligible)
+        # Of equal pods that need no more than one domain for all of them, counting says everything.
+        counted = len(demand.shapes) == 1 and not demand.sequence and not (demand.topology.required and party.settled)
+        if short is not None or counted:
+            return short
+        return shortfall(party.pods, self.snapshot(capacity), self.ground(party, eligible), demand.terms)
+
+    def lack_ever(self, party: Party) -> Shortfall | None:
+        """Return how far the party falls short on the empty cluster, None if all fit; kept while no node changes."""
         nodes = self.table.last_node_change
         if party.ever is None or party.ever[0] != nodes:
             party.ever = nodes, self.lack(Capacity.EMPTY, party, self.admitted)
         return party.ever[1]
 
-    def count(self, capacity: Capacity, party: Party, eligible: Eligible) -> int | None:
-        """Return how many of the party fit if each shape had the nodes to itself, or None if that is all of them.
+    def count(self, capacity: Capacity, party: Party, eligible: Eligible) -> Shortfall | None:
+        """Return how far the party falls short if each shape had the nodes to itself, None if all of them fit.
 
         Where a shape does not fit even so, the party does not fit: most gangs that wait need not be tried.
         """
-        fits = sum(min(self.room(capacity, shape, eligible), wanted) for shape, wanted in party.demand.shapes)
-        return None if fits >= party.demand.pods else fits
+        demand = party.demand
+        fits = sum(min(self.room(capacity, shape, eligible), wanted) for shape, wanted in demand.shapes)
+        if fits < demand.pods:
+            return Shortfall(demand.pods, fits)
+        level = self.tree.levels.find(demand.topology.required) if demand.topology.required else None
+        if level is None or party.settled:
+            return None
+        rooms = [np.minimum(self.rooms(capacity, level, shape, eligible), wanted) for shape, wanted in demand.shapes]
+        most = int(np.sum(rooms, axis=0).max(initial=0))
+        return None if most >= demand.pods else Shortfall(demand.pods, most, level=self.tree.levels.name(level))
+
+    def counted(self, capacity: Capacity, party: Party, eligible: Eligible) -> int:
+        """Return how many of the party fit if only numbers counted, and not which NUMA zones and GPUs they are in."""
+        whatif, fits = self.snapshot(capacity), 0
+        for shape, wanted in party.demand.shapes:
+            counts = whatif.counts(self.table.vector(shape.requests), eligible(shape))
+            fits += int(np.minimum(counts, wanted).sum().clip(max=wanted))
+        return fits
 
     def admits(self, shape: Shape) -> bool:
         """Tell whether any node admits pods of one shape, however empty."""
@@ -150,11 +204,20 @@ class Site:
         """Return how many pods of one shape fit; 2^40 and more are any number."""
         room = self._rooms.get((capacity, shape)) if eligible is self.admitted else None
         if room is None:
-            counts = self.snapshot(capacity).counts(self.table.vector(shape.requests), eligible(shape))
-            room = int(np.minimum(counts, _MANY).sum())
+            room = int(np.minimum(room_for(self.snapshot(capacity), shape, eligible(shape)), _MANY).sum())
             if eligible is self.admitted:
                 self._rooms[capacity, shape] = room
         return room
+
+    def rooms(self, capacity: Capacity, level: int, shape: Shape, eligible: Eligible) -> NDArray[np.int64]:
+        """Return (domains,) how many pods of one shape fit into each domain of a level, the node's included."""
+        key = (capacity, level, shape)
+        rooms = self._domain_rooms.get(key) if eligible is self.admitted else None
+        if rooms is None:
+            rooms = self.tree.sums(level, np.minimum(room_for(self.snapshot(capacity), shape, eligible(shape)), _MANY))
+            if eligible is self.admitted:
+                self._domain_rooms[key] = rooms
+        return rooms
 
     def _capacity(self, capacity: Capacity) -> NDArray[np.int64]:
         match capacity:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import compress
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from extender.admission.admission import Admission
-from extender.admission.answers import Arrival, BindVerdict, Filtered, Outcome
+from extender.admission.answers import Arrival, BindVerdict, Filtered, Outcome, Refusal
 from extender.admission.ledger import Reservation, Slot, SlotState
-from extender.admission.queue import single_position
 from extender.admission.reservations import OWN_WORDS
-from extender.cluster.whatif import WhatIf
+from extender.admission.singles import Singles
+from extender.domain.holdings import prediction
 from extender.domain.keys import Packing
 from extender.domain.membership import GroupRef
 from extender.domain.pod import Pod
-from extender.placement.scoring import score
+from extender.domain.topology import Objective
+from extender.placement.scoring import Wish, score
 
-_NO_ROOM = "no room beside what is reserved for gangs"
 _NO_ROOM_BEYOND = "no room for members beyond minMember"
+
+
+class _Loss(NamedTuple):
+    """A gang that has a member less, and of which role."""
+
+    gang: GroupRef
+    role: str
 
 
 class Verbs:
@@ -34,6 +38,7 @@ class Verbs:
         """Answer from `admission`."""
         self._admission = admission
         self._model = admission.model
+        self._singles = Singles(admission)
 
     def filter(self, pod: Pod, names: list[str]) -> Filtered:
         """Say which of the offered nodes the pod may go to.
@@ -46,7 +51,7 @@ class Verbs:
             return Filtered(Outcome.PASSED, names)
         self._admission.reservations.nudges.asked()
         if pod.group is None:
-            return self._filter_single(pod, names)
+            return self._singles.filter(pod, names)
         known = self._model.pods.get(pod.uid)
         if known is None:
             return self._refuse(names, "this pod has not been observed yet")
@@ -71,8 +76,9 @@ class Verbs:
         table = self._model.table
         if not self._model.manages(pod):
             return [0] * len(names)
-        scores = score(table, table.rows_of(names), pod.shape, pod.options.packing or Packing.BINPACK)
-        result: list[int] = scores.tolist()
+        options = pod.options
+        wish = Wish(options.packing or Packing.BINPACK, options.topology.objective or Objective.ALLREDUCE)
+        result: list[int] = score(table, table.rows_of(names), pod.shape, wish).tolist()
         return result
 
     def mistaken(self, uid: str, namespace: str, name: str) -> str:
@@ -92,7 +98,7 @@ class Verbs:
                 return Arrival(BindVerdict.ALREADY)
             return Arrival(BindVerdict.REFUSE, f"pod {pod.key} is bound to {pod.node_name} already")
         if pod.group is None or not self._model.manages(pod):
-            return self._arrive_single(pod, node)
+            return self._singles.arrive(pod, node)
         entry = self._admission.reservations.ledger.of_pod(uid)
         if entry is None:
             return Arrival(BindVerdict.REFUSE, OWN_WORDS + self._why(pod))
@@ -100,6 +106,11 @@ class Verbs:
         if slot.node != node:
             return Arrival(BindVerdict.REFUSE, f"{OWN_WORDS}pod {pod.key} is planned on {slot.node}, not on {node}")
         return self._hold(pod, reservation, slot)
+
+    def prediction(self, uid: str) -> Mapping[str, str]:
+        """Return the annotations that say which GPUs and zones a pod will hold: none where that is not predicted."""
+        held = self._model.table.occupancy.held(uid)
+        return {} if held is None or held.observed else prediction(held.gpus, held.zones)
 
     def leave(self, uid: str) -> None:
         """Take in that a held bind call has been answered without a Binding: the member must arrive again."""
@@ -134,7 +145,7 @@ class Verbs:
             known = self._model.pods.get(pod.uid)
             if pod.group is not None or known is None or known.node_name:
                 return []
-        fitting = self._fitting_after(pod, victims)
+        fitting = self._singles.fitting_after(pod, victims)
         expected = frozenset(self._admission.evictions.expected())
         lost = Counter(map(self._loses, expected))
         allowed = [
@@ -154,92 +165,25 @@ class Verbs:
         verdict = BindVerdict.WRITE if slot.state is SlotState.BINDING else BindVerdict.HOLD
         return Arrival(verdict, decision=reservation.decision)
 
-    def _arrive_single(self, pod: Pod, node: str) -> Arrival:
-        """Promise the node to a pod without gang, unless it has been given away since filter."""
-        reservations = self._admission.reservations
-        slot = reservations.ledger.single(pod.uid)
-        if slot is None or slot.node != node:
-            free = self._free_for(pod)
-            (fits,) = self._fits_on([node], pod, free)
-            if self._model.manages(pod) and not fits:  # of others it is for their own scheduler to know
-                return Arrival(BindVerdict.REFUSE, f"node {node}: {_NO_ROOM}")
-            reservations.promise_single(pod, node)
-        return Arrival(BindVerdict.WRITE)
-
-    def _filter_single(self, pod: Pod, names: list[str]) -> Filtered:
-        """Let a pod without gang go wherever there is room beside reservations and what is kept for the head."""
-        self._admission.decide()
-        fits = self._fits_on(names, pod, self._free_for(pod))
-        accepted = list(compress(names, fits.tobytes()))
-        if not accepted:
-            return Filtered(Outcome.REFUSED, [], names, _NO_ROOM, resolvable=True)
-        if len(accepted) == len(names):
-            return Filtered(Outcome.FITS, accepted)
-        refused = list(compress(names, (~fits).tobytes()))
-        return Filtered(Outcome.FITS, accepted, refused, _NO_ROOM, resolvable=True)
-
-    def _free_for(self, pod: Pod) -> NDArray[np.int64]:
-        """Return (resources, rows) of what the pod may use: what is free or its own, and not kept for a head before it.
-
-        Its own is a node whose Binding failed: it was promised, and may be tried again.
-        """
-        table = self._model.table
-        free = table.free()
-        self._give_back(free, pod.uid)
-        head = self._admission.head
-        if head is not None and head.position < single_position(pod):
-            resources, rows = head.kept.shape  # the table may have grown since the pass
-            free[:resources, :rows] -= head.kept
-        return free
-
-    def _fits_on(self, names: Sequence[str], pod: Pod, free: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell for each of the named nodes whether the pod has room there; on an unknown one it has not."""
-        table = self._model.table
-        everywhere = np.ones(table.rows, dtype=np.bool_)
-        fits = WhatIf(table, free).counts(table.vector(pod.shape.requests), everywhere) > 0
-        return np.append(fits, False)[table.rows_of(names)]  # -1, an unknown node, reads the False
-
-    def _fitting_after(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
-        """Return the nodes where the pod would have room once their victims are gone: of foreign pods, all."""
-        if not self._model.manages(pod):
-            return list(victims)
-        table = self._model.table
-        free = self._free_for(pod)
-        for node, uids in victims.items():
-            for uid in uids:
-                claim = table.claim_of(uid)
-                if claim is not None and claim.node == node:
-                    self._give_back(free, uid)
-        return list(compress(victims, self._fits_on(list(victims), pod, free).tobytes()))
-
-    def _give_back(self, free: NDArray[np.int64], uid: str) -> None:
-        """Add what pod `uid` claims to `free`, (resources, rows)."""
-        table = self._model.table
-        claim = table.claim_of(uid)
-        row = None if claim is None else table.row(claim.node)
-        if claim is not None and row is not None:
-            vector = table.vector(claim.requests)
-            free[vector.columns, row] += vector.amounts
-
-    def _breaks_gang(self, uids: frozenset[str], expected: frozenset[str], lost: Mapping[GroupRef | None, int]) -> bool:
+    def _breaks_gang(self, uids: frozenset[str], expected: frozenset[str], lost: Mapping[_Loss | None, int]) -> bool:
         """Tell whether evicting `uids`, and those whose eviction is expected, would take a gang's minimum away.
 
-        `lost` counts by gang what the expected evictions take.
+        `lost` counts by gang and role what the expected evictions take.
         """
-        added = Counter(map(self._loses, uids - expected))
-        for ref in set(map(self._loses, uids)):
-            gang = None if ref is None else self._model.gangs.get(ref)
-            if gang is None:
-                continue
-            secured = gang.census().secured
-            if secured >= gang.min_member > secured - lost.get(ref, 0) - added[ref]:
+        losses = Counter(lost) + Counter(map(self._loses, uids - expected))
+        for ref in {loss.gang for uid in uids if (loss := self._loses(uid)) is not None}:
+            gang = self._model.gangs.get(ref)
+            less = {loss.role: -count for loss, count in losses.items() if loss is not None and loss.gang == ref}
+            if gang is not None and gang.has_minimum and not gang.would_have_minimum(less):
                 return True
         return False
 
-    def _loses(self, uid: str) -> GroupRef | None:
-        """Return the gang that would have a member less without this pod; None if there is nothing (more) to lose."""
+    def _loses(self, uid: str) -> _Loss | None:
+        """Return which gang would have a member less without this pod; None if there is nothing (more) to lose."""
         victim = self._model.pods.get(uid)
-        return None if victim is None or not victim.bound or victim.deleting else victim.group
+        if victim is None or victim.group is None or not victim.bound or victim.deleting:
+            return None
+        return _Loss(victim.group, victim.role)
 
     def _pin(self, reservation: Reservation, slot: Slot) -> Filtered:
         """Let the member go to its planned node, which kube-scheduler's own filters have passed."""
@@ -264,4 +208,4 @@ class Verbs:
 
     @staticmethod
     def _refuse(names: list[str], text: str) -> Filtered:
-        return Filtered(Outcome.REFUSED, [], names, OWN_WORDS + text)
+        return Filtered(Outcome.REFUSED, [], (Refusal(names, OWN_WORDS + text),))

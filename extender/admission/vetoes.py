@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
 from extender.domain.pod import Shape
-from extender.placement.plan import Eligible
+from extender.placement.ground import Eligible
 
 
 @dataclass(frozen=True, slots=True)

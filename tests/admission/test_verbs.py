@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.admission.answers import BindVerdict, Outcome
+from extender.admission.answers import BindVerdict, Outcome, Refusal
 from extender.admission.ledger import SlotState
 from extender.domain.pod import Phase
 from tests.admission.conftest import GPU, World
@@ -35,8 +35,7 @@ def test_filter_refuses_a_waiting_member_everywhere_without_preemption(world: Wo
     job = world.gang("a", 3, min_member=4)
     answer = world.filter(job.pods[0])
     assert answer.accepted == []
-    assert answer.text == "gang waits: 3 of 4 members exist"
-    assert not answer.resolvable
+    assert answer.refusals == (Refusal(["node-0", "node-1", "node-2", "node-3"], "gang waits: 3 of 4 members exist"),)
 
 
 def test_filter_judges_at_once_what_changed_since_the_last_pass(world: World) -> None:
@@ -85,8 +84,9 @@ def test_single_pods_go_where_there_is_room_beside_reservations(world: World) ->
     (free,) = {"node-0", "node-1", "node-2"} - set(job.reserved.values())
     answer = world.filter(world.pod("single", 8))
     assert answer.accepted == [free]
-    assert set(answer.refused) == set(job.reserved.values())
-    assert answer.resolvable
+    (refusal,) = answer.refusals
+    assert set(refusal.names) == set(job.reserved.values())
+    assert refusal.resolvable
 
 
 def test_single_pods_leave_alone_what_is_kept_for_the_head(world: World) -> None:

@@ -1,0 +1,110 @@
+"""Whether a gang could be placed at all: what it lacks, role by role, and how many members want a place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from extender.admission.judgement import Candidates, judge
+from extender.cluster.gangs import Gang
+from extender.domain.keys import Options
+from extender.domain.membership import GroupApi
+from extender.domain.pod import Phase, Pod
+from extender.domain.podgroup import PodGroup
+from extender.domain.reason import Problem, Reason, Wait
+from tests.cluster.conftest import group_ref, pod
+
+JOB = group_ref()
+LABELS = group_ref(api=GroupApi.LABEL)
+MINIMUMS = {"leader": 1, "worker": 3}
+
+
+def of(role: str, count: int, start: int = 0, **fields: Any) -> list[Pod]:
+    """Return so many members of a role."""
+    return [pod(f"{role}-{index}", group=JOB, role=role, **fields) for index in range(start, start + count)]
+
+
+def gang_of(*members: Pod, min_member: int = 4, minimums: dict[str, int] | None = None) -> Gang:
+    """Return a gang that needs a leader and three workers, unless told otherwise."""
+    least = tuple(sorted((MINIMUMS if minimums is None else minimums).items()))
+    group = PodGroup(JOB, "uid", min_member=min_member, role_minimums=least)
+    return Gang(JOB, "uid", 0.0, group, {member.uid: member for member in members})
+
+
+def test_a_gang_with_all_roles_wants_its_core_and_then_the_rest() -> None:
+    """What the roles and minMember ask for is the core, all others are extras."""
+    assert judge(gang_of(*of("leader", 1), *of("worker", 5)), 0) == Candidates(core=4, extras=2)
+
+
+@pytest.mark.parametrize(
+    ("members", "numbers", "role"),
+    [
+        (of("worker", 6), {"exist": 0, "minMember": 1}, "leader"),
+        (of("leader", 6), {"exist": 0, "minMember": 3}, "worker"),
+        ([*of("leader", 1), *of("worker", 2)], {"exist": 2, "minMember": 3}, "worker"),
+        ([*of("leader", 3), *of("worker", 3, phase=Phase.FAILED)], {"exist": 0, "minMember": 3}, "worker"),
+        ([], {"exist": 0, "minMember": 1}, "leader"),
+    ],
+)
+def test_a_missing_role_is_named(members: list[Pod], numbers: dict[str, int], role: str) -> None:
+    """Members of other roles do not make up for those of a role that lacks some; the first such role is told."""
+    wait = Wait(Reason.ROLE_MEMBERS_MISSING, numbers, {"role": role})
+    assert judge(gang_of(*members), 0) == wait
+
+
+def test_too_few_members_in_all_are_told_when_each_role_has_its_own() -> None:
+    """A gang that needs more than its roles do says so as any other."""
+    gang = gang_of(*of("leader", 1), *of("worker", 3), min_member=6)
+    assert judge(gang, 0) == Wait(Reason.MEMBERS_MISSING, {"exist": 4, "minMember": 6})
+
+
+def test_gated_members_of_a_role_are_told() -> None:
+    """Enough of a role exist, but too few may be placed; without roles the gang's own numbers are told."""
+    members = [*of("leader", 1), *of("worker", 4), *of("worker", 2, 4, gated=True)]
+    assert judge(gang_of(*members), 0) == Candidates(core=4, extras=1)
+    members = [*of("leader", 4), *of("worker", 1), *of("worker", 3, 1, gated=True)]
+    numbers = {"gated": 3, "exist": 4, "minMember": 3}
+    assert judge(gang_of(*members), 0) == Wait(Reason.ROLE_MEMBERS_GATED, numbers, {"role": "worker"})
+    numbers = {"gated": 3, "exist": 8, "minMember": 7}
+    assert judge(gang_of(*members, min_member=7, minimums={"leader": 1}), 0) == Wait(Reason.MEMBERS_GATED, numbers)
+
+
+def test_what_has_a_slot_is_left_out() -> None:
+    """Members with a node promised are not asked for again."""
+    members = [*of("leader", 1), *of("worker", 4)]
+    gang = gang_of(*members)
+    gang.promise(members[1].uid)
+    assert judge(gang, 1) == Candidates(core=3, extras=1)
+
+
+def test_a_started_gang_that_lost_its_leader_wants_it_back() -> None:
+    """Though minMember others run, the leader is core, and further workers are extras."""
+    running = of("worker", 4, node_name="n", phase=Phase.RUNNING)
+    gang = gang_of(*running, *of("leader", 1), *of("worker", 1, 9))
+    assert judge(gang, 0) == Candidates(core=1, extras=1)
+
+
+def test_a_member_that_cannot_be_read_stops_its_gang() -> None:
+    """It is named with its problem, in member order, unless it is being deleted."""
+    problem = Problem("spec", "odd")
+    members = [*of("leader", 1), *of("worker", 2), *of("worker", 2, 2, problem=problem)]
+    names = {"pod": "default/worker-2", "detail": "spec: odd"}
+    assert judge(gang_of(*members), 0) == Wait(Reason.INVALID_MEMBER, names=names)
+    members = [*of("leader", 1), *of("worker", 3), *of("worker", 2, 3, problem=problem, deleting=True)]
+    assert judge(gang_of(*members), 0) == Candidates(core=4, extras=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "stated"),
+    [
+        (Options(min_member=1), True),
+        (Options(role_minimums=(("worker", 1),)), True),
+        (Options(), False),
+    ],
+)
+def test_a_gang_without_object_states_a_minimum(options: Options, *, stated: bool) -> None:
+    """Minimums of roles are as good as minMember; without either nobody knows when the gang is whole."""
+    member = pod("worker-0", group=LABELS, role="worker", options=options)
+    verdict = judge(Gang(LABELS, "uid", 0.0, None, {member.uid: member}), 0)
+    assert isinstance(verdict, Candidates) == stated

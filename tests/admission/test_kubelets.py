@@ -1,0 +1,272 @@
+"""What kubelets make of pods: those that they turn away, and what they give to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.admission.answers import BindVerdict, Outcome, Refusal
+from extender.admission.effects import Effects, Fact, Note, Observation
+from extender.domain.holdings import Holding
+from extender.domain.node import Node
+from extender.domain.pod import Phase, Pod, Rejection, RejectionReason
+from extender.numa.nodetopology import NodeTopology, Policy, Zone
+from tests.admission.conftest import GPU, Job, World
+
+MISALIGNED = Rejection(
+    RejectionReason.TOPOLOGY_AFFINITY, "Pod was rejected: Resources cannot be allocated with Topology locality"
+)
+REJECTED = "its kubelet turned away a pod that asks for the same"
+
+
+def turned_away(pod: Pod, node: str) -> Pod:
+    """Return a pod as its kubelet leaves it."""
+    return replace(pod, node_name=node, phase=Phase.FAILED, rejection=MISALIGNED)
+
+
+def send(world: World, pod: Pod, node: str, rejection: Rejection | None = MISALIGNED) -> Pod:
+    """Bind a pod, and have its kubelet turn it away, or run it."""
+    bound = replace(pod, node_name=node)
+    world.admission.pod_seen(bound)
+    phase = Phase.RUNNING if rejection is None else Phase.FAILED
+    seen = replace(bound, phase=phase, rejection=rejection)
+    world.admission.pod_seen(seen)
+    world.admission.decide()
+    return seen
+
+
+def renew(job: Job, index: int) -> Pod:
+    """Do as the controller of a job does: make a member anew."""
+    old = job.pods[index]
+    job.world.admission.pod_gone(old.uid)
+    fresh: dict[str, Any] = {"uid": f"{old.uid}+", "node_name": "", "phase": Phase.PENDING, "rejection": None}
+    job.pods[index] = replace(old, **fresh)
+    job.world.admission.pod_seen(job.pods[index])
+    job.world.admission.decide()
+    return job.pods[index]
+
+
+def notes(world: World) -> list[Note]:
+    """Return the warnings about kubelets since last time."""
+    return [note for note in world.effects().notes if note.reason == "PodRejected"]
+
+
+def test_a_member_made_anew_goes_to_another_node(world: World) -> None:
+    """The node whose kubelet turned it away is left out, though there is room; no loop begins."""
+    world.nodes(2)
+    job = world.gang("a", 1, gpus=4)
+    first = job.reserved["a-0"]
+    job.bind(0)
+    job.see(0, node_name=first)
+    job.see(0, phase=Phase.FAILED, rejection=MISALIGNED)
+    renew(job, 0)
+    assert job.reserved["a-0"] != first
+
+
+def test_it_counts_for_every_gang_and_for_single_pods(world: World) -> None:
+    """Unlike what kube-scheduler refuses, the kubelet's refusal does not depend on whose pod it is."""
+    names = world.nodes(2)
+    send(world, world.pod("early", 4), names[0])
+    assert set(world.gang("a", 2, gpus=4).reserved.values()) == {names[1]}
+    assert world.filter(world.pod("late", 4)).refusals == (Refusal([names[0]], REJECTED), *no_room(names[1]))
+    assert world.filter(world.pod("smaller", 2)).accepted == [names[0]]
+
+
+def no_room(*names: str) -> tuple[Refusal, ...]:
+    """Return what single pods are told of nodes that are full."""
+    return (Refusal(list(names), "no room beside what is reserved for gangs", resolvable=True),)
+
+
+def test_members_that_are_on_their_way_there_are_moved(world: World) -> None:
+    """Also one that has arrived at the barrier: it would fail too."""
+    names = world.nodes(3)
+    job = world.gang("a", 2, gpus=8)
+    job.bind(0)
+    taken = job.reserved["a-0"]
+    world.effects()
+    send(world, world.pod("foreign", 8, scheduler_name="other", node_name=taken), taken)
+    assert set(job.reserved.values()) == set(names) - {taken}
+    assert world.effects().refused == {job.pods[0].uid: f"node {taken} is no longer available"}
+
+
+def test_a_node_is_tried_again_after_a_while(world: World) -> None:
+    """Time alone brings the node back, for gangs that wait for it too."""
+    (name,) = world.nodes(1)
+    send(world, world.pod("early", 8), name)
+    job = world.gang("a", 1)
+    single = world.pod("single", 8)
+    assert job.reserved == {}
+    assert world.filter(single).outcome is Outcome.REFUSED
+    assert world.admission.next_tick() == 30
+    world.later(29)
+    assert job.reserved == {}
+    world.later(1)
+    assert job.reserved == {"a-0": name}
+
+
+def test_what_ends_on_the_node_brings_it_back_sooner(world: World) -> None:
+    """The kubelet may have zones free then: a finished pod, a deleted one, another size of the node."""
+    (name,) = world.nodes(1)
+    others = [send(world, world.pod(f"other-{index}", 1), name, rejection=None) for index in range(2)]
+    whole = Node(name, uid=name, allocatable={"cpu": 64_000, "memory": 2**40, "pods": 110, GPU: 8})
+    endings: tuple[Callable[[], object], ...] = (
+        lambda: world.admission.pod_seen(replace(others[0], phase=Phase.SUCCEEDED)),
+        lambda: world.admission.pod_gone(others[1].uid),
+        lambda: world.admission.node_seen(replace(whole, labels={"repaired": "true"})),
+    )
+    send(world, world.pod("early", 4), name)
+    world.later(30)
+    for number, end in enumerate(endings):
+        send(world, world.pod(f"again-{number}", 4), name)
+        end()
+        world.later(29.9)
+        assert world.filter(world.pod(f"early-{number}", 4)).outcome is Outcome.REFUSED
+        world.later(0.1)
+        assert world.filter(world.pod(f"late-{number}", 4)).outcome is Outcome.FITS
+    assert len(world.admission.rejections) == 0
+
+
+def test_its_own_end_does_not_bring_the_node_back_sooner(world: World) -> None:
+    """A pod that was turned away has held nothing: that it is deleted frees nothing."""
+    (name,) = world.nodes(1)
+    for number, pause in enumerate((30, 60)):
+        failed = send(world, world.pod(f"pod-{number}", 4), name)
+        world.admission.pod_gone(failed.uid)
+        world.later(pause - 1)
+        assert len(world.admission.rejections) == 1
+        world.later(1)
+        assert len(world.admission.rejections) == 0
+
+
+def test_a_node_that_comes_back_is_another(world: World) -> None:
+    """With a node goes what its kubelet did."""
+    (name,) = world.nodes(1)
+    send(world, world.pod("early", 4), name)
+    world.admission.node_gone(name)
+    world.nodes(1)
+    assert world.filter(world.pod("late", 4)).accepted == [name]
+
+
+def test_a_bind_call_that_filter_allowed_before_is_refused(world: World) -> None:
+    """Between filter and bind the kubelet may have turned somebody away."""
+    (name,) = world.nodes(1)
+    late = world.pod("late", 4)
+    world.admission.pod_seen(late)
+    assert world.filter(late).accepted == [name]
+    send(world, world.pod("early", 4), name)
+    arrival = world.verbs.arrive(late.uid, name)
+    assert (arrival.verdict, arrival.message) == (BindVerdict.REFUSE, f"node {name}: {REJECTED}")
+
+
+def test_nobody_is_evicted_for_a_pod_that_the_kubelet_would_turn_away(world: World) -> None:
+    """Candidates of preemption are left out like offered nodes."""
+    names = world.nodes(2)
+    victims = [world.pod(f"victim-{index}", 8, node_name=name) for index, name in enumerate(names)]
+    for pod in victims:
+        world.admission.pod_seen(pod)
+    send(world, world.pod("early", 8), names[0])
+    late = world.pod("late", 8, priority=10)
+    world.admission.pod_seen(late)
+    offered = {name: [pod.uid] for name, pod in zip(names, victims, strict=True)}
+    assert world.verbs.preempt(late, offered) == [names[1]]
+
+
+def test_the_owner_is_told_once_for_all_that_failed_together(world: World) -> None:
+    """One Warning on the gang names node, policy, reason and how long; each pod counts in the metric."""
+    (name,) = world.nodes(1)
+    world.admission.model.put_node_topology(NodeTopology(name, Policy.RESTRICTED, zones=(Zone(0, "node-0", {GPU: 8}),)))
+    job = world.gang("a", 2, gpus=4)
+    for index in range(2):
+        job.see(index, node_name=name)
+    world.effects()
+    for index in range(2):
+        job.see(index, phase=Phase.FAILED, rejection=MISALIGNED)
+    effects = world.effects()
+    assert effects.rejections == [RejectionReason.TOPOLOGY_AFFINITY] * 2
+    (note,) = effects.notes
+    assert (note.about, note.warning, note.reason) == (job.ref, True, "PodRejected")
+    assert note.message == (
+        f"the kubelet of node {name} (Topology Manager policy restricted) turned away a pod, TopologyAffinityError: "
+        "Resources cannot be allocated with Topology locality; for 30 s no pod that asks for the same is sent there"
+    )
+
+
+def test_a_single_pods_owner_is_told_on_the_pod(world: World) -> None:
+    """Without a gang the pod itself is what the Warning is about; without words of the kubelet it says so."""
+    (name,) = world.nodes(1)
+    failed = send(world, world.pod("single", 4), name, Rejection(RejectionReason.UNEXPECTED_ADMISSION, ""))
+    (note,) = notes(world)
+    assert note.about == failed
+    assert f"of node {name} turned away a pod, UnexpectedAdmissionError: no message; for 30 s" in note.message
+
+
+def test_pods_of_other_schedulers_teach_but_nobody_is_told(world: World) -> None:
+    """What their kubelet thinks is known then; whom to tell is their scheduler's affair."""
+    (name,) = world.nodes(1)
+    send(world, world.pod("foreign", 4, scheduler_name="other"), name)
+    assert world.filter(world.pod("late", 4)).outcome is Outcome.REFUSED
+    effects = world.effects()
+    assert (effects.rejections, effects.notes) == ([], [])
+
+
+def test_a_restart_remembers_by_the_failed_pods_that_there_are(world: World) -> None:
+    """A new process leaves the node out for the first time again; what was told is not told again."""
+    names = world.nodes(2)
+    failed = [turned_away(world.pod(f"failed-{index}", 4), names[0]) for index in range(5)]
+    successor = world.restart()
+    successor.nodes(2)
+    for pod in failed:
+        successor.admission.pod_seen(pod)
+    successor.admission.rebuild()
+    assert successor.filter(successor.pod("late", 4)).accepted == [names[1]]
+    assert notes(successor) == []
+    assert successor.effects().rejections == []
+    successor.later(30)
+    assert successor.filter(successor.pod("later", 4)).accepted == names
+
+
+def test_a_replica_that_stands_by_learns_and_tells_nothing(world: World) -> None:
+    """Who takes over knows at once where kubelets refuse."""
+    (name,) = world.nodes(1)
+    world.admission.stand_down()
+    send(world, world.pod("early", 4), name)
+    assert world.effects() == Effects()
+    world.admission.rebuild()
+    assert world.filter(world.pod("late", 4)).outcome is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected"),
+    [
+        (Holding(gpus=(0, 1), zones=(0,)), [(Fact.GPUS, True), (Fact.ZONES, True)]),
+        (Holding(gpus=(0, 4), zones=(0, 1)), [(Fact.GPUS, False), (Fact.ZONES, False)]),
+        (Holding(zones=(1,)), [(Fact.ZONES, False)]),
+        (Holding(uuids=("GPU-a",)), []),
+    ],
+)
+def test_predictions_are_compared_with_what_is_observed(
+    world: World, observed: Holding, expected: list[tuple[Fact, bool]]
+) -> None:
+    """Each fact that somebody observes is a match or a mismatch, once for each pod."""
+    (name,) = world.nodes(1)
+    running = send(world, world.pod("single", 2, predicted=Holding(gpus=(0, 1), zones=(0,))), name, rejection=None)
+    world.effects()
+    for _ in range(2):
+        world.admission.pod_seen(replace(running, observed=observed))
+    assert world.effects().observations == [Observation(fact, match) for fact, match in expected]
+
+
+def test_a_fact_that_is_observed_later_counts_then(world: World) -> None:
+    """Zones and GPUs may be the work of two agents; what has no prediction is compared with nothing."""
+    (name,) = world.nodes(1)
+    running = send(world, world.pod("single", 2, predicted=Holding(zones=(0,))), name, rejection=None)
+    world.effects()
+    world.admission.pod_seen(replace(running, observed=Holding(gpus=(3,))))
+    assert world.effects().observations == []
+    world.admission.pod_seen(replace(running, observed=Holding(gpus=(3,), zones=(0,))))
+    assert world.effects().observations == [Observation(Fact.ZONES, match=True)]
+    world.admission.pod_seen(replace(running, observed=Holding(gpus=(4,), zones=(1,))))
+    assert world.effects().observations == []
