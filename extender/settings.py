@@ -5,17 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 _COMMAND_LINE = "command line"
 
+#: Source: apimachinery/pkg/api/validate/content IsLabelKey.
+_LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+
+#: The node itself and the cluster always are levels: what these are called, and the label that names a node.
+_HOST_LABEL = "kubernetes.io/hostname"
+_NODE_NAMES = frozenset({"node", "host", "hostname"})
+_NO_LEVELS = _NODE_NAMES | {"cluster", _HOST_LABEL}
+
 
 class SettingsError(ValueError):
     """A configuration that Muster refuses to start with; the message names file, key and value."""
+
+
+class TopologyLevel(BaseModel):
+    """One tier of the network, as `topology_levels` lists it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+    node_label: str = Field(alias="nodeLabel", max_length=317, pattern=_LABEL_KEY)
+    allreduce_factor: float | None = Field(default=None, alias="allreduceFactor", gt=0, le=1)
+    alltoall_factor: float | None = Field(default=None, alias="alltoallFactor", gt=0, le=1)
 
 
 class Settings(BaseModel):
@@ -139,11 +158,72 @@ class Settings(BaseModel):
     """How often the files of a TLS certificate are read again. They are small; a certificate that is renewed some hours
     before it ends leaves room for any value below that."""
 
+    topology_levels: tuple[TopologyLevel, ...] = ()
+    """The tiers of the network, outermost first, each as {name, nodeLabel} and, if measured, {allreduceFactor,
+    alltoallFactor}: the share of the network's bandwidth that is left to a gang whose members have nothing closer in
+    common. The node itself need not be listed. Empty takes what topology_preset finds. A wrong list places gangs by
+    it."""
+
+    topology_preset: Literal[
+        "auto", "none", "gke", "eks", "oci", "coreweave", "topograph", "topograph-legacy", "alibaba", "generic"
+    ] = "auto"
+    """Where the tiers are read from without topology_levels. auto: HyperNodes, else a Topology of Kueue or KAI, else a
+    ClusterNetworkTopology, else the known labels that most nodes carry. A name: that cloud's or tool's labels, whatever
+    else is there. none: all nodes count as equally near."""
+
+    numa_scoring: Literal["none", "MostAllocated", "LeastAllocated", "BalancedAllocation", "LeastNUMANodes"] = "none"
+    """How a pod without gang is ranked among nodes that are alike in bandwidth. none: by what future requests lose of
+    GPU sets, then by fullness. Otherwise by the scores of scheduler-plugins' NodeResourceTopologyMatch, for sites that
+    come from there: Guaranteed pods alone differ, and nodes without zones score 0."""
+
+    calibration_config_map: str = Field(
+        default="muster-system/muster-calibration",
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+    )
+    """ConfigMap with measured bandwidths, as NAMESPACE/NAME: what `muster calibrate` prints. It need not exist. Under
+    another name or in another namespace, Muster needs the right to read it there (Role muster:calibration-reader)."""
+
+    @field_validator("topology_levels")
+    @classmethod
+    def _sound_levels(cls, levels: tuple[TopologyLevel, ...]) -> tuple[TopologyLevel, ...]:
+        """Refuse levels that cannot be told apart, or gain bandwidth with distance; leave out the node itself."""
+        if levels and levels[-1].node_label == _HOST_LABEL and levels[-1].name in _NODE_NAMES:
+            levels = levels[:-1]
+        for index, level in enumerate(levels):
+            outer = levels[:index]
+            if taken := {level.name, level.node_label} & _NO_LEVELS:
+                msg = (
+                    f"level {index} ({level.name}: {level.node_label}): {min(taken)!r} is a level by itself; leave it "
+                    "out, the node always is the innermost domain and the cluster the outermost"
+                )
+                raise ValueError(msg)
+            if level.name in {each.name for each in outer} or level.node_label in {each.node_label for each in outer}:
+                msg = f"level {index} ({level.name}: {level.node_label}): name and nodeLabel must differ between levels"
+                raise ValueError(msg)
+            for key, factor, others in (
+                ("allreduceFactor", level.allreduce_factor, [each.allreduce_factor for each in outer]),
+                ("alltoallFactor", level.alltoall_factor, [each.alltoall_factor for each in outer]),
+            ):
+                most = max((each for each in others if each is not None), default=0.0)
+                if factor is not None and factor < most:
+                    msg = (
+                        f"level {index} ({level.name}): {key} {factor:g} is below {most:g} of a level further out: "
+                        "levels are listed outermost first, and what is closer is not slower"
+                    )
+                    raise ValueError(msg)
+        return levels
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         """Refuse settings that contradict each other."""
         if not self.scheduler_names or not all(self.scheduler_names):
             msg = "scheduler_names: at least one name is needed, and none may be empty"
+            raise ValueError(msg)
+        if self.topology_levels and self.topology_preset != "auto":
+            msg = (
+                f"topology_levels and topology_preset ({self.topology_preset}) contradict each other: give a list, or "
+                "name a preset"
+            )
             raise ValueError(msg)
         if self.bind_hold_seconds >= self.http_timeout_seconds:
             msg = (
@@ -209,8 +289,10 @@ def _describe(details: ErrorDetails, path: Path | None, overrides: Mapping[str, 
         return f"{path or _COMMAND_LINE}: {details['msg'].removeprefix('Value error, ')}"
     key = str(details["loc"][0])
     source = _COMMAND_LINE if path is None or key in overrides else path
-    message = details["msg"]
+    message = details["msg"].removeprefix("Value error, ")
     if details["type"] == "extra_forbidden":
-        similar = get_close_matches(key, Settings.model_fields, n=1)
+        *outer, wrong = map(str, details["loc"])
+        known = [field.alias or name for name, field in (TopologyLevel if outer else Settings).model_fields.items()]
+        similar = get_close_matches(wrong, known, n=1)
         message = f"there is no such setting; did you mean {similar[0]}?" if similar else "there is no such setting"
     return f"{source}: {'.'.join(map(str, details['loc']))}: {message} (got {details['input']!r})"

@@ -35,12 +35,13 @@ def test_defaults() -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    """Each setting says what it is for; each one in seconds, bytes or counts is a number."""
+    """Each setting says what it is for; each one in seconds, bytes or counts is a number, the others name something."""
+    words = {"names", "lease", "levels", "preset", "map", "scoring"}
     for name, field in Settings.model_fields.items():
         assert field.description, name
         unit = name.rpartition("_")[2]
-        assert unit in ("names", "seconds", "second", "concurrency", "bytes", "limit", "lease"), name
-        assert field.annotation in (float, int) or unit in ("names", "lease"), name
+        assert unit in words | {"seconds", "second", "concurrency", "bytes", "limit"}, name
+        assert field.annotation in (float, int) or unit in words, name
 
 
 def test_file_and_options(config: Path) -> None:
@@ -146,6 +147,65 @@ def test_contradictions_are_named(config: Path, overrides: dict[str, Any], expec
     assert refusal(None, overrides).startswith(f"command line: {expected}")
     config.write_text(yaml.safe_dump({key: list(v) if isinstance(v, tuple) else v for key, v in overrides.items()}))
     assert refusal(config).startswith(f"{config}: {expected}")
+
+
+RACK = {"name": "rack", "nodeLabel": "example.com/rack"}
+SPINE = {"name": "spine", "nodeLabel": "example.com/spine"}
+
+
+def test_levels_are_listed_from_the_outside(config: Path) -> None:
+    """A level has a name and a label, and factors where they were measured; the node itself need not be listed."""
+    node = {"name": "host", "nodeLabel": "kubernetes.io/hostname"}
+    config.write_text(yaml.safe_dump({"topology_levels": [SPINE | {"allreduceFactor": 0.8}, RACK, node]}))
+    spine, rack = load_settings(config, {}).topology_levels
+    assert (spine.name, spine.node_label, spine.allreduce_factor) == ("spine", "example.com/spine", 0.8)
+    assert (rack.name, rack.allreduce_factor, rack.alltoall_factor) == ("rack", None, None)
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ([RACK, RACK], "topology_levels: level 1 (rack: example.com/rack): name and nodeLabel must differ"),
+        (
+            [RACK, SPINE | {"name": "rack"}],
+            "topology_levels: level 1 (rack: example.com/spine): name and nodeLabel must",
+        ),
+        (
+            [{"name": "node", "nodeLabel": "kubernetes.io/hostname"}, RACK],
+            "topology_levels: level 0 (node: kubernetes.io/hostname): 'kubernetes.io/hostname' is a level by itself",
+        ),
+        ([RACK | {"name": "cluster"}], "topology_levels: level 0 (cluster: example.com/rack): 'cluster' is a level by"),
+        (
+            [SPINE | {"allreduceFactor": 0.9}, RACK | {"allreduceFactor": 0.8}],
+            "topology_levels: level 1 (rack): allreduceFactor 0.8 is below 0.9 of a level further out",
+        ),
+        (
+            [SPINE | {"alltoallFactor": 0.9}, RACK | {"alltoallFactor": 0.8}],
+            "topology_levels: level 1 (rack): alltoallFactor 0.8 is below 0.9",
+        ),
+        ([RACK | {"allreduceFactor": 0}], "topology_levels.0.allreduceFactor: Input should be greater than 0"),
+        ([RACK | {"alltoallFactor": 1.1}], "topology_levels.0.alltoallFactor: Input should be less than or equal to 1"),
+        ([RACK | {"nodeLabel": "a b"}], "topology_levels.0.nodeLabel: String should match"),
+        ([{"name": "rack"}], "topology_levels.0.nodeLabel: Field required"),
+        ([RACK | {"nodelabel": 1}], "topology_levels.0.nodelabel: there is no such setting; did you mean nodeLabel?"),
+    ],
+)
+def test_levels_that_make_no_sense_are_refused(levels: list[dict[str, Any]], expected: str) -> None:
+    """What cannot be told apart, is no tier of the network, or gains with distance is named with its place."""
+    assert refusal(None, {"topology_levels": levels}).startswith(f"command line: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({"topology_levels": [RACK], "topology_preset": "gke"}, "topology_levels and topology_preset (gke) contradict"),
+        ({"topology_preset": "gce"}, "topology_preset: Input should be 'auto', 'none', 'gke'"),
+        ({"calibration_config_map": "muster-calibration"}, "calibration_config_map: String should match pattern"),
+    ],
+)
+def test_one_source_of_levels_and_one_config_map(overrides: dict[str, Any], expected: str) -> None:
+    """A list and a preset together, an unknown preset, and a ConfigMap without namespace are refused."""
+    assert refusal(None, overrides).startswith(f"command line: {expected}")
 
 
 def test_limits_are_inclusive() -> None:

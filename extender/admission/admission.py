@@ -21,8 +21,8 @@ from extender.domain.node import Node
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
 from extender.domain.reason import Wait
+from extender.placement.better import Better, next_better
 from extender.placement.eligibility import Eligibility
-from extender.placement.ground import Eligible
 from extender.placement.placement import Placement, describe
 from extender.settings import Settings
 
@@ -83,7 +83,7 @@ class Admission:
 
     def rebuild(self) -> None:
         """Take up deciding, once everything has been listed: read the ledger back from the cluster, then judge."""
-        self.reservations.rebuild(self._admitted())
+        self.reservations.rebuild(self.rejections.leave_out(self._eligibility.mask, self.model.table))
         self._pass.forget()
         self._unjudged = {gang.ref for gang in self.model.gangs}
         self.rebuilt = True
@@ -111,11 +111,22 @@ class Admission:
 
     def placement_of(self, ref: GroupRef) -> Placement | None:
         """Return where a gang is, or is promised to be, and what is predicted of that; None while it holds no node."""
-        gang, table = self.model.gangs.get(ref), self.model.table
+        gang = self.model.gangs.get(ref)
         if gang is None:
             return None
-        claims = {uid: claim.node for uid in gang.members if (claim := table.claim_of(uid)) is not None}
-        return describe(claims, table, self.model.tree, gang.topology.objective)
+        return describe(self._places(gang), self.model.table, self.model.tree, gang.topology.objective)
+
+    def next_better(self, ref: GroupRef) -> Better | None:
+        """Return what a faster placement of a gang would take; None if there is none, or the gang holds no node."""
+        gang, placement = self.model.gangs.get(ref), self.placement_of(ref)
+        if gang is None or placement is None:
+            return None
+        return next_better(self._places(gang), placement, self.model.table, self.model.tree, gang.topology.objective)
+
+    def _places(self, gang: Gang) -> dict[str, str]:
+        """Return pod UID -> node of the members that have a node, or one promised."""
+        claim_of = self.model.table.claim_of
+        return {uid: claim.node for uid in gang.members if (claim := claim_of(uid)) is not None}
 
     def hold_off(self, obstacle: Wait | None) -> None:
         """Place nobody from now on: whoever could be placed waits for that reason. None lifts it."""
@@ -129,7 +140,9 @@ class Admission:
         self._pending = False
         self._unjudged.clear()
         self.passes += 1
-        head = self._pass.run(self._admitted(), self._obstacle)
+        possible = self._eligibility.mask
+        admitted = self.rejections.leave_out(possible, self.model.table)
+        head = self._pass.run(admitted, possible, self._obstacle)
         self.head = head if self._obstacle is None else self.head
         self._pending = self._pass.again
         self._complaints.about_hardware(self.reservations.effects)
@@ -268,10 +281,6 @@ class Admission:
             if before.nominated_node == slot.node:
                 self.reservations.renominate(pod, slot)
             self.reservations.nudges.watch(pod.uid)
-
-    def _admitted(self) -> Eligible:
-        """Return which nodes admit a shape, by what the nodes say of themselves and what their kubelets did lately."""
-        return self.rejections.leave_out(self._eligibility.mask, self.model.table)
 
     def _ours(self, pod: Pod) -> bool:
         """Tell whether a nomination on the pod can only be Muster's: gang members never preempt for themselves."""

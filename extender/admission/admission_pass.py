@@ -47,8 +47,9 @@ class _Contender:
 class _Ground:
     """What a pass has before it at one moment: the footing of the next verdict, and what is known of the site there."""
 
-    def __init__(self, model: ClusterModel, admitted: Eligible, obstacle: Wait | None) -> None:
+    def __init__(self, model: ClusterModel, admitted: Eligible, possible: Eligible, obstacle: Wait | None) -> None:
         """Begin with nobody waiting for room."""
+        self._possible = possible
         self._model = model
         self._table = model.table
         self._admitted = admitted
@@ -66,7 +67,8 @@ class _Ground:
         """Return what is free now; the same as long as nobody takes or gives back anything."""
         footing = self.footing
         if self._site is None or self._site[0] != footing:
-            self._site = footing, Site(self._model, None if self.head is None else self.head.kept, self._admitted)
+            kept = None if self.head is None else self.head.kept
+            self._site = footing, Site(self._model, kept, self._admitted, self._possible)
         return self._site[1]
 
 
@@ -100,10 +102,11 @@ class AdmissionPass:
         self._head = None
         self.changes.everything()
 
-    def run(self, admitted: Eligible, obstacle: Wait | None = None) -> Head | None:
+    def run(self, admitted: Eligible, possible: Eligible, obstacle: Wait | None = None) -> Head | None:
         """Judge whom a change concerns; return the head of the queue if there is one that waits for capacity.
 
-        `admitted` says which nodes admit a shape. With an `obstacle` nobody is placed: that is then the reason of
+        `admitted` says which nodes admit a shape now, `possible` which do whatever kubelets turned away lately; they
+        are one object while that is nothing. With an `obstacle` nobody is placed: that is then the reason of
         every gang that could have been.
         """
         self.again = False
@@ -116,7 +119,7 @@ class AdmissionPass:
                 self._consider(gang)
             else:
                 self._wait(gang, None)
-        ground = _Ground(self._model, admitted, obstacle)
+        ground = _Ground(self._model, admitted, possible, obstacle)
         extras = self._place_cores(ground)
         if obstacle is None:
             for contender in extras:

@@ -28,9 +28,11 @@ def examine(party: Party, now: Shortfall, site: Site, eligible: Eligible) -> Mis
         return Misfit(now, unmatched=True)
     ever = site.lack_ever(party)
     if ever is not None:
-        return Misfit(now, ever, unaligned=_unaligned(Capacity.EMPTY, party, ever, site, site.admitted))
+        return Misfit(now, ever, unaligned=_unaligned(Capacity.EMPTY, party, ever, site, site.possible))
     if eligible is not site.admitted and site.lack(Capacity.FREE, party, site.admitted) is None:
         return Misfit(now, vetoed=True)
+    if site.possible is not site.admitted and site.lack(Capacity.FREE, party, site.possible) is None:
+        return Misfit(now, rejected=True)
     if site.kept is not None and site.lack(Capacity.UNKEPT, party, eligible) is None:
         return Misfit(now, kept=True)
     return Misfit(now, unaligned=_unaligned(Capacity.FREE, party, now, site, eligible))
@@ -55,9 +57,8 @@ def explain(party: Party, misfit: Misfit, site: Site, head: str) -> Wait:
         return Wait(Reason.NO_NODE_MATCHES, {"nodes": len(site.table)}, {"unplaceable": unplaceable})
     if misfit.ever is not None:
         return _never(party, misfit, misfit.ever, {"fits": settled + misfit.ever.fits, "minMember": minimum})
-    if misfit.vetoed:
-        detail = "it left out planned nodes for reasons of its own, and the others are not enough"
-        return Wait(Reason.REFUSED_BY_SCHEDULER, {"fits": now["fits"]}, {"detail": detail})
+    if misfit.vetoed or misfit.rejected:
+        return _refused(misfit, now)
     if misfit.kept:
         return Wait(Reason.BEHIND_HEAD, names={"head": head})
     if misfit.now.level:
@@ -65,6 +66,14 @@ def explain(party: Party, misfit: Misfit, site: Site, head: str) -> Wait:
     if misfit.unaligned is not None:
         return Wait(Reason.ZONES_FULL, now | {"counted": settled + misfit.unaligned})
     return Wait(Reason.INSUFFICIENT_CAPACITY, now)
+
+
+def _refused(misfit: Misfit, now: dict[str, int]) -> Wait:
+    """Say who does not want the party where it would fit now."""
+    if misfit.rejected:
+        return Wait(Reason.REJECTED_BY_KUBELET, now)
+    detail = "it left out planned nodes for reasons of its own, and the others are not enough"
+    return Wait(Reason.REFUSED_BY_SCHEDULER, {"fits": now["fits"]}, {"detail": detail})
 
 
 def _never(party: Party, misfit: Misfit, ever: Shortfall, numbers: dict[str, int]) -> Wait:

@@ -57,8 +57,9 @@ class Kubelets:
         if pod.observed is None or pod.predicted is None or pod.observed == before.observed:
             return []
         known = before.observed or Holding()
+        translated = self._model.table.occupancy.indices(pod.node_name, pod.observed.uuids)
         facts = (
-            (Fact.GPUS, known.gpus, pod.observed.gpus, pod.predicted.gpus),
+            (Fact.GPUS, known.gpus or known.uuids, pod.observed.gpus or translated, pod.predicted.gpus),
             (Fact.ZONES, known.zones, pod.observed.zones, pod.predicted.zones),
         )
         return [

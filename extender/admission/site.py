@@ -99,7 +99,8 @@ class Misfit:
     `now` is how far it falls short now, `ever` how far on the empty cluster, None if it would fit there; `unmatched`
     says that no node admits one of the shapes, however empty; `unknown` names a level that nobody knows. `unaligned` is
     how many would fit, now or ever, if only numbers counted and not NUMA zones. `vetoed` says that all would fit now
-    but for nodes that kube-scheduler refused, `kept` that they would but for what is kept for the head of the queue.
+    but for nodes that kube-scheduler refused, `rejected` that they would but for nodes whose kubelet turned such pods
+    away, `kept` that they would but for what is kept for the head of the queue.
     """
 
     now: Shortfall
@@ -108,6 +109,7 @@ class Misfit:
     unknown: str = ""
     unaligned: int | None = None
     vetoed: bool = False
+    rejected: bool = False
     kept: bool = False
 
 
@@ -118,16 +120,20 @@ class Site:
         table: the nodes.
         tree: the level tree over them.
         kept: (resources, rows) what is kept for the head of the queue, None without one.
-        admitted: which nodes admit a shape.
+        admitted: which nodes admit a shape now.
+        possible: which nodes admit it at all, whatever their kubelets turned away lately.
         misfits: what was found out about demands without vetoes, of gangs that have no node yet.
     """
 
-    def __init__(self, model: ClusterModel, kept: NDArray[np.int64] | None, admitted: Eligible) -> None:
+    def __init__(
+        self, model: ClusterModel, kept: NDArray[np.int64] | None, admitted: Eligible, possible: Eligible
+    ) -> None:
         """Look at the nodes of `model` as they are now."""
         self.table = model.table
         self.tree = model.tree
         self.kept = kept
         self.admitted = admitted
+        self.possible = possible
         self.misfits: dict[Demand, Misfit] = {}
         self._snapshots: dict[Capacity, WhatIf] = {}
         self._rooms: dict[tuple[Capacity, Shape], int] = {}
@@ -167,7 +173,7 @@ class Site:
         """Return how far the party falls short on the empty cluster, None if all fit; kept while no node changes."""
         nodes = self.table.last_node_change
         if party.ever is None or party.ever[0] != nodes:
-            party.ever = nodes, self.lack(Capacity.EMPTY, party, self.admitted)
+            party.ever = nodes, self.lack(Capacity.EMPTY, party, self.possible)
         return party.ever[1]
 
     def count(self, capacity: Capacity, party: Party, eligible: Eligible) -> Shortfall | None:
@@ -197,27 +203,32 @@ class Site:
     def admits(self, shape: Shape) -> bool:
         """Tell whether any node admits pods of one shape, however empty."""
         if shape not in self._admits:
-            self._admits[shape] = bool(self.admitted(shape).any())
+            self._admits[shape] = bool(self.possible(shape).any())
         return self._admits[shape]
 
     def room(self, capacity: Capacity, shape: Shape, eligible: Eligible) -> int:
         """Return how many pods of one shape fit; 2^40 and more are any number."""
-        room = self._rooms.get((capacity, shape)) if eligible is self.admitted else None
+        shared = self._is_shared(capacity, eligible)
+        room = self._rooms.get((capacity, shape)) if shared else None
         if room is None:
             room = int(np.minimum(room_for(self.snapshot(capacity), shape, eligible(shape)), _MANY).sum())
-            if eligible is self.admitted:
+            if shared:
                 self._rooms[capacity, shape] = room
         return room
 
     def rooms(self, capacity: Capacity, level: int, shape: Shape, eligible: Eligible) -> NDArray[np.int64]:
         """Return (domains,) how many pods of one shape fit into each domain of a level, the node's included."""
         key = (capacity, level, shape)
-        rooms = self._domain_rooms.get(key) if eligible is self.admitted else None
+        rooms = self._domain_rooms.get(key) if self._is_shared(capacity, eligible) else None
         if rooms is None:
             rooms = self.tree.sums(level, np.minimum(room_for(self.snapshot(capacity), shape, eligible(shape)), _MANY))
-            if eligible is self.admitted:
+            if self._is_shared(capacity, eligible):
                 self._domain_rooms[key] = rooms
         return rooms
+
+    def _is_shared(self, capacity: Capacity, eligible: Eligible) -> bool:
+        """Tell whether what is counted with `eligible` holds for everybody."""
+        return eligible is (self.possible if capacity is Capacity.EMPTY else self.admitted)
 
     def _capacity(self, capacity: Capacity) -> NDArray[np.int64]:
         match capacity:

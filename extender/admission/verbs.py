@@ -16,6 +16,7 @@ from extender.domain.keys import Packing
 from extender.domain.membership import GroupRef
 from extender.domain.pod import Pod
 from extender.domain.topology import Objective
+from extender.numa.scores import Strategy
 from extender.placement.scoring import Wish, score
 
 _NO_ROOM_BEYOND = "no room for members beyond minMember"
@@ -39,6 +40,8 @@ class Verbs:
         self._admission = admission
         self._model = admission.model
         self._singles = Singles(admission)
+        scoring = admission.settings.numa_scoring
+        self._numa = None if scoring == "none" else Strategy(scoring)
 
     def filter(self, pod: Pod, names: list[str]) -> Filtered:
         """Say which of the offered nodes the pod may go to.
@@ -77,7 +80,8 @@ class Verbs:
         if not self._model.manages(pod):
             return [0] * len(names)
         options = pod.options
-        wish = Wish(options.packing or Packing.BINPACK, options.topology.objective or Objective.ALLREDUCE)
+        objective = options.topology.objective or Objective.ALLREDUCE
+        wish = Wish(options.packing or Packing.BINPACK, objective, self._numa)
         result: list[int] = score(table, table.rows_of(names), pod.shape, wish).tolist()
         return result
 

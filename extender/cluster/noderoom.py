@@ -106,6 +106,10 @@ class Room:
             zones = tuple(sorted({*zones, *self.kind.sets.zones_of(gpus)}))
         return Taking(gpus, amounts, zones)
 
+    def left(self) -> dict[int, dict[str, int]]:
+        """Return what each zone has free, GPUs included; nothing where the kubelet aligns nothing."""
+        return {} if self.kind.topology is None else self._with_gpus(self.kind.topology)
+
     def _with_gpus(self, topology: NodeTopology) -> dict[int, dict[str, int]]:
         """Return what each zone has free, with the free GPUs where the topology counts them."""
         resource = self.kind.resource

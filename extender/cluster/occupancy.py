@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import count
@@ -197,6 +197,18 @@ class Occupancy:
             taking = None if on_node is None else on_node.takings.get(uid)
             own |= 0 if taking is None else taking.gpus
         return share_of(facts.kind, own, free=self._states.gpus(int(self._ids[Holding.ALL][row])))
+
+    def zones(self, state: int) -> tuple[NodeTopology | None, Mapping[int, Mapping[str, int]]]:
+        """Return how the kubelet of a node in `state` aligns, None if it does not, and what each zone has left."""
+        room = self._states_with(state).room(state)
+        return room.kind.topology, room.left()
+
+    def indices(self, name: str, uuids: Collection[str]) -> tuple[int, ...]:
+        """Return the device indices of GPUs of the node called `name`, ascending; () if any of them is not known."""
+        facts = self._facts_of(name)
+        if facts is None or not all(uuid in facts.uuids for uuid in uuids):
+            return ()
+        return tuple(sorted(facts.uuids.index(uuid) for uuid in uuids))
 
     def distrust(self, name: str) -> str:
         """Return why something of a node's NodeResourceTopology is not considered, "" if all of it is."""

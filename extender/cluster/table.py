@@ -242,7 +242,7 @@ class NodeTable:
     def reassess(self, node: str) -> None:
         """Take in that a node takes other pods now than before, for a reason that does not stand in the table."""
         self.touched[node] = None
-        self.generation += 1
+        self.outdate()
 
     def outdate(self) -> None:
         """Take in that nodes are something else now than before, for a reason that does not stand in the table."""

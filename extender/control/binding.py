@@ -53,6 +53,10 @@ class Binder:
                 refusal = await self._hold(pod)
                 if refusal:
                     return Bound(Outcome.REFUSED, refusal, arrival.decision)
+            case BindVerdict.WRITE:
+                # Whom this arrival has let go came before it and is written before it: kubelets hand out GPUs and zones
+                # in the order in which pods come to them, and what is predicted of members is so in that order.
+                await asyncio.sleep(0)
         return await self._write(pod, node, arrival.decision)
 
     async def _hold(self, pod: PodKey) -> str:
@@ -71,7 +75,7 @@ class Binder:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                await self._api.bind(pod, node)
+                await self._api.bind(pod, node, self._verbs.prediction(pod.uid))
             except ApiError as error:
                 again = max(error.retry_after or 0.0, pause)
                 if error.transient and self._clock.monotonic() + again < give_up:

@@ -14,28 +14,29 @@ from extender.admission.answers import BindVerdict, Filtered, Outcome
 from extender.admission.effects import Milestone
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
+from extender.cluster.occupancy import Held
 from extender.control.arrivals import Arrivals
 from extender.control.binding import Binder, Bound
 from extender.control.expectation import Expectation
-from extender.control.exposition import expose
+from extender.control.exposition import count, expose
 from extender.control.fence import Fence
 from extender.control.health import Condition, DegradedError, Health, Mode
+from extender.control.inspection import Inspection
 from extender.control.leadership import Leadership, OnlyReplica, leads
 from extender.control.metrics import Metrics
 from extender.control.nominations import Nominations
+from extender.control.observing import Observing, Reactions
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Outbox
-from extender.control.ports import REQUIRED_KINDS, ClusterApi, Kind, PodKey
+from extender.control.ports import ClusterApi, PodKey
 from extender.control.reporting import Reporting
 from extender.control.reports import Reports
 from extender.control.views import GangView
 from extender.control.watches import Watches
 from extender.control.window import WriteWindow
-from extender.domain.lease import Lease
 from extender.domain.membership import GroupRef
-from extender.domain.node import Node
 from extender.domain.pod import Pod
-from extender.domain.podgroup import PodGroup
 from extender.domain.reason import Reason, Wait
+from extender.placement.placement import Placement
 from extender.settings import Settings
 
 log = structlog.get_logger("muster.control")
@@ -48,7 +49,11 @@ _LEASE_NEWS_SECONDS = 1.0
 class Controller:
     """Feed the admission, run its pass when something changed, hold binds, and order the writes.
 
-    Implements `extender.control.ports.Observer`. Everything runs on one event loop; nothing here blocks or locks.
+    Everything runs on one event loop; nothing here blocks or locks.
+
+    Attributes:
+        observer: whom the watches tell.
+        inspection: what people are told from.
     """
 
     def __init__(
@@ -70,14 +75,23 @@ class Controller:
         self._outbox = Outbox(settings, clock, metrics, self._window)
         self._nominations = Nominations(self._api, self._outbox, metrics, self._admission.model.table)
         self._reporting = Reporting(self._admission, Reports(self._api, self._outbox), settings.report_delay_seconds)
+        self.inspection = Inspection(self._admission, self._reporting.view)
         self._watches = Watches(clock, metrics, settings.stale_after_seconds)
         self._health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
         self._wake = asyncio.Event()
         self._expected: Expectation[str] = Expectation()
         self._arrivals = Arrivals(settings.arrival_wait_seconds, clock)
-        self._default_priorities: dict[str, int] = {}
-        self._listed = asyncio.Event()
         self._taken_up = asyncio.Event()
+        self.observer = Observing(
+            self._admission,
+            self._watches,
+            self._leadership,
+            metrics,
+            self._expected,
+            self._arrivals,
+            self._nominations,
+            Reactions(self._settle, self._follow_health, self._end_lapsed_term),
+        )
 
     @property
     def ready(self) -> bool:
@@ -95,8 +109,8 @@ class Controller:
 
     async def wait_listed(self) -> None:
         """Wait until all caches are complete, and one of them has been listed since the last wait."""
-        await self._listed.wait()
-        self._listed.clear()
+        await self.observer.listed.wait()
+        self.observer.listed.clear()
 
     async def run(self) -> None:
         """Judge and write until cancelled; then let go whoever is held."""
@@ -158,107 +172,19 @@ class Controller:
         self._settle()
         return bound
 
-    # What the watches tell.
-
-    def pod_seen(self, pod: Pod) -> None:
-        """Take in a pod."""
-        joined = pod.group if self.known(pod.uid) is None else None
-        self._admission.pod_seen(pod)
-        self._expected.met(pod.uid)
-        if joined is not None:
-            self._follow_arrival(joined)
-        self._settle()
-
-    def pod_gone(self, uid: str) -> None:
-        """Forget a pod."""
-        self._admission.pod_gone(uid)
-        self._nominations.forget(uid)
-        self._settle()
-
-    def node_seen(self, node: Node) -> None:
-        """Take in a node."""
-        if node.problem is not None:
-            log.warning("node is not usable", node=node.name, problem=str(node.problem))
-        self._admission.node_seen(node)
-        self._settle()
-
-    def node_gone(self, name: str) -> None:
-        """Forget a node."""
-        self._admission.node_gone(name)
-        self._settle()
-
-    def group_seen(self, group: PodGroup) -> None:
-        """Take in a PodGroup."""
-        self._admission.group_seen(group)
-        if self._is_complete(group.ref):
-            self._arrivals.completed(group.ref)
-        self._settle()
-
-    def group_gone(self, ref: GroupRef, uid: str) -> None:
-        """Forget a PodGroup."""
-        self._admission.group_gone(ref, uid)
-        self._settle()
-
-    def default_priority(self) -> int:
-        """Return the highest value among global default PriorityClasses, 0 without one."""
-        return max(self._default_priorities.values(), default=0)
-
-    def priority_class_seen(self, name: str, value: int, *, global_default: bool) -> None:
-        """Take in a PriorityClass; only a global default changes anything, and only for pods seen later."""
-        if global_default:
-            self._default_priorities[name] = value
-        else:
-            self._default_priorities.pop(name, None)
-
-    def priority_class_gone(self, name: str) -> None:
-        """Forget a PriorityClass."""
-        self._default_priorities.pop(name, None)
-
-    def lease_seen(self, lease: Lease) -> None:
-        """Take in the scheduler's Lease, which may make this replica the active one, or end that.
-
-        Somebody else may have led between a Lease that lapsed and this one, however it came back.
-        """
-        if self._admission.rebuilt and self._lapsed():
-            self._stand_down()
-        self._leadership.lease_seen(lease)
-        self._follow_health()
-
-    def lease_gone(self) -> None:
-        """Take in that there is no Lease."""
-        self._leadership.lease_gone()
-        self._follow_health()
-
-    def synced(self, kind: Kind) -> None:
-        """Learn that a list of a kind is complete; when there is one of each, take up work."""
-        before = self._watches.complete(REQUIRED_KINDS)
-        self._watches.synced(kind)
-        if self._watches.complete(REQUIRED_KINDS):
-            self._listed.set()
-            if not before:
-                log.info("synced", gangs=len(self._admission.model.gangs), nodes=len(self._admission.model.table))
-        self._follow_health()
-
-    def heard(self, kind: Kind) -> None:
-        """Learn that a watch is alive."""
-        stale = self._watches.stale()
-        self._watches.heard(kind)
-        if stale:
-            self._follow_health()
-
-    def skipped(self, kind: Kind) -> None:
-        """Learn that an object could not be decoded."""
-        self._metrics.undecodable.labels(kind).inc()
-
-    def watch_restarted(self, kind: Kind, cause: str) -> None:
-        """Learn that a watch had to start again."""
-        self._watches.restarted(kind, cause)
-
     # What people ask.
 
     def gangs(self) -> list[GangView]:
         """Return how every gang stands, those of other schedulers included."""
         return list(self._reporting.views())
+
+    def placement_of(self, ref: GroupRef) -> Placement | None:
+        """Return where a gang is, or is promised to be, and what is predicted of that; None while it holds no node."""
+        return self._admission.placement_of(ref)
+
+    def held(self, uid: str) -> Held | None:
+        """Return which GPUs and NUMA zones a pod holds, or is promised; None where nothing is known of it."""
+        return self._admission.model.table.occupancy.held(uid)
 
     def scrape_in_steps(self) -> Iterator[None]:
         """Set the gauges that are read off the state, in steps between which others may have the event loop."""
@@ -307,8 +233,7 @@ class Controller:
         before, condition = self._health.noticed, self._health.notice()
         if condition.mode is not before:
             self._wake.set()  # what time alone asks for next has changed
-        if self._admission.rebuilt and self._lapsed():
-            self._stand_down()
+        self._end_lapsed_term()
         if condition.decides and not self._admission.rebuilt:
             self._take_up()
         if condition.decides:
@@ -317,8 +242,9 @@ class Controller:
             self._settle()
         return condition
 
-    def _lapsed(self) -> bool:
-        return not leads(self._leadership, self._clock)
+    def _end_lapsed_term(self) -> None:
+        if self._admission.rebuilt and not leads(self._leadership, self._clock):
+            self._stand_down()
 
     def _take_up(self) -> None:
         """Begin to decide, from what stands in the cluster."""
@@ -349,9 +275,7 @@ class Controller:
             self._nominations.put(nomination)
         for step in effects.milestones:
             self._log_milestone(step)
-        for seconds in effects.plan_seconds:
-            self._metrics.plan_seconds.observe(seconds)
-        self._metrics.reservations_expired.inc(effects.expired)
+        count(self._metrics, effects)
         for note in effects.notes:
             self._reporting.note(note)
             about = note.about.key if isinstance(note.about, Pod) else str(note.about)
@@ -363,16 +287,6 @@ class Controller:
     def _turned_away(self, uid: str) -> None:
         if self.known(uid) is not None:  # of others nobody would ever say that they are gone
             self._nominations.turned_away(uid)
-
-    def _follow_arrival(self, ref: GroupRef) -> None:
-        if self._is_complete(ref):
-            self._arrivals.completed(ref)
-        else:
-            self._arrivals.joined(ref)
-
-    def _is_complete(self, ref: GroupRef) -> bool:
-        gang = self._admission.model.gangs.get(ref)
-        return gang is None or gang.is_complete
 
     async def _news_of(self, pod: Pod) -> None:
         """Wait a moment for the watch to deliver a pod that kube-scheduler knows already."""

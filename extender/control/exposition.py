@@ -1,4 +1,4 @@
-"""The gauges that are read off the state when `/metrics` is asked."""
+"""What is counted of each decision, and the gauges that are read off the state when `/metrics` is asked."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import Gauge
 
 from extender.admission.admission import Admission
+from extender.admission.effects import Effects, Fact
 from extender.control.metrics import Metrics
 from extender.control.views import GangView
 
 #: Gangs and promised slots that are counted in one step: a millisecond at most.
 _GANGS_PER_STEP = 100
 _SLOTS_PER_STEP = 1000
+
+
+def count(metrics: Metrics, effects: Effects) -> None:
+    """Count what has happened since last time."""
+    for seconds in effects.plan_seconds:
+        metrics.plan_seconds.observe(seconds)
+    metrics.reservations_expired.inc(effects.expired)
+    for reason in effects.rejections:
+        metrics.kubelet_refusals.labels(reason).inc()
+    for seen in effects.observations:
+        counter = metrics.predicted_gpus if seen.fact is Fact.GPUS else metrics.predicted_zones
+        counter.labels("match" if seen.match else "mismatch").inc()
 
 
 def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) -> Iterator[None]:

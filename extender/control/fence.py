@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from extender.clock import Clock
 from extender.control.leadership import Leadership, leads
-from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus, PodKey
+from extender.control.ports import NO_ANNOTATIONS, ApiError, ClusterApi, ClusterEvent, GroupStatus, PodKey
 from extender.control.window import Rank, WriteWindow
 from extender.domain.membership import GroupRef
 
@@ -50,9 +50,9 @@ class Fence:
         """Set or clear a nomination; raise FencedError when not leading."""
         await self._send(Rank.NOMINATION, lambda: self._api.nominate(pod, node))
 
-    async def bind(self, pod: PodKey, node: str) -> None:
+    async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
         """Create a Binding; raise FencedError when not leading."""
-        await self._send(Rank.BINDING, lambda: self._api.bind(pod, node))
+        await self._send(Rank.BINDING, lambda: self._api.bind(pod, node, annotations))
 
     async def record_event(self, event: ClusterEvent) -> None:
         """Write an Event; raise FencedError when not leading."""

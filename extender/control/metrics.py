@@ -59,6 +59,18 @@ class Metrics:
             "Nodes avoided for a pod shape because kube-scheduler refused them.",
             registry=self.registry,
         )
+        self.kubelet_refusals = Counter(
+            "muster_kubelet_refusals", "Pods that a kubelet turned away although they had room on its node, by reason.",
+            ("reason",), registry=self.registry,
+        )  # fmt: skip
+        self.predicted_zones = Counter(
+            "muster_predicted_zones", "Pods whose NUMA zones were observed after they had been predicted.",
+            ("outcome",), registry=self.registry,
+        )  # fmt: skip
+        self.predicted_gpus = Counter(
+            "muster_predicted_gpus", "Pods whose GPUs were observed after they had been predicted.",
+            ("outcome",), registry=self.registry,
+        )  # fmt: skip
         self.renominations = Counter(
             "muster_renominations",
             "Members nominated again because they did not come back to filter.",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
+from extender.domain.devices import DeviceReport
+from extender.domain.hypernodes import HyperNode
 from extender.domain.lease import Lease
+from extender.domain.levelobjects import LevelList
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
+from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.numa.nodetopology import NodeTopology
 
 
 class Kind(StrEnum):
@@ -22,7 +28,15 @@ class Kind(StrEnum):
     PRIORITY_CLASS = "priorityclasses"
     COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
     NATIVE_POD_GROUP = "podgroups.scheduling.k8s.io"
+    VOLCANO_POD_GROUP = "podgroups.scheduling.volcano.sh"
     LEASE = "leases.coordination.k8s.io"
+    NODE_TOPOLOGY = "noderesourcetopologies.topology.node.k8s.io"
+    HYPER_NODE = "hypernodes.topology.volcano.sh"
+    KUEUE_TOPOLOGY = "topologies.kueue.x-k8s.io"
+    KAI_TOPOLOGY = "topologies.kai.scheduler"
+    NETWORK_TOPOLOGY = "clusternetworktopologies.scheduling.koordinator.sh"
+    DEVICE = "devices.scheduling.koordinator.sh"
+    CALIBRATION = "configmaps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +86,6 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectRef:
-    """The object that an event is about."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterEvent:
     """A Kubernetes Event; equal events are counted, not repeated."""
 
@@ -112,6 +115,10 @@ class GroupStatus:
     observed_generation: int
 
 
+#: What a Binding adds to a pod unless it is given something.
+NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class ClusterApi(Protocol):
     """The writes that Muster makes.
 
@@ -125,8 +132,11 @@ class ClusterApi(Protocol):
         """
         ...
 
-    async def bind(self, pod: PodKey, node: str) -> None:
-        """Create the pod's Binding with its UID. "Already bound to that node" is success, not an error."""
+    async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
+        """Create the pod's Binding with its UID, and put `annotations` onto the pod in the same write.
+
+        "Already bound to that node" is success, not an error; the pod then keeps the annotations that it has.
+        """
         ...
 
     async def record_event(self, event: ClusterEvent) -> None:
@@ -158,6 +168,46 @@ class Observer(Protocol):
 
     def node_gone(self, name: str) -> None:
         """Forget a node that was deleted."""
+        ...
+
+    def node_topology_seen(self, topology: NodeTopology) -> None:
+        """Take in a node's NUMA zones, added or changed."""
+        ...
+
+    def node_topology_gone(self, name: str) -> None:
+        """Forget the NUMA zones of the node called `name`."""
+        ...
+
+    def hyper_node_seen(self, hyper_node: HyperNode) -> None:
+        """Take in a HyperNode that was added or changed."""
+        ...
+
+    def hyper_node_gone(self, name: str) -> None:
+        """Forget a HyperNode that was deleted."""
+        ...
+
+    def levels_seen(self, levels: LevelList) -> None:
+        """Take in an object that lists network tiers, added or changed."""
+        ...
+
+    def levels_gone(self, group: str, name: str) -> None:
+        """Forget the object of an API group that listed network tiers."""
+        ...
+
+    def device_seen(self, report: DeviceReport) -> None:
+        """Take in what is said of a node's GPUs, added or changed."""
+        ...
+
+    def device_gone(self, name: str) -> None:
+        """Forget what was said of the GPUs of the node called `name`."""
+        ...
+
+    def calibration_seen(self, about: ObjectRef, data: Mapping[str, str]) -> None:
+        """Take in the data of the ConfigMap with measured bandwidths, added or changed."""
+        ...
+
+    def calibration_gone(self) -> None:
+        """Forget the measured bandwidths."""
         ...
 
     def group_seen(self, group: PodGroup) -> None:

@@ -31,7 +31,7 @@ class Reporting:
 
     def views(self) -> Iterator[GangView]:
         """Yield how every gang stands, those of other schedulers included, each as of when it is asked for."""
-        return map(self._view, list(self._admission.model.gangs))
+        return map(self.view, list(self._admission.model.gangs))
 
     def changed(self, refs: Iterable[GroupRef]) -> None:
         """Look at these gangs in a moment; nothing is told by a Muster that does not decide."""
@@ -62,14 +62,15 @@ class Reporting:
             if gang is None:
                 self._reports.forget(ref)
                 continue
-            seen = self._view(gang)
+            seen = self.view(gang)
             if seen.managed:
                 self._reports.report(gang, seen)
         self._timer = None
         if self._due or self._changed:
             self._timer = asyncio.get_running_loop().call_later(0 if self._due else self._delay, self._report)
 
-    def _view(self, gang: Gang) -> GangView:
+    def view(self, gang: Gang) -> GangView:
+        """Return how one gang stands."""
         model, reservations = self._admission.model, self._admission.reservations
         reservation = reservations.ledger.of_gang(gang.uid)
         slots = 0 if reservation is None else len(reservation.slots)

@@ -7,13 +7,18 @@ from functools import partial
 from extender.admission.effects import Note
 from extender.cluster.gangs import Gang, member_order
 from extender.control.outbox import Outbox, Urgency
-from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus, ObjectRef
+from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus
 from extender.control.views import GangView, group_status
 from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod
 from extender.domain.reason import Reason
 
-_API_VERSIONS = {GroupApi.COSCHEDULING: "scheduling.x-k8s.io/v1alpha1", GroupApi.NATIVE: "scheduling.k8s.io/v1beta1"}
+_API_VERSIONS = {
+    GroupApi.COSCHEDULING: "scheduling.x-k8s.io/v1alpha1",
+    GroupApi.NATIVE: "scheduling.k8s.io/v1beta1",
+    GroupApi.VOLCANO: "scheduling.volcano.sh/v1beta1",
+}
 
 
 class Reports:
@@ -61,6 +66,8 @@ class Reports:
         """Write an Event that the admission asked for; `gang` is the one that the note is about, if it still exists."""
         if isinstance(note.about, Pod):
             self._event(_about_pod(note.about), warning=note.warning, reason=note.reason, message=note.message)
+        elif isinstance(note.about, ObjectRef):
+            self._event(note.about, warning=note.warning, reason=note.reason, message=note.message)
         elif gang is not None:
             self.tell(gang, warning=note.warning, reason=note.reason, message=note.message)
 
@@ -86,8 +93,7 @@ class Reports:
     def _event(self, about: ObjectRef, *, warning: bool, reason: str, message: str) -> None:
         event = ClusterEvent(about, warning=warning, reason=reason, message=message, action="Scheduling")
         key = f"event/{about.uid}/{reason}/{message}"
-        name = f"{about.kind} {about.namespace}/{about.name}"
-        self._outbox.put(Urgency.EVENT, key, name, partial(self._api.record_event, event))
+        self._outbox.put(Urgency.EVENT, key, str(about), partial(self._api.record_event, event))
 
 
 def _about_gang(gang: Gang) -> ObjectRef | None:

@@ -26,7 +26,8 @@ class GangView:
     """How a gang stands.
 
     `reserved` counts members that have a reservation and are not bound yet; `wait` is None unless the gang waits.
-    `managed` is false for gangs that another scheduler looks after.
+    `managed` is false for gangs that another scheduler looks after. `lacks_role` says that enough members are bound or
+    have succeeded, but too few of a role with a minimum of its own.
     """
 
     ref: GroupRef
@@ -37,11 +38,12 @@ class GangView:
     reserved: int
     wait: Wait | None
     managed: bool
+    lacks_role: bool = False
 
     @property
     def has_minimum(self) -> bool:
-        """Tell whether minMember members are bound or have succeeded."""
-        return self.census.secured >= self.min_member
+        """Tell whether minMember members, and those that must of each role, are bound or have succeeded."""
+        return self.census.secured >= self.min_member and not self.lacks_role
 
 
 def phase_of(census: Census, min_member: int, reserved: int) -> GangPhase:
@@ -62,7 +64,10 @@ def view(gang: Gang, reserved: int, wait: Wait | None, *, managed: bool) -> Gang
     """Put together how a gang stands."""
     census = gang.census()
     phase = phase_of(census, gang.min_member, reserved)
-    return GangView(gang.ref, gang.uid, phase, gang.min_member, census, reserved, wait, managed)
+    lacks_role = census.secured >= gang.min_member and not gang.has_minimum
+    if lacks_role and phase is GangPhase.RUNNING:
+        phase = GangPhase.SCHEDULING
+    return GangView(gang.ref, gang.uid, phase, gang.min_member, census, reserved, wait, managed, lacks_role)
 
 
 def group_status(seen: GangView, generation: int) -> GroupStatus:

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     BEHIND_HEAD = "BehindHead"
     BACKING_OFF = "BackingOff"
     REFUSED_BY_SCHEDULER = "RefusedByScheduler"
+    REJECTED_BY_KUBELET = "RejectedByKubelet"
     AWAITING_MEMBERS = "AwaitingMembers"
     WRITES_BACKLOGGED = "WritesBacklogged"
     CACHE_NOT_SYNCED = "CacheNotSynced"
@@ -72,6 +73,9 @@ _MESSAGES = {
     Reason.BEHIND_HEAD: "the free capacity is held for {head}, which is ahead in the queue",
     Reason.BACKING_OFF: "backing off after {attempts} reservations that did not start",
     Reason.REFUSED_BY_SCHEDULER: "kube-scheduler refused: {detail}",
+    Reason.REJECTED_BY_KUBELET: (
+        "kubelets turned away such pods on nodes that have room; {fits} of {minMember} members fit on other nodes"
+    ),
     Reason.AWAITING_MEMBERS: "placed; waits for {minMember} members to reach bind",
     Reason.WRITES_BACKLOGGED: "nominations do not get through to the API server",
     Reason.CACHE_NOT_SYNCED: "{detail}",

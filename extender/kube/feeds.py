@@ -14,11 +14,14 @@ from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import read_node
 from extender.domain.pod import read_pod
 from extender.domain.podgroup import read_coscheduling, read_native
+from extender.domain.volcano import read_volcano
 from extender.kube.api import ApiServer
 from extender.kube.reflector import Reflector, Sleep
+from extender.kube.topologyfeeds import calibration_feed, topology_feeds
 from extender.kube.watch import Feed, Identity, WatchOptions
 from extender.wire import codec
 from extender.wire import kubernetes as wire
+from extender.wire.volcano import VolcanoPodGroup
 
 #: How long the watch of the Lease may be silent, and the longest pause before it is opened again (seconds).
 LEASE_IDLE_SECONDS = 5.0
@@ -37,12 +40,16 @@ class Feeds:
         random: Random,
         sleep: Sleep = asyncio.sleep,
         lease: str | None = None,
+        calibration: str = "muster-system/muster-calibration",
     ) -> None:
         """Prepare; nothing is read before `run`.
 
         `random` draws jitter and the life of watches, `sleep` waits. `lease` (NAMESPACE/NAME) is watched too.
+        `calibration` (NAMESPACE/NAME) is the ConfigMap with measured bandwidths.
         """
-        watched = feeds(observer) if lease is None else (_lease(observer, lease), *feeds(observer))
+        watched = (*feeds(observer), calibration_feed(observer, calibration))
+        if lease is not None:
+            watched = (_lease(observer, lease), *watched)
         self._reflectors: dict[Kind, Reflector[Any]] = {
             feed.kind: Reflector(feed, api, observer, _patience(feed.kind, options), random=random, sleep=sleep)
             for feed in watched
@@ -72,11 +79,14 @@ def _patience(kind: Kind, options: WatchOptions) -> WatchOptions:
 
 def feeds(observer: Observer) -> tuple[Feed[Any], ...]:
     """Return what to watch, told to `observer`."""
+    priorities: dict[str, int] = {}
     return (
-        _priority_classes(observer),
+        _priority_classes(observer, priorities),
         _nodes(observer),
         _coscheduling_pod_groups(observer),
         _native_pod_groups(observer),
+        _volcano_pod_groups(observer, priorities),
+        *topology_feeds(observer),
         _pods(observer),
     )
 
@@ -102,17 +112,24 @@ def _pods(observer: Observer) -> Feed[wire.Pod]:
     )
 
 
-def _priority_classes(observer: Observer) -> Feed[wire.PriorityClass]:
+def _priority_classes(observer: Observer, priorities: dict[str, int]) -> Feed[wire.PriorityClass]:
+    """Keep `priorities`, by the names of the classes, beside telling the observer."""
+
     def seen(item: wire.PriorityClass) -> None:
-        name = item.metadata.name if item.metadata else None
-        observer.priority_class_seen(name or "", item.value or 0, global_default=bool(item.global_default))
+        name = (item.metadata.name if item.metadata else None) or ""
+        priorities[name] = item.value or 0
+        observer.priority_class_seen(name, item.value or 0, global_default=bool(item.global_default))
+
+    def gone(who: Identity) -> None:
+        priorities.pop(who.name, None)
+        observer.priority_class_gone(who.name)
 
     return Feed(
         kind=Kind.PRIORITY_CLASS,
         path="/apis/scheduling.k8s.io/v1/priorityclasses",
         decode=codec.decode_priority_class,
         seen=seen,
-        gone=lambda who: observer.priority_class_gone(who.name),
+        gone=gone,
     )
 
 
@@ -134,6 +151,23 @@ def _native_pod_groups(observer: Observer) -> Feed[wire.NativePodGroup]:
         decode=codec.decode_native_pod_group,
         seen=lambda group: observer.group_seen(read_native(group)),
         gone=lambda who: observer.group_gone(_group(GroupApi.NATIVE, who), who.uid),
+        optional=True,
+    )
+
+
+def _volcano_pod_groups(observer: Observer, priorities: Mapping[str, int]) -> Feed[VolcanoPodGroup]:
+    """Volcano's own controllers and webhooks leave the class as a name; a class not known yet leaves it to the pods."""
+
+    def seen(group: VolcanoPodGroup) -> None:
+        name = (group.spec.priority_class_name if group.spec else None) or ""
+        observer.group_seen(read_volcano(group, priorities.get(name)))
+
+    return Feed(
+        kind=Kind.VOLCANO_POD_GROUP,
+        path="/apis/scheduling.volcano.sh/v1beta1/podgroups",
+        decode=codec.decode_volcano_pod_group,
+        seen=seen,
+        gone=lambda who: observer.group_gone(_group(GroupApi.VOLCANO, who), who.uid),
         optional=True,
     )
 

@@ -72,6 +72,8 @@ class Reflector(Generic[T]):
         self._log = log.bind(kind=str(feed.kind))
         self._known: dict[str, str] = {}  # namespace/name -> UID
         self._unmet: dict[str, str] = {}  # what the list that has begun has not shown yet; empty outside of one
+        self._path = feed.path
+        self._untried = list(feed.older)  # under other versions of the API, which the server may have instead
         self._version: str | None = None  # where to resume; None until the list is complete
         self._pages = False  # list page by page, for want of WatchList
         self._synced = False
@@ -124,8 +126,9 @@ class Reflector(Generic[T]):
             if self._pages:
                 await self._list()
         idle = self._options.idle_timeout_seconds
-        async with self._api.stream(self._feed.path, self._watch_query(), idle_timeout_seconds=idle) as chunks:
+        async with self._api.stream(self._path, self._watch_query(), idle_timeout_seconds=idle) as chunks:
             self._reached()
+            self._untried = [path for path in (self._feed.path, *self._feed.older) if path != self._path]
             self._observer.heard(self._feed.kind)
             await self._read(chunks)
 
@@ -189,7 +192,12 @@ class Reflector(Generic[T]):
         await self._sleep(min(seconds, self._options.longest_outage_pause_seconds) if self._unreachable else seconds)
 
     async def _not_installed(self) -> None:
-        """Take an API that the server does not have for one without objects, and look again later."""
+        """Take an API that the server has in no version for one without objects, and look again later."""
+        if self._untried:
+            self._path = self._untried.pop(0)
+            self._pages = False
+            return
+        self._path, self._untried = self._feed.path, list(self._feed.older)
         if not self._synced or self._known:
             self._log.info("API not installed", look_again_seconds=self._options.look_again_seconds)
         self._begin_list()
@@ -203,7 +211,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         version = None
         number = 0
-        async for page in list_pages(self._api, self._feed.path, self._options.page_size, self._feed.selector):
+        async for page in list_pages(self._api, self._path, self._options.page_size, self._feed.selector):
             self._observer.heard(self._feed.kind)
             number += 1
             for index, raw in enumerate(page.items or ()):

@@ -94,7 +94,8 @@ class Feed(Generic[T]):
 
     `path` is the collection over all namespaces. `seen` is told of every object that was added or changed, `gone` of
     every one that was deleted. An `optional` kind whose API is not installed counts as empty. `selector` is a part of
-    every query, for a watch of some objects only.
+    every query, for a watch of some objects only. `older` are the collection's paths under earlier versions of the API,
+    newest first, for servers that do not have the one of `path`.
     """
 
     kind: Kind
@@ -104,6 +105,7 @@ class Feed(Generic[T]):
     gone: Callable[[Identity], None]
     optional: bool = False
     selector: Query = field(default_factory=dict)
+    older: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

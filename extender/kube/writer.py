@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from extender.clock import Clock
-from extender.control.ports import ApiError, ClusterEvent, GroupStatus, PodKey
+from extender.control.ports import NO_ANNOTATIONS, ApiError, ClusterEvent, GroupStatus, PodKey
 from extender.domain.membership import GroupRef
-from extender.kube.api import CONFLICT, ApiServer
+from extender.kube.api import CONFLICT, ApiServer, JsonObject
 from extender.kube.events import EventRecorder
 from extender.kube.groupstatus import GroupStatusWriter
 from extender.wire.codec import DecodeError, decode_pod
@@ -42,12 +44,19 @@ class KubeClusterApi:
                 raise ApiError(CONFLICT, "Conflict", f"the nomination is outdated: {error.message}") from error
             raise
 
-    async def bind(self, pod: PodKey, node: str) -> None:
-        """Create the pod's Binding; that the pod is on that node already is success."""
+    async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
+        """Create the pod's Binding; that the pod is on that node already is success.
+
+        The API server copies the annotations of a Binding to the pod in the write that gives it its node. Source:
+        k8s.io/kubernetes pkg/registry/core/pod/storage, setPodNodeAndMetadata, release 1.37.
+        """
+        metadata: JsonObject = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+            "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         try:

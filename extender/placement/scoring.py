@@ -14,6 +14,8 @@ from extender.domain.keys import Packing
 from extender.domain.pod import Shape
 from extender.domain.topology import Objective
 from extender.fabric.bandwidth import step
+from extender.numa.scores import Strategy
+from extender.numa.scores import score as zone_score
 from extender.placement.packing import strands
 from extender.wire.extender import MAX_EXTENDER_PRIORITY
 
@@ -29,10 +31,14 @@ _NOTHING = (0, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a pod's owner prefers: full nodes or empty ones, and which bandwidth among its GPUs counts, if any does."""
+    """What counts for a pod: full nodes or empty ones, which bandwidth among its GPUs, if any, and how zones are used.
+
+    With `numa` its scores take the place of fullness and of what future requests lose.
+    """
 
     packing: Packing = Packing.BINPACK
     objective: Objective = Objective.ALLREDUCE
+    numa: Strategy | None = None
 
 
 def score(table: NodeTable, rows: NDArray[np.intp], shape: Shape, wish: Wish) -> NDArray[np.int64]:
@@ -49,16 +55,35 @@ def score(table: NodeTable, rows: NDArray[np.intp], shape: Shape, wish: Wish) ->
     if not known.any():
         return scores
     at = rows[known]
+    if wish.numa is not None:
+        value = _use_of_zones(table, at, shape, wish.numa)
+    else:
+        fullness = _fullness(table, at, shape)
+        value = fullness if wish.packing is Packing.BINPACK else -fullness
+    worse = np.minimum(_classes(table, at, shape, wish), _CLASSES - 1)
+    scores[known] = np.rint(_stretch(_stretch(value) - _SETBACK * worse) * MAX_EXTENDER_PRIORITY).astype(np.int64)
+    return scores
+
+
+def _fullness(table: NodeTable, at: NDArray[np.intp], shape: Shape) -> NDArray[np.float64]:
+    """Return (len(at),) which share of each node is used, the pod included."""
     vector = table.vector(shape.requests)
     accelerators = table.extended()[vector.columns]
     columns = vector.columns[accelerators] if accelerators.any() else np.array([0, 1], dtype=np.intp)
     added = np.array([shape.request(table.resources[column]) for column in columns], dtype=np.int64)
     capacity = np.maximum(table.allocatable[columns][:, at], 1)
-    fullness = ((table.used[columns][:, at] + added[:, None]) / capacity).mean(axis=0)
-    value = _stretch(fullness if wish.packing is Packing.BINPACK else -fullness)
-    worse = np.minimum(_classes(table, at, shape, wish), _CLASSES - 1)
-    scores[known] = np.rint(_stretch(value - _SETBACK * worse) * MAX_EXTENDER_PRIORITY).astype(np.int64)
-    return scores
+    fullness: NDArray[np.float64] = ((table.used[columns][:, at] + added[:, None]) / capacity).mean(axis=0)
+    return fullness
+
+
+def _use_of_zones(table: NodeTable, at: NDArray[np.intp], shape: Shape, strategy: Strategy) -> NDArray[np.float64]:
+    """Return (len(at),) the scores of NodeResourceTopologyMatch, 0 to 100; nodes of one state are scored once."""
+    occupancy = table.occupancy
+    states, which = np.unique(occupancy.states(Holding.ALL)[at], return_inverse=True)
+    scores = [
+        0 if state == NO_NODE else zone_score(strategy, *occupancy.zones(state), shape) for state in states.tolist()
+    ]
+    return np.array(scores, dtype=np.float64)[which]
 
 
 def _classes(table: NodeTable, at: NDArray[np.intp], shape: Shape, wish: Wish) -> NDArray[np.int64]:
@@ -89,7 +114,8 @@ def _rate(offer: Offer, wish: Wish) -> tuple[int, float]:
     if not offer.pods:
         return _NOTHING
     bandwidth = math.inf if wish.objective is Objective.NONE else offer.inner[0]
-    return step(bandwidth), offer.loss[0] if wish.packing is Packing.BINPACK else 0.0
+    packed = wish.packing is Packing.BINPACK and wish.numa is None
+    return step(bandwidth), offer.loss[0] if packed else 0.0
 
 
 def _stretch(values: NDArray[np.float64]) -> NDArray[np.float64]:

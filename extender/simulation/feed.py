@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from extender.control.ports import REQUIRED_KINDS, Observer
+from extender.domain.devices import DeviceReport
+from extender.domain.hypernodes import HyperNode
+from extender.domain.levelobjects import LevelList
 from extender.domain.node import Node
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.numa.nodetopology import NodeTopology
 from extender.simulation.cluster import Cluster
-from extender.simulation.objects import Change
+from extender.simulation.objects import Change, Stored
 from extender.wire.kubernetes import PriorityClass
+from extender.wire.topology import ConfigMap
 
 #: How often the API server sends a bookmark on a silent watch. Source: bookmarkFrequency of apiserver's cacher.
 BOOKMARK_SECONDS = 60.0
@@ -43,19 +48,54 @@ class Feed:
                 self._observer.heard(kind)
 
     def _deliver(self, change: Change) -> None:
-        observer, version = self._observer, change.object
-        gone = change.after is None
+        """Tell of one change."""
+        if change.after is None:
+            self._tell_gone(change.object)
+        else:
+            self._tell_seen(change.after)
+        self._observer.heard(change.object.key.kind)
+
+    def _tell_seen(self, version: Stored) -> None:
+        observer = self._observer
         match version.value:
             case Pod() as pod:
-                observer.pod_gone(version.uid) if gone else observer.pod_seen(pod)
+                observer.pod_seen(pod)
             case Node() as node:
-                observer.node_gone(node.name) if gone else observer.node_seen(node)
+                observer.node_seen(node)
             case PodGroup() as group:
-                observer.group_gone(group.ref, version.uid) if gone else observer.group_seen(group)
+                observer.group_seen(group)
             case PriorityClass() as seen:
-                if gone:
-                    observer.priority_class_gone(version.key.name)
-                else:
-                    default = bool(seen.global_default)
-                    observer.priority_class_seen(version.key.name, seen.value or 0, global_default=default)
-        observer.heard(version.key.kind)
+                default = bool(seen.global_default)
+                observer.priority_class_seen(version.key.name, seen.value or 0, global_default=default)
+            case NodeTopology() as topology:
+                observer.node_topology_seen(topology)
+            case HyperNode() as hyper_node:
+                observer.hyper_node_seen(hyper_node)
+            case LevelList() as levels:
+                observer.levels_seen(levels)
+            case DeviceReport() as report:
+                observer.device_seen(report)
+            case ConfigMap() as config:
+                observer.calibration_seen(version.ref, config.data or {})
+
+    def _tell_gone(self, version: Stored) -> None:
+        observer, name = self._observer, version.key.name
+        match version.value:
+            case Pod():
+                observer.pod_gone(version.uid)
+            case Node():
+                observer.node_gone(name)
+            case PodGroup() as group:
+                observer.group_gone(group.ref, version.uid)
+            case PriorityClass():
+                observer.priority_class_gone(name)
+            case NodeTopology():
+                observer.node_topology_gone(name)
+            case HyperNode():
+                observer.hyper_node_gone(name)
+            case LevelList() as levels:
+                observer.levels_gone(levels.about.group, name)
+            case DeviceReport():
+                observer.device_gone(name)
+            case ConfigMap():
+                observer.calibration_gone()

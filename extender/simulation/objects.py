@@ -7,24 +7,40 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from extender.control.ports import Kind, ObjectRef
+from extender.control.ports import Kind
+from extender.domain.devices import DeviceReport, read_device
+from extender.domain.hypernodes import HyperNode, read_hyper_node
+from extender.domain.levelobjects import LevelList, read_network_topology, read_topology
 from extender.domain.node import Node, read_node
+from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod, read_pod
 from extender.domain.podgroup import PodGroup, read_coscheduling, read_native
+from extender.domain.volcano import read_volcano
+from extender.numa.nodetopology import NodeTopology, read_node_topology
 from extender.wire.codec import (
+    decode_config_map,
     decode_coscheduling_pod_group,
+    decode_device,
+    decode_hyper_node,
     decode_native_pod_group,
+    decode_network_topology,
     decode_node,
+    decode_node_resource_topology,
     decode_pod,
     decode_priority_class,
+    decode_topology,
+    decode_volcano_pod_group,
     encode,
 )
 from extender.wire.kubernetes import PriorityClass
+from extender.wire.topology import ConfigMap
 
 Json: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
 
-Value: TypeAlias = Pod | Node | PodGroup | PriorityClass
+Value: TypeAlias = (
+    Pod | Node | PodGroup | PriorityClass | NodeTopology | HyperNode | LevelList | DeviceReport | ConfigMap
+)
 """What an object amounts to."""
 
 #: apiVersion and kind of what each watch delivers.
@@ -34,8 +50,18 @@ API_VERSIONS = {
     Kind.PRIORITY_CLASS: ("scheduling.k8s.io/v1", "PriorityClass"),
     Kind.COSCHEDULING_POD_GROUP: ("scheduling.x-k8s.io/v1alpha1", "PodGroup"),
     Kind.NATIVE_POD_GROUP: ("scheduling.k8s.io/v1beta1", "PodGroup"),
+    Kind.VOLCANO_POD_GROUP: ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+    Kind.NODE_TOPOLOGY: ("topology.node.k8s.io/v1alpha2", "NodeResourceTopology"),
+    Kind.HYPER_NODE: ("topology.volcano.sh/v1alpha1", "HyperNode"),
+    Kind.KUEUE_TOPOLOGY: ("kueue.x-k8s.io/v1beta2", "Topology"),
+    Kind.KAI_TOPOLOGY: ("kai.scheduler/v1alpha1", "Topology"),
+    Kind.NETWORK_TOPOLOGY: ("scheduling.koordinator.sh/v1alpha1", "ClusterNetworkTopology"),
+    Kind.DEVICE: ("scheduling.koordinator.sh/v1alpha1", "Device"),
+    Kind.CALIBRATION: ("v1", "ConfigMap"),
 }
-_CLUSTER_SCOPED = frozenset({Kind.NODE, Kind.PRIORITY_CLASS})
+_NAMESPACED = frozenset(
+    {Kind.POD, Kind.COSCHEDULING_POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.VOLCANO_POD_GROUP, Kind.CALIBRATION}
+)
 
 _READ: dict[Kind, Callable[[bytes], Value]] = {
     Kind.NODE: lambda body: read_node(decode_node(body)),
@@ -43,6 +69,14 @@ _READ: dict[Kind, Callable[[bytes], Value]] = {
     Kind.PRIORITY_CLASS: decode_priority_class,
     Kind.COSCHEDULING_POD_GROUP: lambda body: read_coscheduling(decode_coscheduling_pod_group(body)),
     Kind.NATIVE_POD_GROUP: lambda body: read_native(decode_native_pod_group(body)),
+    Kind.VOLCANO_POD_GROUP: lambda body: read_volcano(decode_volcano_pod_group(body)),
+    Kind.NODE_TOPOLOGY: lambda body: read_node_topology(decode_node_resource_topology(body)),
+    Kind.HYPER_NODE: lambda body: read_hyper_node(decode_hyper_node(body)),
+    Kind.KUEUE_TOPOLOGY: lambda body: read_topology(decode_topology(body), API_VERSIONS[Kind.KUEUE_TOPOLOGY][0]),
+    Kind.KAI_TOPOLOGY: lambda body: read_topology(decode_topology(body), API_VERSIONS[Kind.KAI_TOPOLOGY][0]),
+    Kind.NETWORK_TOPOLOGY: lambda body: read_network_topology(decode_network_topology(body)),
+    Kind.DEVICE: lambda body: read_device(decode_device(body)),
+    Kind.CALIBRATION: decode_config_map,
 }
 
 
@@ -135,4 +169,4 @@ def stored(kind: Kind, json: Json) -> Stored:
 
 def key_of(kind: Kind, namespace: str, name: str) -> Key:
     """Return the key of an object; cluster-scoped kinds have no namespace, whatever it says."""
-    return Key(kind, "" if kind in _CLUSTER_SCOPED else namespace, name)
+    return Key(kind, namespace if kind in _NAMESPACED else "", name)

@@ -13,6 +13,7 @@ from extender.admission.effects import Effects, Fact, Note, Observation
 from extender.domain.holdings import Holding
 from extender.domain.node import Node
 from extender.domain.pod import Phase, Pod, Rejection, RejectionReason
+from extender.domain.reason import Reason
 from extender.numa.nodetopology import NodeTopology, Policy, Zone
 from tests.admission.conftest import GPU, Job, World
 
@@ -270,3 +271,37 @@ def test_a_fact_that_is_observed_later_counts_then(world: World) -> None:
     assert world.effects().observations == [Observation(Fact.ZONES, match=True)]
     world.admission.pod_seen(replace(running, observed=Holding(gpus=(4,), zones=(1,))))
     assert world.effects().observations == []
+
+
+def test_a_gang_that_fits_but_for_what_kubelets_refused_says_so(world: World) -> None:
+    """It is not told that no node matches, nor that it never fits, and goes on when the node is tried again."""
+    names = world.nodes(2)
+    send(world, world.pod("early", 8), names[0])
+    job = world.gang("a", 2)
+    assert job.wait is not None
+    assert (job.reason, job.wait.numbers) == (Reason.REJECTED_BY_KUBELET, {"fits": 1, "minMember": 2})
+    send(world, world.pod("late", 8), names[1])
+    assert (job.reason, job.wait.numbers["minMember"]) == (Reason.REJECTED_BY_KUBELET, 2)
+    world.later(30)
+    assert len(job.reserved) == 2
+
+
+def test_what_never_fits_is_told_so_whatever_kubelets_refused(world: World) -> None:
+    """A node that is left out for a while is there all the same when the question is whether waiting can help."""
+    (name,) = world.nodes(1)
+    send(world, world.pod("early", 8), name)
+    assert world.gang("large", 2).reason is Reason.EXCEEDS_CLUSTER
+    assert world.gang("fitting", 1).reason is Reason.REJECTED_BY_KUBELET
+
+
+@pytest.mark.parametrize(("uuids", "observations"), [(("GPU-b", "GPU-a"), [True]), (("GPU-a", "GPU-c"), [False])])
+def test_gpus_that_are_observed_by_uuid_are_looked_up_on_their_node(
+    world: World, uuids: tuple[str, ...], observations: list[bool]
+) -> None:
+    """HAMi names GPUs by UUID, and tells on the node which index each has."""
+    register = ":".join(f"GPU-{letter},1,81920,100,H100,0,true,{'abcd'.index(letter)},hami-core" for letter in "abcd")
+    (name,) = world.nodes(1, gpus=4, annotations={"hami.io/node-nvidia-register": register + ":"})
+    running = send(world, world.pod("single", 2, predicted=Holding(gpus=(0, 1))), name, rejection=None)
+    world.effects()
+    world.admission.pod_seen(replace(running, observed=Holding(uuids=uuids)))
+    assert world.effects().observations == [Observation(Fact.GPUS, match) for match in observations]

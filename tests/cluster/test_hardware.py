@@ -157,3 +157,12 @@ def test_the_model_says_what_the_network_is(model: ClusterModel) -> None:
         HyperNode(ObjectRef("topology.volcano.sh/v1alpha1", "HyperNode", "", "s", "u"), 1, nodes=frozenset("a"))
     )
     assert model.levels.domain(0, Node("a")) == "s"
+
+
+def test_what_fits_on_the_empty_cluster_is_asked_again_after_any_news(model: ClusterModel) -> None:
+    """Whoever remembers that a gang can never fit remembers it for the nodes as they are known."""
+    before = model.table.last_node_change
+    model.put_node_topology(TOPOLOGY)
+    between = model.table.last_node_change
+    model.put_calibration(FACTS, calibration("401.5"))
+    assert before < between < model.table.last_node_change

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, PodKey
+from extender.control.ports import NO_ANNOTATIONS, REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, PodKey
 from extender.domain.keys import Options
 from extender.domain.lease import Lease
 from extender.domain.membership import GroupApi, GroupRef
@@ -37,6 +37,7 @@ class ScriptedApi:
     binding_failures: list[ApiError] = field(default_factory=list)
     nominations: list[tuple[str, str]] = field(default_factory=list)
     bindings: list[tuple[str, str]] = field(default_factory=list)
+    annotations: dict[str, dict[str, str]] = field(default_factory=dict)
     events: list[ClusterEvent] = field(default_factory=list)
     statuses: list[tuple[str, GroupStatus]] = field(default_factory=list)
     write_seconds: float = 0.0
@@ -48,12 +49,13 @@ class ScriptedApi:
             raise self.nominating_fails
         self.nominations.append((pod.name, node))
 
-    async def bind(self, pod: PodKey, node: str) -> None:
+    async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
         """Record a Binding."""
         await asyncio.sleep(self.write_seconds)
         if self.binding_failures:
             raise self.binding_failures.pop(0)
         self.bindings.append((pod.name, node))
+        self.annotations[pod.name] = dict(annotations)
 
     async def record_event(self, event: ClusterEvent) -> None:
         """Record an Event."""
@@ -97,7 +99,7 @@ class Muster:
     def sync(self) -> None:
         """Let the first lists of all kinds be complete, and their watches be heard of every now and then."""
         for kind in REQUIRED_KINDS:
-            self.controller.synced(kind)
+            self.controller.observer.synced(kind)
         self._beat()
 
     def fall_silent(self) -> None:
@@ -107,14 +109,14 @@ class Muster:
 
     def _beat(self) -> None:
         for kind in REQUIRED_KINDS:
-            self.controller.heard(kind)
+            self.controller.observer.heard(kind)
         self._beating = asyncio.get_running_loop().call_later(30, self._beat)
 
     def nodes(self, count: int, gpus: int = 8) -> list[str]:
         """Add GPU nodes."""
         names = [f"node-{index}" for index in range(count)]
         for name in names:
-            self.controller.node_seen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: gpus}))
+            self.controller.observer.node_seen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: gpus}))
         return names
 
     def gang(
@@ -122,10 +124,12 @@ class Muster:
     ) -> list[Pod]:
         """Create a PodGroup and its pods, or only the first ones that are to be `present`."""
         ref = GroupRef(GroupApi.COSCHEDULING, "default", name)
-        self.controller.group_seen(PodGroup(ref, uid=f"{name}-uid", min_member=min_member or members, created=name))
+        self.controller.observer.group_seen(
+            PodGroup(ref, uid=f"{name}-uid", min_member=min_member or members, created=name)
+        )
         pods = [self.pod(f"{name}-{index}", gpus, ref) for index in range(members)]
         for pod in pods[:present]:
-            self.controller.pod_seen(pod)
+            self.controller.observer.pod_seen(pod)
         return pods
 
     def pod(self, name: str, gpus: int, ref: GroupRef | None = None) -> Pod:

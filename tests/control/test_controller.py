@@ -24,7 +24,7 @@ async def test_no_question_is_answered_before_all_kinds_are_synced(muster: Muste
         assert f"{kind} not synced" in muster.controller.unready_because()
         with pytest.raises(DegradedError, match=kind):
             await muster.controller.filter(pod, [])
-        muster.controller.synced(kind)
+        muster.controller.observer.synced(kind)
     assert muster.controller.ready
     assert muster.controller.unready_because() == []
 
@@ -78,7 +78,7 @@ async def test_a_held_bind_fails_with_its_reservation(muster: Muster) -> None:
     await asyncio.sleep(0.6)
     held = asyncio.create_task(muster.bind(pods[0]))
     await asyncio.sleep(0.6)
-    muster.controller.pod_gone(pods[1].uid)
+    muster.controller.observer.pod_gone(pods[1].uid)
     assert await held == "1 of 2 members exist"
 
 
@@ -131,7 +131,7 @@ async def test_bind_refuses_and_repeats_like_the_ledger_says(muster: Muster) -> 
     await asyncio.sleep(0.6)
     planned = muster.planned(pod)
     assert "planned on" in await muster.bind(pod, "node-x")
-    muster.controller.pod_seen(replace(pod, node_name=planned, phase=Phase.RUNNING))
+    muster.controller.observer.pod_seen(replace(pod, node_name=planned, phase=Phase.RUNNING))
     assert await muster.bind(pod, planned) == ""
     assert muster.api.bindings == []
 
@@ -144,7 +144,7 @@ async def test_filter_waits_a_moment_for_a_member_that_the_watch_has_not_deliver
     late = replace(muster.pod("a-1", 8, pods[0].group))
     asking = asyncio.create_task(muster.controller.filter(late, ["node-0", "node-1"]))
     await asyncio.sleep(0.02)
-    muster.controller.pod_seen(late)
+    muster.controller.observer.pod_seen(late)
     assert (await asking).outcome is Outcome.PINNED
     never = muster.pod("a-2", 8, pods[0].group)
     assert (await muster.controller.filter(never, ["node-0"])).outcome is Outcome.REFUSED
@@ -162,16 +162,16 @@ async def test_status_and_event_say_why_a_gang_waits_and_that_it_started(muster:
     assert [(e.reason, e.message, e.warning) for e in muster.api.events] == [
         ("MembersMissing", "1 of 2 members exist", True)
     ]
-    muster.controller.pod_seen(replace(pods[0], refusal="x"))
+    muster.controller.observer.pod_seen(replace(pods[0], refusal="x"))
     await asyncio.sleep(1)
     assert len(muster.api.statuses) == len(muster.api.events) == 1
-    muster.controller.node_seen(Node("node-9", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 8}))
+    muster.controller.observer.node_seen(Node("node-9", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 8}))
     late = muster.pod("a-1", 8, pods[0].group)
-    muster.controller.pod_seen(late)
+    muster.controller.observer.pod_seen(late)
     await asyncio.sleep(0.6)
     for pod in (pods[0], late):
         bound = replace(pod, node_name=muster.planned(pod), phase=Phase.RUNNING)
-        muster.controller.pod_seen(bound)
+        muster.controller.observer.pod_seen(bound)
     await asyncio.sleep(1)
     assert [e.reason for e in muster.api.events] == ["MembersMissing", "AwaitingMembers", "Started"]
     assert muster.api.statuses[-1][1].phase == "Running"
@@ -195,7 +195,7 @@ async def test_a_member_that_does_not_come_back_is_nominated_again(muster: Muste
     muster.sync()
     (pod,) = muster.gang("a", 1)
     await asyncio.sleep(0.6)
-    muster.controller.pod_seen(replace(pod, nominated_node="node-0"))
+    muster.controller.observer.pod_seen(replace(pod, nominated_node="node-0"))
     muster.api.nominations.clear()
     await asyncio.sleep(1)
     assert muster.api.nominations == [("a-0", ""), ("a-0", "node-0")]
@@ -225,26 +225,26 @@ async def test_a_silent_watch_makes_the_controller_unready_until_it_speaks(muste
     assert unready
     assert "pods silent for 61 s" in muster.controller.unready_because()
     for kind in REQUIRED_KINDS:
-        muster.controller.heard(kind)
+        muster.controller.observer.heard(kind)
     assert muster.controller.ready
-    muster.controller.skipped(Kind.NODE)
+    muster.controller.observer.skipped(Kind.NODE)
     assert muster.sample("muster_undecodable_objects_total", kind="nodes") == 1
-    muster.controller.watch_restarted(Kind.POD, "expired")
+    muster.controller.observer.watch_restarted(Kind.POD, "expired")
     assert muster.sample("muster_watch_restarts_total", kind="pods", cause="expired") == 1
 
 
 async def test_the_global_default_priority_class_gives_the_default(muster: Muster) -> None:
     """Only a PriorityClass that is the global default counts."""
     controller = muster.controller
-    assert controller.default_priority() == 0
-    controller.priority_class_seen("high", 1000, global_default=False)
-    controller.priority_class_seen("standard", 10, global_default=True)
-    assert controller.default_priority() == 10
-    controller.priority_class_seen("standard", 10, global_default=False)
-    assert controller.default_priority() == 0
-    controller.priority_class_seen("standard", 10, global_default=True)
-    controller.priority_class_gone("standard")
-    assert controller.default_priority() == 0
+    assert controller.observer.default_priority() == 0
+    controller.observer.priority_class_seen("high", 1000, global_default=False)
+    controller.observer.priority_class_seen("standard", 10, global_default=True)
+    assert controller.observer.default_priority() == 10
+    controller.observer.priority_class_seen("standard", 10, global_default=False)
+    assert controller.observer.default_priority() == 0
+    controller.observer.priority_class_seen("standard", 10, global_default=True)
+    controller.observer.priority_class_gone("standard")
+    assert controller.observer.default_priority() == 0
 
 
 async def test_objects_that_go_are_forgotten(muster: Muster) -> None:
@@ -253,16 +253,18 @@ async def test_objects_that_go_are_forgotten(muster: Muster) -> None:
     muster.sync()
     (pod,) = muster.gang("a", 1)
     await asyncio.sleep(0.3)
-    muster.controller.node_gone(node)
-    muster.controller.node_seen(Node("odd", problem=Problem("status.allocatable.cpu", "'x' is not a quantity")))
+    muster.controller.observer.node_gone(node)
+    muster.controller.observer.node_seen(
+        Node("odd", problem=Problem("status.allocatable.cpu", "'x' is not a quantity"))
+    )
     await asyncio.sleep(1)
     assert muster.api.statuses[-1][1].reason == "ExceedsCluster"
     assert pod.group is not None
-    muster.controller.group_gone(pod.group, "a-uid")
+    muster.controller.observer.group_gone(pod.group, "a-uid")
     await asyncio.sleep(1)
     assert muster.api.events[-1].reason == "PodGroupMissing"
     assert muster.api.events[-1].about.kind == "Pod"
-    muster.controller.pod_gone(pod.uid)
+    muster.controller.observer.pod_gone(pod.uid)
     await asyncio.sleep(1)
     assert muster.controller.gangs() == []
 
@@ -272,7 +274,7 @@ async def test_prioritize_and_preempt_reach_the_admission(muster: Muster) -> Non
     muster.nodes(2)
     muster.sync()
     pod = muster.pod("single", 8)
-    muster.controller.pod_seen(pod)
+    muster.controller.observer.pod_seen(pod)
     assert muster.controller.prioritize(pod, ["node-0", "node-1"]) == [0, 0]
     assert await muster.controller.preempt(pod, {"node-0": ["nobody"]}) == ["node-0"]
 
@@ -282,7 +284,7 @@ async def test_bind_is_refused_where_name_and_uid_are_two_pods(muster: Muster) -
     muster.nodes(1)
     muster.sync()
     pod = muster.pod("single", 8)
-    muster.controller.pod_seen(pod)
+    muster.controller.observer.pod_seen(pod)
     bound = await muster.controller.bind(PodKey("default", "other", pod.uid), "node-0")
     assert bound.error == f"the pod with UID {pod.uid} is default/single, not default/other"
     assert muster.api.bindings == []
@@ -293,10 +295,10 @@ async def test_preempt_waits_for_the_news_of_the_pod(muster: Muster) -> None:
     muster.nodes(1)
     muster.sync()
     pod = muster.pod("urgent", 8)
-    muster.controller.pod_seen(replace(muster.pod("victim", 8), node_name="node-0", phase=Phase.RUNNING))
+    muster.controller.observer.pod_seen(replace(muster.pod("victim", 8), node_name="node-0", phase=Phase.RUNNING))
     asking = asyncio.create_task(muster.controller.preempt(pod, {"node-0": ["victim-uid"]}))
     await asyncio.sleep(0.02)
-    muster.controller.pod_seen(pod)
+    muster.controller.observer.pod_seen(pod)
     assert await asking == ["node-0"]
 
 
@@ -308,7 +310,7 @@ async def test_the_first_pod_of_a_gang_is_answered_when_the_gang_is_complete(mus
     asking = asyncio.create_task(muster.controller.filter(pods[0], ["node-0", "node-1"]))
     await asyncio.sleep(0.02)
     for pod in pods[1:]:
-        muster.controller.pod_seen(pod)
+        muster.controller.observer.pod_seen(pod)
     answer = await asking
     assert (answer.outcome, muster.api.nominations) == (Outcome.PINNED, [])
 
@@ -331,7 +333,7 @@ async def test_members_that_were_turned_away_are_nominated_before_those_that_wer
     pods = muster.gang("a", 4, gpus=4, present=3)
     await asyncio.sleep(0.2)
     await muster.controller.filter(pods[1], ["node-0", "node-1"])
-    muster.controller.pod_seen(pods[3])
+    muster.controller.observer.pod_seen(pods[3])
     await asyncio.sleep(0.01)
     assert [pod for pod, _ in muster.api.nominations] == ["a-1"]
     planned = await muster.controller.filter(pods[3], ["node-0", "node-1"])

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from extender.control.fence import Fence, FencedError
-from extender.control.ports import ClusterEvent, GroupStatus, ObjectRef, PodKey
+from extender.control.ports import ClusterEvent, GroupStatus, PodKey
 from extender.control.window import WriteWindow
 from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.objectref import ObjectRef
 from extender.simulation.virtual_time import LoopClock
 from tests.control.conftest import ScriptedApi, Term
 

@@ -17,7 +17,7 @@ from tests.control.conftest import Muster, Term
 
 def lead(muster: Muster, until: float) -> None:
     """Let the watch bring a Lease that is held until then (seconds of the test's clock)."""
-    muster.controller.lease_seen(Lease("me", until, None))
+    muster.controller.observer.lease_seen(Lease("me", until, None))
 
 
 class TestSyncing:
@@ -60,7 +60,7 @@ class TestStale:
         with pytest.raises(DegradedError, match=r"^CacheStale: nothing heard from the API server about nodes, pods"):
             await muster.controller.filter(pods[0], ["node-0"])
         for kind in REQUIRED_KINDS:
-            muster.controller.heard(kind)
+            muster.controller.observer.heard(kind)
         await asyncio.sleep(0.6)
         assert len(muster.api.nominations) == 2
         assert muster.sample("muster_degraded", state="stale") == 0
@@ -72,7 +72,7 @@ class TestStale:
         pods = muster.gang("a", 2)
         await asyncio.sleep(55)
         for kind in set(REQUIRED_KINDS) - {Kind.POD}:
-            muster.controller.heard(kind)
+            muster.controller.observer.heard(kind)
         muster.fall_silent()
         await asyncio.sleep(30)
         held = asyncio.create_task(muster.bind(pods[0]))
@@ -81,7 +81,7 @@ class TestStale:
             await muster.bind(pods[1])
         assert not held.done()
         for kind in REQUIRED_KINDS:
-            muster.controller.heard(kind)
+            muster.controller.observer.heard(kind)
         assert await muster.bind(pods[1]) == ""
         assert await held == ""
 
@@ -115,7 +115,7 @@ class TestStandby:
         muster.sync()
         pods = [replace(pod, nominated_node=f"node-{1 - i}") for i, pod in enumerate(muster.gang("a", 2))]
         for pod in pods:
-            muster.controller.pod_seen(pod)
+            muster.controller.observer.pod_seen(pod)
         lead(muster, until=math.inf)
         await asyncio.sleep(0.1)
         assert muster.controller.leading
@@ -146,7 +146,7 @@ class TestStandby:
         """An odd key that was seen while standing by is told of when the leadership begins."""
         muster.sync()
         pod = muster.odd_pod("p")
-        muster.controller.pod_seen(pod)
+        muster.controller.observer.pod_seen(pod)
         await asyncio.sleep(1)
         assert muster.api.events == []
         lead(muster, until=math.inf)

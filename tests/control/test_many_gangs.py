@@ -37,8 +37,8 @@ async def test_a_gang_that_goes_while_metrics_are_counted_does_not_disturb(muste
     counting = muster.controller.scrape_in_steps()
     next(counting)
     assert pod.group is not None
-    muster.controller.pod_gone(pod.uid)
-    muster.controller.group_gone(pod.group, "gang-149-uid")
+    muster.controller.observer.pod_gone(pod.uid)
+    muster.controller.observer.group_gone(pod.group, "gang-149-uid")
     assert list(counting) == []
     assert muster.sample("muster_gangs", phase="Pending") == 149
 

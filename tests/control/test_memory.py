@@ -21,12 +21,12 @@ async def _come_and_go(muster: Muster, numbers: range) -> None:
             nodes = [muster.planned(pod) for pod in pods]
             assert await asyncio.gather(*(muster.bind(pod) for pod in pods)) == [""] * 4
             for pod, node in zip(pods, nodes, strict=True):
-                muster.controller.pod_seen(replace(pod, node_name=node, phase=Phase.RUNNING))
+                muster.controller.observer.pod_seen(replace(pod, node_name=node, phase=Phase.RUNNING))
         await asyncio.sleep(0.3)
         for pod in pods:
-            muster.controller.pod_gone(pod.uid)
+            muster.controller.observer.pod_gone(pod.uid)
         assert pods[0].group is not None
-        muster.controller.group_gone(pods[0].group, f"gang-{number}-uid")
+        muster.controller.observer.group_gone(pods[0].group, f"gang-{number}-uid")
         for recorded in (muster.api.nominations, muster.api.bindings, muster.api.events, muster.api.statuses):
             recorded.clear()
 

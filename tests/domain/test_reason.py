@@ -71,6 +71,11 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
         "0 of 1 members fit now into NUMA zones as the kubelets' Topology Managers demand; by their number alone "
         "1 would",
     ),
+    Reason.REJECTED_BY_KUBELET: (
+        {"fits": 1, "minMember": 2},
+        {},
+        "kubelets turned away such pods on nodes that have room; 1 of 2 members fit on other nodes",
+    ),
     Reason.INSUFFICIENT_CAPACITY: ({"fits": 3, "minMember": 4}, {}, "3 of 4 members fit now"),
     Reason.BEHIND_HEAD: ({}, {"head": "ns/b"}, "the free capacity is held for ns/b, which is ahead in the queue"),
     Reason.BACKING_OFF: ({"attempts": 2}, {}, "backing off after 2 reservations that did not start"),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from extender.control.ports import Kind
+from extender.domain.devices import DeviceReport
+from extender.domain.hypernodes import HyperNode
 from extender.domain.lease import Lease
+from extender.domain.levelobjects import LevelList
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
+from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.numa.nodetopology import NodeTopology
 from tests.kube.changes import Changes
 
 Told = tuple[str, ...]
@@ -95,6 +102,46 @@ class Recorder(Changes):
     def lease_gone(self) -> None:
         """Keep that the Lease is gone."""
         self.tell("lease gone")
+
+    def node_topology_seen(self, topology: NodeTopology) -> None:
+        """Keep a node's NUMA zones."""
+        self.tell("node topology seen", topology.node, str(topology.policy))
+
+    def node_topology_gone(self, name: str) -> None:
+        """Keep that a node's NUMA zones are gone."""
+        self.tell("node topology gone", name)
+
+    def hyper_node_seen(self, hyper_node: HyperNode) -> None:
+        """Keep a HyperNode."""
+        self.tell("hyper node seen", hyper_node.name, str(hyper_node.tier))
+
+    def hyper_node_gone(self, name: str) -> None:
+        """Keep that a HyperNode is gone."""
+        self.tell("hyper node gone", name)
+
+    def levels_seen(self, levels: LevelList) -> None:
+        """Keep a list of levels."""
+        self.tell("levels seen", levels.about.group, levels.about.name, *(level.label for level in levels.levels))
+
+    def levels_gone(self, group: str, name: str) -> None:
+        """Keep that a list of levels is gone."""
+        self.tell("levels gone", group, name)
+
+    def device_seen(self, report: DeviceReport) -> None:
+        """Keep a report of devices."""
+        self.tell("device seen", report.node, report.partitions)
+
+    def device_gone(self, name: str) -> None:
+        """Keep that a report of devices is gone."""
+        self.tell("device gone", name)
+
+    def calibration_seen(self, about: ObjectRef, data: Mapping[str, str]) -> None:
+        """Keep the data of a calibration."""
+        self.tell("calibration seen", str(about), *data.values())
+
+    def calibration_gone(self) -> None:
+        """Keep that the calibration is gone."""
+        self.tell("calibration gone")
 
     def heard(self, kind: Kind) -> None:
         """Count signs of life."""

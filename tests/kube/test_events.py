@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from extender.clock import ManualClock
-from extender.control.ports import ApiError, ClusterEvent, ObjectRef
+from extender.control.ports import ApiError, ClusterEvent
+from extender.domain.objectref import ObjectRef
 from extender.kube.events import EventRecorder
 from extender.kube.transport import Transport
 from tests.kube.apiscript import ApiScript, refuses, says

@@ -1,4 +1,4 @@
-"""The five kinds, from the API server's JSON to what the observer is told."""
+"""The kinds, from the API server's JSON to what the observer is told."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
+from aiohttp import web
 
 from extender.control.ports import REQUIRED_KINDS, Kind
 from extender.domain.membership import GroupApi, GroupRef
-from extender.kube.feeds import Feeds
+from extender.kube.feeds import Feeds, feeds
 from extender.kube.transport import Transport
 from tests.kube.apiscript import ApiScript, added, bookmark, deleted, event, hold, listed, named, refuses, watch
 from tests.kube.observer import Recorder
@@ -22,6 +23,8 @@ PODS = "/api/v1/pods"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 NATIVE = "/apis/scheduling.k8s.io/v1beta1/podgroups"
+VOLCANO = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+CALIBRATION = "/api/v1/namespaces/muster-system/configmaps"
 
 
 @contextlib.asynccontextmanager
@@ -111,19 +114,41 @@ async def test_native_pod_groups(script: ApiScript, transport: Transport) -> Non
     assert (group.ref, group.min_member) == (GroupRef(GroupApi.NATIVE, "x", "g"), 3)
 
 
-async def test_cluster_without_pod_groups_is_synced(script: ApiScript, transport: Transport) -> None:
-    """Neither PodGroup API need be installed: all five kinds are synced, each once."""
-    for path in (NODES, PODS, CLASSES):
+async def test_volcano_pod_groups(script: ApiScript, transport: Transport) -> None:
+    """A Volcano PodGroup is told of with the value of its PriorityClass, or none as long as that is not known."""
+    script.plan(CLASSES, watch(added("high", value=1000), listed(7), then=hold))
+    high = added("g", namespace="x", spec={"minMember": 3, "priorityClassName": "high"})
+    other = added("h", namespace="x", spec={"minMember": 2, "priorityClassName": "unknown"})
+    observer = Recorder()
+
+    async def later(script: ApiScript, request: web.Request) -> web.StreamResponse:
+        await observer.until(lambda: ("class seen", "high", "1000", "") in observer.told)
+        return await watch(high, other, listed(7), deleted("g", namespace="x"), then=hold)(script, request)
+
+    script.plan(VOLCANO, later)
+    async with running(transport, observer):
+        await observer.until(lambda: ("group gone", "scheduling.volcano.sh", "x/g", "uid-g") in observer.told)
+    assert [(group.ref, group.min_member, group.priority) for group in observer.groups] == [
+        (GroupRef(GroupApi.VOLCANO, "x", "g"), 3, 1000),
+        (GroupRef(GroupApi.VOLCANO, "x", "h"), 2, None),
+    ]
+
+
+async def test_cluster_without_further_apis_is_synced(script: ApiScript, transport: Transport) -> None:
+    """Nothing beyond nodes, pods, priority classes and the ConfigMap need be there: all kinds are synced, each once."""
+    optional = [feed for feed in feeds(Recorder()) if feed.optional]
+    for path in (NODES, PODS, CLASSES, CALIBRATION):
         script.plan(path, watch(listed(7), then=hold))
-    for path in (COSCHEDULING, NATIVE):
+    for path in (path for feed in optional for path in (feed.path, *feed.older)):
         script.plan(path, refuses(404, "NotFound"))
     observer = Recorder()
     async with running(transport, observer):
-        await observer.until(lambda: len(observer.synced_kinds) == 5)
+        await observer.until(lambda: len(observer.synced_kinds) == len(REQUIRED_KINDS))
     assert sorted(observer.synced_kinds) == sorted(REQUIRED_KINDS)
+    assert len(optional) == len(REQUIRED_KINDS) - 4
 
 
-@pytest.mark.parametrize("path", [NODES, PODS, CLASSES])
+@pytest.mark.parametrize("path", [NODES, PODS, CLASSES, CALIBRATION])
 async def test_cluster_that_lacks_a_core_api_is_not_synced(script: ApiScript, transport: Transport, path: str) -> None:
     """A 404 for a kind that every cluster has is not an empty list."""
     script.plan(path, refuses(404, "NotFound"))

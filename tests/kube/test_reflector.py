@@ -32,6 +32,9 @@ from tests.kube.apiscript import (
 )
 from tests.kube.watched import PODS, watching
 
+#: The same collection in earlier versions of the API.
+OLD, OLDEST = "/apis/old/pods", "/apis/oldest/pods"
+
 NO_WATCH_LIST = refuses(422, "Invalid", "sendInitialEvents: Forbidden: the WatchList feature gate is disabled")
 UNKNOWN_FIELD = refuses(400, "BadRequest", "resourceVersionMatch is forbidden for watch")
 
@@ -523,6 +526,29 @@ class TestOptionalKinds:
         before, after = [("seen", "/a", "uid-a"), ("synced",)], [("gone", "/a", "uid-a"), ("seen", "/b", "uid-b")]
         assert watched.told[:4] == before + after
         assert asked(script) == ["everything", "after 7", "everything"]
+
+    async def test_older_version_is_asked_for_before_an_api_counts_as_missing(
+        self, script: ApiScript, transport: Transport
+    ) -> None:
+        """An older version is watched where only that is served, without a pause; without any all are tried again."""
+        script.plan(PODS, refuses(404, "NotFound"), refuses(404, "NotFound"))
+        script.plan(OLD, refuses(404, "NotFound"), refuses(404, "NotFound"))
+        script.plan(OLDEST, refuses(404, "NotFound"), watch(added("a"), listed(7), then=hold))
+        async with watching(transport, optional=True, older=(OLD, OLDEST)) as watched:
+            await watched.tells("seen", "/a", "uid-a")
+        assert [request.path for request in script.requests] == [PODS, OLD, OLDEST] * 2
+        assert watched.naps.seconds == [30.0]
+
+    async def test_objects_outlive_the_version_by_which_they_were_read(
+        self, script: ApiScript, transport: Transport
+    ) -> None:
+        """When an upgrade drops one version for another, the watch goes on from where it was."""
+        script.plan(PODS, refuses(404, "NotFound"), watch(added("b", version=8), then=hold))
+        script.plan(OLD, watch(added("a"), listed(7)), refuses(404, "NotFound"))
+        async with watching(transport, optional=True, older=(OLD,)) as watched:
+            await watched.tells("seen", "/b", "uid-b")
+        assert watched.told == [("seen", "/a", "uid-a"), ("synced",), ("seen", "/b", "uid-b")]
+        assert script.requests[-1].query["resourceVersion"] == "7"
 
     async def test_missing_api_of_a_needed_kind_is_no_empty_one(self, script: ApiScript, transport: Transport) -> None:
         """A kind that every cluster has is never taken for empty because of a 404."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from extender.clock import ManualClock
-from extender.control.ports import ApiError, ClusterEvent, GroupStatus, ObjectRef, PodKey
+from extender.control.ports import ApiError, ClusterEvent, GroupStatus, PodKey
 from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.objectref import ObjectRef
 from extender.kube.transport import Transport
 from extender.kube.writer import KubeClusterApi
 from tests.kube.apiscript import ApiScript, JsonObject, named, page, refuses, says
@@ -91,6 +92,19 @@ class TestBind:
             "kind": "Binding",
             "metadata": {"namespace": "x", "name": "p", "uid": "uid-p"},
             "target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
+        }
+
+    async def test_annotations_go_along_with_the_binding(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """What the pod is to be annotated with stands in the Binding's metadata: there is no second request."""
+        script.plan(f"{POD_PATH}/binding", OK)
+        await api.bind(POD, "n", {"muster.dev/predicted-gpus": "0,1"})
+        (request,) = script.requests
+        assert request.body is not None
+        assert request.body["metadata"] == {
+            "namespace": "x",
+            "name": "p",
+            "uid": "uid-p",
+            "annotations": {"muster.dev/predicted-gpus": "0,1"},
         }
 
     async def test_pod_on_that_node_already_is_success(self, script: ApiScript, api: KubeClusterApi) -> None:

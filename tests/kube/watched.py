@@ -50,7 +50,7 @@ class Naps(Changes):
 class Watched:
     """A reflector of pods under test: what it told, in words, and for how long it paused."""
 
-    def __init__(self, api: ApiServer, options: WatchOptions, *, optional: bool) -> None:
+    def __init__(self, api: ApiServer, options: WatchOptions, *, optional: bool, older: tuple[str, ...]) -> None:
         """Prepare; nothing is read before `running`."""
         self.observer = Recorder()
         self.naps = Naps()
@@ -61,6 +61,7 @@ class Watched:
             seen=self._seen,
             gone=lambda who: self.observer.tell("gone", who.key, who.uid),
             optional=optional,
+            older=older,
         )
         self.reflector: Reflector[Pod] = Reflector(feed, api, self.observer, options, random=Longest(), sleep=self.naps)
 
@@ -94,9 +95,10 @@ async def watching(
     options: WatchOptions = PATIENT,
     *,
     optional: bool = False,
+    older: tuple[str, ...] = (),
 ) -> AsyncIterator[Watched]:
     """Run a reflector of pods."""
-    watched = Watched(api, options, optional=optional)
+    watched = Watched(api, options, optional=optional, older=older)
     task = asyncio.create_task(watched.reflector.run())
     try:
         yield watched

@@ -15,6 +15,7 @@ from extender.domain.pod import Shape
 from extender.domain.topology import Objective
 from extender.fabric.bandwidth import step
 from extender.numa.nodetopology import NodeTopology, Policy, Zone
+from extender.numa.scores import Strategy
 from extender.placement.packing import strands
 from extender.placement.scoring import Wish, score
 from tests.cluster.conftest import GPU, node, shape, table_of
@@ -84,6 +85,27 @@ def test_nodes_whose_kubelet_would_refuse_come_last() -> None:
     for number in range(2):
         table.claim(f"other-{number}", "broken", shape(gpus=2), observed=Holding((4 * number,), (number,)))
     assert scores(table, shape(gpus=4), BINPACK) == [0, 10]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        (Strategy.MOST_ALLOCATED, [10, 5, 0]),
+        (Strategy.LEAST_ALLOCATED, [0, 10, 0]),
+        (Strategy.LEAST_NUMA_NODES, [10, 10, 0]),
+        (None, [10, 4, 0]),
+    ],
+)
+def test_zones_are_scored_as_node_resource_topology_match_does(strategy: Strategy | None, expected: list[int]) -> None:
+    """With a strategy its scores take the place of fullness; a node without zones scores 0."""
+    table = table_of([node("half", gpus=8), node("whole", gpus=8), node("unknown", gpus=8)])
+    zones = tuple(Zone(number, f"node-{number}", {GPU: 4}, costs={number: 10, 1 - number: 21}) for number in range(2))
+    for name in ("half", "whole"):
+        table.occupancy.put_topology(NodeTopology(name, Policy.SINGLE_NUMA_NODE, zones=zones))
+    for number in range(2):
+        table.claim(f"other-{number}", "half", shape(gpus=2), observed=Holding((4 * number, 4 * number + 1), (number,)))
+    wanted = Shape(((GPU, 2),), guaranteed=True)
+    assert scores(table, wanted, Wish(objective=Objective.NONE, numa=strategy)) == expected
 
 
 def test_accelerators_alone_decide_where_the_pod_asks_for_them() -> None:

@@ -1,0 +1,176 @@
+"""How one gang stands, as JSON and in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from extender.cluster.gangs import Census
+from extender.cluster.occupancy import Held
+from extender.control.explanation import (
+    Explanation,
+    explanation_json,
+    gbps,
+    headline,
+    placement_json,
+    remarks,
+    whereabouts,
+)
+from extender.control.views import GangPhase, GangView
+from extender.domain.levels import Level, Levels
+from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.pod import Phase, Pod, Shape
+from extender.domain.reason import Reason, Wait
+from extender.placement.better import Better
+from extender.placement.placement import Placement
+
+REF = GroupRef(GroupApi.COSCHEDULING, "default", "train")
+LEVELS = Levels((Level("block", "b"), Level("rack", "r")), "preset gke")
+PLACED = Placement(329.00049, "rack", "r1", 0.0, {"n0": 8, "n1": 4})
+
+
+def view(phase: GangPhase, wait: Wait | None = None) -> GangView:
+    """Return how a gang of four stands."""
+    return GangView(REF, "uid", phase, 4, Census(), 0, wait, managed=True)
+
+
+def pod(name: str, node: str = "", phase: Phase = Phase.PENDING, role: str = "") -> Pod:
+    """Return a member."""
+    return Pod(f"{name}-uid", "default", name, Shape(()), node_name=node, phase=phase, role=role)
+
+
+WAITS = Explanation(
+    view(GangPhase.PENDING, Wait(Reason.INSUFFICIENT_CAPACITY, {"minMember": 4, "fits": 1})),
+    Levels(),
+    None,
+    (pod("train-0"),),
+)
+RUNS = Explanation(view(GangPhase.RUNNING), LEVELS, PLACED, ())
+
+
+def test_the_document_has_exactly_the_documented_keys() -> None:
+    """Members are in member order; what a member holds is there where it is known."""
+    explained = replace(
+        RUNS,
+        members=(pod("train-10", "n1", role="worker"), pod("train-2")),
+        promised={"train-2-uid": "n0"},
+        held={"train-10-uid": Held((0, 1), (0,), observed=True)},
+        better=Better(475.0, "rack", "r7", 3, 4),
+    )
+    assert explanation_json(explained) == {
+        "namespace": "default",
+        "name": "train",
+        "api": "scheduling.x-k8s.io",
+        "managed": True,
+        "phase": "Running",
+        "minMember": 4,
+        "reason": None,
+        "placement": {
+            "busBandwidthGBps": 329.0,
+            "level": "rack",
+            "domain": "r1",
+            "fragmentationCost": 0.0,
+            "gpusPerNode": {"n0": 8, "n1": 4},
+        },
+        "headline": "Running, 329 GB/s predicted, within rack r1",
+        "nextBetter": {"busBandwidthGBps": 475.0, "level": "rack", "domain": "r7", "fits": 3, "needed": 4},
+        "remarks": [
+            "12 GPUs on 2 nodes; future requests lose 0 GB/s",
+            "475 GB/s would take one rack: r7 has room for 3 of 4",
+            "levels: block > rack (preset gke)",
+        ],
+        "levels": {"source": "preset gke", "names": ["block", "rack"]},
+        "pods": [
+            {
+                "name": "train-2",
+                "role": None,
+                "state": "reserved",
+                "node": "n0",
+                "gpus": None,
+                "zones": None,
+                "observed": False,
+            },
+            {
+                "name": "train-10",
+                "role": "worker",
+                "state": "bound",
+                "node": "n1",
+                "gpus": [0, 1],
+                "zones": [0],
+                "observed": True,
+            },
+        ],
+    }
+
+
+def test_a_gang_that_waits_says_why() -> None:
+    """Code, message and numbers for programs; one line for people."""
+    document = explanation_json(WAITS)
+    assert document["placement"] is None
+    assert document["reason"] == {
+        "code": "InsufficientCapacity",
+        "message": "1 of 4 members fit now",
+        "numbers": {"fits": 1, "minMember": 4},
+    }
+    assert headline(WAITS) == "Pending"
+    assert remarks(WAITS) == ("waits: InsufficientCapacity: 1 of 4 members fit now", "levels: none")
+
+
+@pytest.mark.parametrize(
+    ("member", "promised", "state"),
+    [
+        (pod("m"), False, "waiting"),
+        (pod("m"), True, "reserved"),
+        (replace(pod("m"), gated=True), False, "gated"),
+        (pod("m", "n", Phase.RUNNING), False, "bound"),
+        (replace(pod("m", "n", Phase.RUNNING), deleting=True), False, "leaving"),
+        (pod("m", "n", Phase.SUCCEEDED), False, "succeeded"),
+        (pod("m", "n", Phase.FAILED), False, "failed"),
+    ],
+)
+def test_each_member_is_in_one_state(member: Pod, promised: bool, state: str) -> None:
+    """How far it has come, in a word."""
+    explained = replace(WAITS, members=(member,), promised={"m-uid": "n"} if promised else {})
+    assert explanation_json(explained)["pods"][0]["state"] == state
+
+
+def test_a_bandwidth_that_nobody_can_predict_is_null() -> None:
+    """One GPU has no bus to share; infinity is no JSON."""
+    assert placement_json(replace(PLACED, bus_bandwidth=None))["busBandwidthGBps"] is None
+    assert placement_json(replace(PLACED, bus_bandwidth=float("inf")))["busBandwidthGBps"] is None
+    explained = replace(RUNS, placement=replace(PLACED, bus_bandwidth=None, gpus_per_node={"n": 1}))
+    assert headline(explained) == "Running, no bandwidth predicted, within rack r1"
+    assert remarks(explained)[0] == "1 GPU on 1 node; future requests lose 0 GB/s"
+
+
+def test_what_is_not_known_or_not_believed_is_said() -> None:
+    """Why there is no prediction, and what of a report was left out; of five nodes, not of hundreds."""
+    unknown = replace(PLACED, bus_bandwidth=None)
+    explained = replace(RUNS, placement=unknown, doubts={f"n{i}": "zones have 4 of 8 GPUs" for i in range(9)})
+    _, product, *doubts, _ = remarks(explained)
+    assert product == "some of these GPUs are of a product that is not known (node label nvidia.com/gpu.product)"
+    assert doubts == [f"n{i}: zones have 4 of 8 GPUs" for i in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("level", "domain", "words"),
+    [
+        ("cluster", "", "across the cluster"),
+        ("node", "gpu-7", "on gpu-7"),
+        ("rack", "r7", "within rack r7"),
+        ("rack", "rack-7", "within rack-7"),
+    ],
+)
+def test_where_a_gang_is_reads_like_a_sentence(level: str, domain: str, words: str) -> None:
+    """The level is named unless the domain's name begins with it."""
+    assert whereabouts(replace(PLACED, level=level, domain=domain)) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0 GB/s"), (12.53, "12.5 GB/s"), (329.4, "329 GB/s"), (10660.0, "10,660 GB/s")],
+)
+def test_bandwidths_have_no_more_digits_than_they_mean(value: float, text: str) -> None:
+    """Three, and whole ones from a hundred on."""
+    assert gbps(value) == text
