@@ -1,4 +1,4 @@
-"""The command line: `muster serve`, `muster check-config`, `muster simulate`, `muster demo`.
+"""The command line: `muster serve`, `muster check-config`, `muster simulate`, `muster calibrate` and others.
 
 Commands parse, wire the layers together and print; they decide nothing. A command imports what it needs when it runs,
 so that `muster --help` answers at once.
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from extender.cli import check_config, demo, serve, settings, simulate
+from extender.cli import calibrate, check_config, demo, explain, serve, settings, simulate
 
 app = typer.Typer(
     name="muster",
@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # among them are tokens and request bodies
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, simulate, demo, settings, check_config):
+for command in (serve, simulate, explain, demo, settings, check_config, calibrate):
     command.register(app)
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
-#: Connections to the API server beside those that writes take: a watch for each of six kinds, reads, and a few more for
+#: Connections to the API server beside those that writes take: a watch for each of 14 kinds, reads, and a few more for
 #: watches that are opened again before the old connection has gone.
-SPARE_CONNECTIONS = 16
+SPARE_CONNECTIONS = 24
 
 
 def register(app: typer.Typer) -> None:
@@ -165,7 +165,13 @@ async def _serve(
         lease = settings.scheduler_lease
         leadership = None if lease is None else LeaseHolder(identity, clock)
         controller = Controller(settings, clock, api, metrics, leadership)
-        feeds = Feeds(transport, controller, random=Random(), lease=lease)
+        feeds = Feeds(
+            transport,
+            controller.observer,
+            random=Random(),
+            lease=lease,
+            calibration=settings.calibration_config_map,
+        )
         refused = metrics.connections_refused
         rules = ConnectionRules.from_settings(settings, refused, callers.names)
         sites = [Site(create_app(controller, settings, metrics, clock), sockets[0], rules, certificates)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
+from extender.domain.names import natural_key
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,9 +18,12 @@ if TYPE_CHECKING:
     from extender.clock import Clock
     from extender.control.controller import Controller
     from extender.control.metrics import Metrics
+    from extender.placement.placement import Placement
     from extender.settings import Settings
     from extender.simulation.results import GangResult, Result
+    from extender.simulation.scenario import Scenario
     from extender.simulation.scheduler.extender import Transport
+    from extender.simulation.world import Connect
 
 EXIT_BAD_SCENARIO = 2
 
@@ -42,17 +47,27 @@ def register(app: typer.Typer) -> None:
     app.command()(simulate)
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - one parameter per option
     scenario: Annotated[Path, typer.Argument(help="Scenario file: nodes and gangs, as docs/simulation.md says.")],
     scheduler: Annotated[
         SchedulerChoice, typer.Option(help="Who schedules: kube-scheduler with Muster, or alone.")
     ] = SchedulerChoice.MUSTER,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")] = Output.TABLE,
+    *,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw the cluster with a gang on it into this file (SVG).")
+    ] = None,
+    gang: Annotated[
+        str | None, typer.Option(help="NAMESPACE/NAME of the gang to draw; may be left out if there is only one.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="When to draw it, such as 30m; by default when the gang has started, or the end.")
+    ] = None,
 ) -> None:
     """Play a scenario in virtual time and say how its gangs fared.
 
     Muster itself runs for real, against an API server in memory and a model of kube-scheduler. Equal scenarios give
-    equal results. Exit codes: 0 played, 2 refused scenario.
+    equal results. Exit codes: 0 played, 2 refused scenario or options.
     """
     from rich.console import Console
 
@@ -63,14 +78,67 @@ def simulate(
     configure_logs(LogLevel.ERROR, LogFormat.AUTO)
     try:
         read = load_scenario(scenario)
-    except ScenarioError as error:
+        sitting = None if picture is None else Sitting.of(read, gang, at)
+    except (ScenarioError, SittingError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_BAD_SCENARIO) from error
-    result = play(read, connect if scheduler is SchedulerChoice.MUSTER else None)
+    if picture is None and (gang is not None or at is not None):
+        typer.echo("muster simulate: --gang and --at say what to draw; add --picture FILE", err=True)
+        raise typer.Exit(EXIT_BAD_SCENARIO)
+    way = connect if scheduler is SchedulerChoice.MUSTER else None
+    result = play(read, way)
+    if picture is not None and sitting is not None:
+        write_picture(picture, sitting, read, way, result)
     if output is Output.JSON:
         print_json(result_json(result))
     else:
         show_result(Console(), result)
+
+
+class SittingError(ValueError):
+    """Options that name no gang, or no moment; the message names the option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sitting:
+    """What is to be drawn: a gang by its key, and when (seconds since the start; None: when it has started)."""
+
+    gang: str
+    at: float | None
+
+    @classmethod
+    def of(cls, scenario: Scenario, gang: str | None, at: str | None) -> Sitting:
+        """Read the command line; raise SittingError."""
+        from extender.simulation.duration import DurationError, parse_duration
+
+        keys = [spec.key for spec in scenario.gangs]
+        if gang is None and len(keys) != 1:
+            raise SittingError(f"muster simulate: --picture needs --gang: there are {len(keys)} gangs")
+        key = keys[0] if gang is None else gang if "/" in gang else f"default/{gang}"
+        if key not in keys:
+            raise SittingError(f"muster simulate: --gang {gang}: the scenario has no such gang")
+        try:
+            when = None if at is None else parse_duration(at)
+        except DurationError as error:
+            raise SittingError(f"muster simulate: --at: {error}") from error
+        if when is not None and when > scenario.until:
+            raise SittingError(f"muster simulate: --at {at} is after the end of the scenario (until)")
+        return cls(key, when)
+
+
+def write_picture(file: Path, sitting: Sitting, scenario: Scenario, way: Connect | None, result: Result) -> None:
+    """Play the scenario again, up to the moment that is to be drawn, and draw it."""
+    from extender.drawing.svg import render
+    from extender.simulation.simulate import portray
+
+    started = next(gang.admitted_at for gang in result.gangs if f"{gang.namespace}/{gang.name}" == sitting.gang)
+    moment = next((time for time in (sitting.at, started) if time is not None), scenario.until)
+    text = render(portray(scenario, way, sitting.gang, moment))
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        typer.echo(f"muster simulate: --picture {file}: {error.strerror or error}", err=True)
+        raise typer.Exit(EXIT_BAD_SCENARIO) from error
 
 
 def connect(controller: Controller, settings: Settings, metrics: Metrics, clock: Clock) -> Transport:
@@ -95,11 +163,15 @@ def show_result(console: Console, result: Result) -> None:
     from extender.simulation.results import summary_json
 
     gangs = Table(title="Gangs", title_justify="left", header_style="bold")
-    for column in ("gang", "phase", "admitted", "finished", "nodes", "why it waits"):
+    for column in ("gang", "phase", "admitted", "finished", "nodes", "predicted"):
         gangs.add_column(column, overflow="fold")
     for gang in result.gangs:
         gangs.add_row(*_gang_row(gang))
     console.print(gangs)
+    for gang in result.gangs:
+        if gang.reason is not None:
+            waits = f"{gang.namespace}/{gang.name} waits: {gang.reason.code}: {gang.reason.message}"
+            console.print(waits, markup=False, highlight=False)
     if result.evictions:
         evictions = Table(title="Evictions", title_justify="left", header_style="bold")
         for column in ("at", "pod", "node", "for"):
@@ -123,18 +195,25 @@ def show_result(console: Console, result: Result) -> None:
 def _gang_row(gang: GangResult) -> tuple[str, ...]:
     from rich.markup import escape
 
-    placed = sorted({pod.node for pod in gang.pods if pod.node is not None})
+    placed = sorted({pod.node for pod in gang.pods if pod.node is not None}, key=natural_key)
     most = 4
     nodes = ", ".join(placed[:most]) + (f" and {len(placed) - most} more" if len(placed) > most else "")
-    why = "" if gang.reason is None else escape(f"{gang.reason.code}: {gang.reason.message}")
     return (
         f"{gang.namespace}/{gang.name}",
         gang.phase.value,
         _time(gang.admitted_at),
         _time(gang.finished_at),
         nodes,
-        why,
+        "" if gang.placement is None else escape(_prediction(gang.placement)),
     )
+
+
+def _prediction(placement: Placement) -> str:
+    """Return bandwidth and place: `376 GB/s within rack r2`."""
+    from extender.control.explanation import gbps, whereabouts
+
+    speed = "" if placement.bus_bandwidth is None else f"{gbps(placement.bus_bandwidth)} "
+    return speed + whereabouts(placement)
 
 
 def _time(seconds: float | None) -> str:

@@ -17,6 +17,7 @@ import extender
 from extender.clock import Clock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
+from extender.service.gangs import add_gangs
 from extender.service.openapi import add_verbs
 from extender.service.verbs import VerbRoutes
 from extender.settings import Settings
@@ -49,7 +50,7 @@ class _VerbApp(FastAPI):
 
 
 def create_app(controller: Controller, settings: Settings, metrics: Metrics, clock: Clock) -> FastAPI:
-    """Build the application with everything: verbs, health and metrics. It holds no state of its own.
+    """Build the application with everything: verbs, gangs, health and metrics. It holds no state of its own.
 
     Args:
         controller: answers the verbs; whoever calls this also runs it.
@@ -58,6 +59,7 @@ def create_app(controller: Controller, settings: Settings, metrics: Metrics, clo
         clock: times the calls.
     """
     app = _VerbApp(VerbRoutes(controller, settings, metrics, clock).routes())
+    add_gangs(app, controller)
     return _add_reads(app, controller, metrics)
 
 

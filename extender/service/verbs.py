@@ -175,11 +175,12 @@ def _names_of(args: wire.ExtenderQuestion | wire.ExtenderArgs) -> list[str]:
 
 
 def _encode_filtered(filtered: Filtered, offer: _Offer) -> bytes:
-    refused = dict.fromkeys(filtered.refused, filtered.text)
+    failed: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
+    for refusal in filtered.refusals:
+        (failed if refusal.resolvable else unresolvable).update(dict.fromkeys(refusal.names, refusal.text))
     result = wire.FilterResult(
-        node_names=filtered.accepted,
-        failed_nodes=refused if filtered.resolvable else {},
-        failed_and_unresolvable_nodes={} if filtered.resolvable else refused,
+        node_names=filtered.accepted, failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable
     )
     if offer.whole is None:
         return codec.encode_plain(result)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from extender.clock import Clock
-from extender.control.ports import ClusterEvent, GroupStatus, Kind, PodKey
+from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, GroupStatus, Kind, PodKey
 from extender.domain.membership import GroupRef
 from extender.simulation.cluster import Cluster, set_condition
 from extender.simulation.objects import Json
@@ -35,10 +36,10 @@ class SimulatedApi:
 
         self._cluster.update(Kind.POD, (pod.namespace, pod.name), patch, pod.uid)
 
-    async def bind(self, pod: PodKey, node: str) -> None:
-        """Bind a pod; raise ApiError 404 or 409 if it is another pod, or on another node."""
+    async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
+        """Bind a pod, and annotate it; raise ApiError 404 or 409 if it is another pod, or on another node."""
         await asyncio.sleep(self._latency)
-        self._cluster.bind(pod.namespace, pod.name, node, pod.uid)
+        self._cluster.bind(pod.namespace, pod.name, node, pod.uid, annotations)
 
     async def record_event(self, event: ClusterEvent) -> None:
         """Record an Event."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import copy_context
 from typing import TypeAlias
 
 import orjson
 
 from extender.clock import Clock
-from extender.control.ports import ApiError, ClusterEvent, Kind
+from extender.control.ports import NO_ANNOTATIONS, ApiError, ClusterEvent, Kind
 from extender.simulation.eventlog import EventLog
 from extender.simulation.objects import Change, Json, Key, Stored, key_of, stored
 
@@ -158,8 +158,15 @@ class Cluster:
         self.update(kind, (namespace, name), mark)
         asyncio.get_running_loop().call_later(grace, self._reap, found.key, found.uid, context=self._context)
 
-    def bind(self, namespace: str, name: str, node: str, uid: str | None = None) -> Stored:
-        """Put a pod on a node, as its Binding does; a pod that is there already stays as it is.
+    def bind(
+        self,
+        namespace: str,
+        name: str,
+        node: str,
+        uid: str | None = None,
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
+    ) -> Stored:
+        """Put a pod on a node, as its Binding does, annotations included; a pod that is there already stays as it is.
 
         Raises ApiError 404 for no such pod, 409 for another UID, another node, a pod being deleted or gated.
         """
@@ -178,6 +185,8 @@ class Cluster:
 
         def assign(json: Json) -> None:
             json["spec"]["nodeName"] = node
+            if annotations:
+                json["metadata"]["annotations"] = {**(json["metadata"].get("annotations") or {}), **annotations}
             status = json.setdefault("status", {})
             status.pop("nominatedNodeName", None)  # feature gate ClearingNominatedNodeNameAfterBinding, on since 1.35
             set_condition(json, {"type": "PodScheduled", "status": "True"}, self._clock)

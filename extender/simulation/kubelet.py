@@ -1,35 +1,94 @@
-"""The kubelets: a pod on a node runs."""
+"""The kubelets: a pod on a node runs, unless its NUMA zones cannot serve it."""
 
 from __future__ import annotations
 
 from extender.clock import Clock
-from extender.control.ports import ApiError, Kind
-from extender.domain.pod import Phase
+from extender.control.ports import Kind
+from extender.domain.holdings import OBSERVED_GPUS, OBSERVED_ZONES, Holding
+from extender.domain.pod import Phase, Pod
+from extender.numa.nodetopology import NodeTopology
 from extender.simulation.cluster import Cluster, timestamp
+from extender.simulation.hints import AdmissionError
 from extender.simulation.objects import Change, Json
+from extender.simulation.topology_manager import TopologyManager
 
 
 class Kubelet:
-    """Start every pod as soon as it is on a node, on all nodes."""
+    """Start every pod as soon as it is on a node, on all nodes.
+
+    On a node with a NodeResourceTopology the pod is given devices, CPUs and memory by a Topology Manager of that
+    policy. What it got is written onto the pod, as an agent on the node would; a pod that cannot be aligned fails. One
+    that runs from the start holds what its annotations say, as far as they do.
+    The managers are set up when the first pod arrives after the object, and what they manage stays as it was then.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         """Watch `cluster`."""
         self._cluster = cluster
         self._clock = clock
+        self._managers: dict[str, tuple[str, TopologyManager]] = {}
+        self._admitted: dict[str, TopologyManager] = {}
         cluster.watch(self._take_in)
 
     def _take_in(self, change: Change) -> None:
-        version = change.after
-        if version is None or version.key.kind is not Kind.POD:
+        if change.object.key.kind is not Kind.POD:
+            return
+        if change.after is None or change.after.pod.done:
+            self._release(change.object.uid)
+            return
+        # What is news here may be old by now: a pod that has just been turned away must not be tried again.
+        version = self._cluster.find(Kind.POD, change.after.key.namespace, change.after.key.name)
+        if version is None or version.uid != change.after.uid:
             return
         pod = version.pod
-        if not pod.node_name or pod.deleting or pod.phase is not Phase.PENDING:
+        if not pod.node_name or pod.deleting or pod.uid in self._admitted:
             return
+        manager = self._manager(pod.node_name)
+        if pod.phase is Phase.PENDING:
+            self._start(pod, manager)
+        elif pod.phase is Phase.RUNNING and manager is not None:
+            known = pod.observed or pod.predicted or Holding()
+            manager.adopt(pod.uid, pod.shape, known.gpus, known.zones)
+            self._write(pod, {}, self._admitted_by(manager, pod))
 
-        def run(json: Json) -> None:
-            json["status"].update(phase=Phase.RUNNING.value, startTime=timestamp(self._clock.now()))
-
+    def _start(self, pod: Pod, manager: TopologyManager | None) -> None:
+        """Run a pod, or fail it if its node's managers cannot serve it."""
+        status: Json = {"phase": Phase.RUNNING.value, "startTime": timestamp(self._clock.now())}
+        annotations: dict[str, str] = {}
         try:
-            self._cluster.update(Kind.POD, (pod.namespace, pod.name), run, version.uid)
-        except ApiError:
-            return  # deleted since: there is nothing to start
+            if manager is not None:
+                manager.admit(pod.uid, pod.shape)
+                annotations = self._admitted_by(manager, pod)
+        except AdmissionError as error:
+            # Source: k8s.io/kubernetes pkg/kubelet/kubelet.go rejectPod.
+            message = f"Pod was rejected: {error.message}"
+            status |= {"phase": Phase.FAILED.value, "reason": error.reason, "message": message}
+        self._write(pod, status, annotations)
+
+    def _admitted_by(self, manager: TopologyManager, pod: Pod) -> dict[str, str]:
+        """Remember who serves a pod; return the annotations that tell what it got."""
+        self._admitted[pod.uid] = manager
+        numbers = {OBSERVED_GPUS: manager.gpus(pod.uid, pod.shape), OBSERVED_ZONES: sorted(manager.held(pod.uid))}
+        return {key: ",".join(map(str, several)) for key, several in numbers.items() if several}
+
+    def _manager(self, node: str) -> TopologyManager | None:
+        """Return the managers of a node, None if nothing says that it aligns."""
+        found = self._cluster.find(Kind.NODE_TOPOLOGY, "", node)
+        if found is None or not isinstance(found.value, NodeTopology) or not found.value.zones:
+            return None
+        if self._managers.get(node, ("",))[0] != found.uid:
+            self._managers[node] = (found.uid, TopologyManager(found.value))
+        return self._managers[node][1]
+
+    def _release(self, uid: str) -> None:
+        manager = self._admitted.pop(uid, None)
+        if manager is not None:
+            manager.release(uid)
+
+    def _write(self, pod: Pod, status: Json, annotations: dict[str, str]) -> None:
+        def update(json: Json) -> None:
+            json["status"].update(status)
+            if annotations:
+                json["metadata"]["annotations"] = {**(json["metadata"].get("annotations") or {}), **annotations}
+
+        self._cluster.update(Kind.POD, (pod.namespace, pod.name), update, pod.uid)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import yaml
 
 from extender.domain import keys
 from extender.domain.membership import COSCHEDULING_LABEL
+from extender.fabric.calibration import DATA_KEY, LIST_KEY
 from extender.simulation.objects import Json
 from extender.simulation.scenario import Member, ScenarioGang, ScenarioNode
 
@@ -41,7 +44,9 @@ def pod_group_manifest(gang: ScenarioGang) -> Json:
 def pod_manifest(gang: ScenarioGang, member: Member, scheduler_name: str, *, placed: bool) -> Json:
     """Return one of the gang's pods, `placed` where the scenario says that it is already, or without a node."""
     place = gang.placed.get(member.name) if placed else None
-    labels = {COSCHEDULING_LABEL: gang.name} | ({keys.ROLE: member.role} if member.role else {})
+    role = {keys.ROLE: member.role} if member.role else {}
+    labels = {**role, **member.labels, COSCHEDULING_LABEL: gang.name}
+    annotations = dict(member.annotations)
     spec: Json = {
         "schedulerName": scheduler_name,
         "restartPolicy": "Never",
@@ -55,16 +60,38 @@ def pod_manifest(gang: ScenarioGang, member: Member, scheduler_name: str, *, pla
         spec["tolerations"] = [dict(toleration) for toleration in gang.tolerations]
     status: Json = {"phase": "Pending"}
     if place is not None:
+        annotations |= place.annotations
         spec["nodeName"] = place.node
         status["phase"] = place.state.value
         status["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": None}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": member.name, "namespace": gang.namespace, "labels": labels},
+        "metadata": {
+            "name": member.name,
+            "namespace": gang.namespace,
+            "labels": labels,
+            **({"annotations": annotations} if annotations else {}),
+        },
         "spec": spec,
         "status": status,
     }
+
+
+def calibration_manifest(name: str, measurements: Sequence[Json]) -> Json:
+    """Return the ConfigMap called `name` (`namespace/name`) that holds measurements."""
+    namespace, _, own = name.partition("/")
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": own, "namespace": namespace},
+        "data": calibration_data(measurements),
+    }
+
+
+def calibration_data(measurements: Sequence[Json]) -> dict[str, str]:
+    """Return measurements as the data of their ConfigMap."""
+    return {DATA_KEY: yaml.safe_dump({LIST_KEY: list(measurements)})}
 
 
 def _resources(requests: Mapping[str, str]) -> Json:

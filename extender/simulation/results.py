@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from extender.control.explanation import placement_json
 from extender.control.views import GangPhase
+from extender.placement.placement import Placement
 from extender.simulation.accounting import SECONDS_PER_HOUR, GpuSeconds
 
 #: Decimals: microseconds, and money in cents.
@@ -25,16 +27,24 @@ class ReasonResult:
 
 @dataclass(frozen=True, slots=True)
 class PodResult:
-    """Where a member is or was at last; `role` and `node` are None where it has none."""
+    """Where a member is or was at last; `role` and `node` are None where it has none.
+
+    `gpus` and `zones` are those of its node that it holds or held, as predicted; None where nothing is known of them.
+    """
 
     name: str
     role: str | None
     node: str | None
+    gpus: tuple[int, ...] | None = None
+    zones: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GangResult:
-    """How a gang fared; times are in seconds since the start, None for what has not happened."""
+    """How a gang fared; times are in seconds since the start, None for what has not happened.
+
+    `placement` is that of its members now, the last one of a gang that has finished; None while it holds no node.
+    """
 
     name: str
     namespace: str
@@ -43,6 +53,7 @@ class GangResult:
     admitted_at: float | None
     finished_at: float | None
     pods: tuple[PodResult, ...]
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +152,17 @@ def _gang_json(gang: GangResult) -> dict[str, Any]:
         else {"code": reason.code, "message": reason.message, "numbers": dict(sorted(reason.numbers.items()))},
         "admittedAt": _seconds(gang.admitted_at),
         "finishedAt": _seconds(gang.finished_at),
-        "pods": [{"name": pod.name, "role": pod.role, "node": pod.node} for pod in gang.pods],
+        "placement": None if gang.placement is None else placement_json(gang.placement),
+        "pods": [
+            {
+                "name": pod.name,
+                "role": pod.role,
+                "node": pod.node,
+                "predictedGpus": None if pod.gpus is None else list(pod.gpus),
+                "predictedZones": None if pod.zones is None else list(pod.zones),
+            }
+            for pod in gang.pods
+        ],
     }
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from extender.settings import TopologyLevel
+from extender.simulation.objects import Json
+
 
 class PlacedState(StrEnum):
     """The phase of a member that is on a node already when its gang arrives."""
@@ -35,14 +38,17 @@ class Member:
     name: str
     requests: Mapping[str, str]
     role: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a member is already when its gang arrives."""
+    """Where a member is already when its gang arrives, and what its pod is annotated with then."""
 
     node: str
     state: PlacedState
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,22 @@ class ScenarioGang:
 
 
 @dataclass(frozen=True, slots=True)
+class Facts:
+    """What a scenario says of the hardware beside its nodes.
+
+    `levels` are the network's tiers, outermost first; None leaves it to Muster to find out. The objects are JSON as an
+    API server has it, each with its name: NodeResourceTopologies, HyperNodes, Devices. `calibration` holds measurements
+    as the calibration's ConfigMap does.
+    """
+
+    levels: tuple[TopologyLevel, ...] | None = None
+    node_topologies: tuple[Json, ...] = ()
+    hyper_nodes: tuple[Json, ...] = ()
+    devices: tuple[Json, ...] = ()
+    calibration: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """A whole scenario. `until` is when it ends (seconds), `gpu_hour_price` what an hour of one GPU costs (dollars)."""
 
@@ -80,3 +102,4 @@ class Scenario:
     gangs: tuple[ScenarioGang, ...]
     until: float
     gpu_hour_price: float
+    facts: Facts = field(default_factory=Facts)

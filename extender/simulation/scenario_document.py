@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from extender.domain.quantity import QuantityError, amount
 from extender.simulation.duration import DurationError, parse_duration
 from extender.simulation.scenario import PlacedState
+from extender.simulation.template import Template, TemplateError, parse_template
 
 #: The default of `until`: a day.
 DEFAULT_UNTIL_SECONDS = 86_400.0
@@ -23,10 +24,13 @@ _INT32 = 2**31 - 1
 _LONGEST_LABEL = 63
 _LONGEST_NAME = 253
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+#: A label key, with or without a prefix. Source: k8s.io/apimachinery/pkg/util/validation, IsQualifiedName.
+_LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LEVEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NATIVE_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
-def _refuse(message: str) -> PydanticCustomError:
+def refuse(message: str) -> PydanticCustomError:
     """Return the error for a value that names itself in `message`."""
     return PydanticCustomError("scenario", "{message}", {"message": message})
 
@@ -34,22 +38,24 @@ def _refuse(message: str) -> PydanticCustomError:
 def _name(longest: int) -> Callable[[object], str]:
     def check(value: object) -> str:
         if not isinstance(value, str) or _NAME.fullmatch(value) is None:
-            raise _refuse(f"'{value}' is not a name: lower-case letters, digits, '-' and '.', quoted if it is a number")
+            raise refuse(f"'{value}' is not a name: lower-case letters, digits, '-' and '.', quoted if it is a number")
         if len(value) > longest:
-            raise _refuse(f"'{value}' is longer than {longest} characters")
+            raise refuse(f"'{value}' is longer than {longest} characters")
         return value
 
     return check
 
 
-def _whole(least: int, most: int) -> Callable[[object], int]:
+def whole(least: int, most: int) -> Callable[[object], int]:
+    """Return the check for whole numbers between two bounds."""
+
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise _refuse(f"'{value}' is not a whole number")
+            raise refuse(f"'{value}' is not a whole number")
         if value < 0 <= least:
-            raise _refuse(f"'{value}' is negative")
+            raise refuse(f"'{value}' is negative")
         if not least <= value <= most:
-            raise _refuse(f"'{value}' is not between {least} and {most}")
+            raise refuse(f"'{value}' is not between {least} and {most}")
         return value
 
     return check
@@ -59,21 +65,21 @@ def _duration(value: object) -> float:
     try:
         return parse_duration(value)
     except DurationError as error:
-        raise _refuse(str(error)) from error
+        raise refuse(str(error)) from error
 
 
 def _price(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refuse(f"'{value}' is not a number")
+        raise refuse(f"'{value}' is not a number")
     if not 0 <= value < float("inf"):
-        raise _refuse(f"'{value}' is {'negative' if value < 0 else 'not a finite number'}")
+        raise refuse(f"'{value}' is {'negative' if value < 0 else 'not a finite number'}")
     return float(value)
 
 
 def _quantity(value: object) -> str:
     """Check a quantity by itself; what only its resource's name tells is checked with the whole."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise _refuse(f"'{value}' is not a quantity (examples: 8, 500m, 64Gi)")
+        raise refuse(f"'{value}' is not a quantity (examples: 8, 500m, 64Gi)")
     text = str(value)
     try:
         amount("", text)
@@ -83,7 +89,7 @@ def _quantity(value: object) -> str:
             message = f"'{text}' is negative"
         elif message.endswith("2^63 - 1"):
             message = f"'{text}' exceeds 2^63 - 1"
-        raise _refuse(message) from error
+        raise refuse(message) from error
     return text
 
 
@@ -91,20 +97,48 @@ def _resource(value: object) -> str:
     if not isinstance(value, str) or not (
         value in _NATIVE_RESOURCES or value.startswith("hugepages-") or re.fullmatch(r"[^/\s]+/[^/\s]+", value)
     ):
-        raise _refuse(f"'{value}' is no resource: cpu, memory, ephemeral-storage, pods, hugepages-SIZE or DOMAIN/NAME")
+        raise refuse(f"'{value}' is no resource: cpu, memory, ephemeral-storage, pods, hugepages-SIZE or DOMAIN/NAME")
     return value
+
+
+def _template(value: object) -> Template:
+    if not isinstance(value, str):
+        raise refuse(f"'{value}' is not a text, such as \"rack-{{index//4}}\"")
+    try:
+        return parse_template(value)
+    except TemplateError as error:
+        raise refuse(str(error)) from error
+
+
+def _label_key(value: object) -> str:
+    if not isinstance(value, str) or _LABEL_KEY.fullmatch(value) is None:
+        raise refuse(f"'{value}' is not the key of a label")
+    return value
+
+
+def _level_name(value: object) -> str:
+    if not isinstance(value, str) or _LEVEL_NAME.fullmatch(value) is None:
+        raise refuse(f"'{value}' is not the name of a level: letters, digits, '-', '_' and '.', 63 at most")
+    return value
+
+
+def _factor(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise refuse(f"'{value}' is not a share of the bandwidth: above 0, and 1 at most")
+    return float(value)
 
 
 Name = Annotated[str, BeforeValidator(_name(_LONGEST_NAME))]
 LabelName = Annotated[str, BeforeValidator(_name(_LONGEST_LABEL))]
-Count = Annotated[int, BeforeValidator(_whole(1, _MOST))]
+Count = Annotated[int, BeforeValidator(whole(1, _MOST))]
 Duration = Annotated[float, BeforeValidator(_duration)]
 Price = Annotated[float, BeforeValidator(_price)]
-Priority = Annotated[int, BeforeValidator(_whole(-_INT32, _INT32))]
-Resources = dict[
-    Annotated[str, BeforeValidator(_resource)],
-    Annotated[str, BeforeValidator(_quantity)],
-]
+Priority = Annotated[int, BeforeValidator(whole(-_INT32, _INT32))]
+Quantity = Annotated[str, BeforeValidator(_quantity)]
+Resources = dict[Annotated[str, BeforeValidator(_resource)], Quantity]
+Templates = dict[str, Annotated[InstanceOf[Template], BeforeValidator(_template)]]
+LabelKey = Annotated[str, BeforeValidator(_label_key)]
+Factor = Annotated[float, BeforeValidator(_factor)]
 
 
 class Document(BaseModel):
@@ -129,8 +163,11 @@ class NodeDocument(Document):
     allocatable: Resources
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
+    labels_from: Templates = Field(default_factory=dict)
+    annotations_from: Templates = Field(default_factory=dict)
     taints: list[TaintDocument] = Field(default_factory=list)
     unschedulable: bool = False
+    node_resource_topology: Any = None
 
 
 class RoleDocument(Document):
@@ -139,6 +176,8 @@ class RoleDocument(Document):
     name: LabelName
     replicas: Count = 1
     requests: Resources | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
 
 
 class TolerationDocument(Document):
@@ -156,6 +195,7 @@ class PlacedDocument(Document):
     name: Name
     node: Name
     state: Annotated[PlacedState, Field(strict=False)] = PlacedState.RUNNING
+    annotations: dict[str, str] = Field(default_factory=dict)
 
 
 class GangDocument(Document):
@@ -172,9 +212,25 @@ class GangDocument(Document):
     rendezvous: Duration = 0.0
     duration: Duration | None = None
     annotations: dict[str, str] = Field(default_factory=dict)
+    pod_annotations: dict[str, str] = Field(default_factory=dict)
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: list[TolerationDocument] = Field(default_factory=list)
     pods: list[PlacedDocument] = Field(default_factory=list)
+
+
+class LevelDocument(Document):
+    """A tier of the network, and what crossing its domains leaves of the bandwidth."""
+
+    name: Annotated[str, BeforeValidator(_level_name)]
+    node_label: LabelKey
+    allreduce_factor: Factor | None = None
+    alltoall_factor: Factor | None = None
+
+
+class TopologyDocument(Document):
+    """The tiers of the network, outermost first."""
+
+    levels: list[LevelDocument]
 
 
 class ScenarioDocument(Document):
@@ -182,5 +238,10 @@ class ScenarioDocument(Document):
 
     nodes: list[Any]
     gangs: list[Any]
+    topology: TopologyDocument | None = None
+    node_resource_topology: list[Any] = Field(default_factory=list)
+    hyper_nodes: list[Any] = Field(default_factory=list)
+    devices: list[Any] = Field(default_factory=list)
+    calibration: list[Any] = Field(default_factory=list)
     until: Duration = DEFAULT_UNTIL_SECONDS
     gpu_hour_price: Price = 0.0

@@ -6,21 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from extender.domain.quantity import QuantityError, amount, parse_quantity
+from extender.simulation.problems import Problems
 from extender.simulation.scenario import Member, Placed, Scenario, ScenarioGang, ScenarioNode
-from extender.simulation.scenario_document import Document, GangDocument, NodeDocument, ScenarioDocument
+from extender.simulation.scenario_document import GangDocument, NodeDocument, ScenarioDocument
+from extender.simulation.scenario_facts import LISTS, FactsReader
+from extender.simulation.template import Template, TemplateError
 from extender.wire.documents import UNREADABLE, describe
 
 #: Pods per node where a scenario says nothing. Source: the kubelet's default `maxPods`.
 DEFAULT_PODS = "110"
-
-_D = TypeVar("_D", bound=Document)
 
 
 class ScenarioError(ValueError):
@@ -54,8 +53,8 @@ def read_scenario(text: str, source: str) -> Scenario:
         raise ScenarioError(source, [f"a mapping with `nodes` and `gangs` is expected, found {found}"])
     reader = _Reader()
     scenario = reader.scenario(document)
-    if scenario is None or reader.problems:
-        raise ScenarioError(source, reader.problems)
+    if scenario is None or reader.problems.lines:
+        raise ScenarioError(source, reader.problems.lines)
     return scenario
 
 
@@ -74,55 +73,68 @@ class _Reader:
     """Turn a document into a scenario, collecting problems instead of stopping at the first."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
+        self.problems = Problems()
+        self._facts = FactsReader(self.problems)
 
     def scenario(self, document: Mapping[Any, Any]) -> Scenario | None:
         """Return the scenario; it is complete only if no problems were found."""
-        head = self._parse(ScenarioDocument, document, "")
+        problems = self.problems
+        head = problems.parse(ScenarioDocument, document, "")
         nodes: list[ScenarioNode] = []
         for index, item in enumerate(_items(document, "nodes")):
             nodes += self._nodes(item, f"nodes[{index}]")
-        self._unique("nodes", "node", (node.name for node in nodes))
+        problems.unique("nodes", "node", (node.name for node in nodes))
         known = {node.name for node in nodes}
         gangs = [
             gang
             for index, item in enumerate(_items(document, "gangs"))
             if (gang := self._gang(item, f"gangs[{index}]", known)) is not None
         ]
-        self._unique("gangs", "gang", (gang.key for gang in gangs))
-        self._unique("gangs", "pod", _pod_names(gangs))
+        problems.unique("gangs", "gang", (gang.key for gang in gangs))
+        problems.unique("gangs", "pod", _pod_names(gangs))
+        lists = {key: _items(document, key) for key in LISTS}
+        facts = self._facts.read(None if head is None else head.topology, lists, known)
         if head is None:
             return None
-        return Scenario(tuple(nodes), tuple(gangs), until=head.until, gpu_hour_price=head.gpu_hour_price)
-
-    def _parse(self, kind: type[_D], item: object, path: str) -> _D | None:
-        """Check one mapping against the grammar."""
-        try:
-            return kind.model_validate(item)
-        except ValidationError as error:
-            self.problems += [_describe(kind, detail, path) for detail in error.errors(include_url=False)]
-            return None
+        return Scenario(tuple(nodes), tuple(gangs), head.until, head.gpu_hour_price, facts)
 
     def _nodes(self, item: object, path: str) -> list[ScenarioNode]:
-        document = self._parse(NodeDocument, item, path)
+        document = self.problems.parse(NodeDocument, item, path)
         if document is None:
             return []
         self._amounts(document.allocatable, f"{path}.allocatable")
         names = [document.name] if document.count == 1 else [f"{document.name}-{i}" for i in range(document.count)]
+        self._facts.of_nodes(names, document.node_resource_topology, f"{path}.nodeResourceTopology")
+        labels = self._columns(document.labels_from, document.labels, len(names), f"{path}.labelsFrom")
+        notes = self._columns(document.annotations_from, document.annotations, len(names), f"{path}.annotationsFrom")
         return [
             ScenarioNode(
                 name=name,
                 allocatable={"pods": DEFAULT_PODS} | document.allocatable,
-                labels={"kubernetes.io/hostname": name} | document.labels,
-                annotations=document.annotations,
+                labels={"kubernetes.io/hostname": name, **document.labels, **_row(labels, index)},
+                annotations={**document.annotations, **_row(notes, index)},
                 taints=tuple(taint.model_dump(exclude_defaults=True) for taint in document.taints),
                 unschedulable=document.unschedulable,
             )
-            for name in names
+            for index, name in enumerate(names)
         ]
 
+    def _columns(
+        self, templates: Mapping[str, Template], plain: Mapping[str, str], count: int, path: str
+    ) -> dict[str, list[str]]:
+        """Return what each template says for each of `count` nodes."""
+        columns: dict[str, list[str]] = {}
+        for key, template in templates.items():
+            if key in plain:
+                self.problems.add(f"{path}.{key}", f"'{template.text}': {path.removesuffix('From')}.{key} is there too")
+            try:
+                columns[key] = [template.render(index) for index in range(count)]
+            except TemplateError as error:
+                self.problems.add(f"{path}.{key}", str(error))
+        return columns
+
     def _gang(self, item: object, path: str, nodes: set[str]) -> ScenarioGang | None:
-        document = self._parse(GangDocument, item, path)
+        document = self.problems.parse(GangDocument, item, path)
         if document is None:
             return None
         members = self._members(document, path)
@@ -147,31 +159,36 @@ class _Reader:
     def _members(self, gang: GangDocument, path: str) -> tuple[Member, ...]:
         """Return the gang's pods: `NAME-0`, `NAME-1`, ... or, with roles, `NAME-ROLE-0`, `NAME-ROLE-1`, ..."""
         self._amounts(gang.requests, f"{path}.requests")
+        annotations = gang.pod_annotations
         if not gang.roles:
             replicas = gang.replicas or gang.min_member
             if replicas is None:
-                self.problems.append(f"{path}: one of minMember, replicas and roles is needed")
+                self.problems.add(path, "one of minMember, replicas and roles is needed")
                 return ()
-            return tuple(Member(f"{gang.name}-{i}", gang.requests) for i in range(replicas))
+            return tuple(Member(f"{gang.name}-{i}", gang.requests, annotations=annotations) for i in range(replicas))
         members: list[Member] = []
         for index, role in enumerate(gang.roles):
             requests = gang.requests if role.requests is None else role.requests
             if role.requests is not None:
                 self._amounts(role.requests, f"{path}.roles[{index}].requests")
-            members += (Member(f"{gang.name}-{role.name}-{i}", requests, role.name) for i in range(role.replicas))
-        self._unique(f"{path}.roles", "role", (role.name for role in gang.roles))
+            said = annotations | role.annotations
+            members += (
+                Member(f"{gang.name}-{role.name}-{i}", requests, role.name, role.labels, said)
+                for i in range(role.replicas)
+            )
+        self.problems.unique(f"{path}.roles", "role", (role.name for role in gang.roles))
         if gang.replicas is not None and gang.replicas != len(members):
-            self.problems.append(f"{path}.replicas: '{gang.replicas}' is not the sum over the roles, {len(members)}")
+            self.problems.add(f"{path}.replicas", f"'{gang.replicas}' is not the sum over the roles, {len(members)}")
         return tuple(members)
 
     def _placed(self, gang: GangDocument, path: str, members: set[str], nodes: set[str]) -> dict[str, Placed]:
-        self._unique(f"{path}.pods", "pod", (pod.name for pod in gang.pods))
+        self.problems.unique(f"{path}.pods", "pod", (pod.name for pod in gang.pods))
         for index, pod in enumerate(gang.pods):
             if pod.name not in members:
-                self.problems.append(f"{path}.pods[{index}].name: '{pod.name}' is no pod of the gang")
+                self.problems.add(f"{path}.pods[{index}].name", f"'{pod.name}' is no pod of the gang")
             if pod.node not in nodes:
-                self.problems.append(f"{path}.pods[{index}].node: '{pod.node}' is no node of the scenario")
-        return {pod.name: Placed(pod.node, pod.state) for pod in gang.pods}
+                self.problems.add(f"{path}.pods[{index}].node", f"'{pod.node}' is no node of the scenario")
+        return {pod.name: Placed(pod.node, pod.state, pod.annotations) for pod in gang.pods}
 
     def _amounts(self, resources: Mapping[str, str], path: str) -> None:
         """Check what only resource and quantity together tell: size, and that what is counted is whole."""
@@ -179,16 +196,15 @@ class _Reader:
             try:
                 amount(resource, text)
             except QuantityError:
-                self.problems.append(f"{path}.{resource}: '{text}' exceeds 2^63 - 1")
+                self.problems.add(f"{path}.{resource}", f"'{text}' exceeds 2^63 - 1")
                 continue
             value: Decimal = parse_quantity(text)
             if ("/" in resource or resource == "pods") and value != value.to_integral_value():
-                self.problems.append(f"{path}.{resource}: '{text}' is not a whole number")
+                self.problems.add(f"{path}.{resource}", f"'{text}' is not a whole number")
 
-    def _unique(self, path: str, kind: str, names: Iterable[str]) -> None:
-        for name, times in Counter(names).items():
-            if times > 1:
-                self.problems.append(f"{path}: {kind} '{name}' is defined {times} times")
+
+def _row(columns: Mapping[str, list[str]], index: int) -> dict[str, str]:
+    return {key: texts[index] for key, texts in columns.items()}
 
 
 def _items(document: Mapping[Any, Any], key: str) -> list[Any]:
@@ -201,39 +217,3 @@ def _pod_names(gangs: Iterable[ScenarioGang]) -> list[str]:
     """Return the names of all pods, once per gang name: what namesakes share is no problem of its own."""
     distinct = {gang.key: gang for gang in gangs}.values()
     return [name for gang in distinct for name in dict.fromkeys(f"{gang.namespace}/{pod.name}" for pod in gang.members)]
-
-
-def _describe(kind: type[Document], error: ErrorDetails, prefix: str) -> str:
-    """Write one of pydantic's errors as `path: what is wrong`."""
-    loc = tuple(part for part in error["loc"] if part != "[key]")
-    path = _path(prefix, loc)
-    match error["type"]:
-        case "scenario":
-            return f"{path}: {error['msg']}"
-        case "missing":
-            return f"{path}: is missing"
-        case "extra_forbidden":
-            known = f"; known here: {_known_keys(kind)}" if len(loc) == 1 else ""
-            return f"{path}: unknown key{known}"
-        case "model_type" | "model_attributes_type":
-            return f"{path or 'scenario'}: {error['input']!r} is not a mapping"
-        case _:
-            message = error["msg"].removeprefix("Input ")
-            return f"{path}: {_shown(error['input'])} {message}"
-
-
-def _path(prefix: str, loc: Iterable[int | str]) -> str:
-    path = prefix
-    for part in loc:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return path.removeprefix(".")
-
-
-def _known_keys(kind: type[Document]) -> str:
-    return ", ".join(field.alias or name for name, field in kind.model_fields.items())
-
-
-def _shown(value: object) -> str:
-    """Return the value as it may stand in a message of one line."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - the width of a line, not a rule

@@ -6,18 +6,25 @@ import asyncio
 from dataclasses import dataclass
 
 from extender.cluster.gangs import Census
+from extender.control.explanation import headline, remarks
 from extender.control.ports import Kind
 from extender.control.views import phase_of
+from extender.domain.levels import Level, Levels
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.pod import Phase
 from extender.domain.reason import Wait
+from extender.drawing.picture import Picture
+from extender.drawing.survey import Survey, draw
 from extender.simulation.accounting import GpuSeconds
+from extender.simulation.duration import format_duration
 from extender.simulation.results import EvictionResult, GangResult, PodResult, ReasonResult, Result, summarize
-from extender.simulation.scenario import Scenario
-from extender.simulation.timeline import Moment, Timeline, gpu_capacity
+from extender.simulation.scenario import Member, Scenario
+from extender.simulation.timeline import Moment, Timeline, gpu_capacity, state_of
 from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
 from extender.simulation.workload import GangRun
 from extender.simulation.world import Connect, World
+
+_NEEDS_VIRTUAL_TIME = "a simulation needs virtual time, not a {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +55,57 @@ def record(scenario: Scenario, connect: Connect | None) -> Playback:
         return runner.run(_play(scenario, connect, recorded=True))
 
 
+def portray(scenario: Scenario, connect: Connect | None, gang: str, at: float) -> Picture:
+    """Play a scenario as `simulate` does up to `at` (seconds), and return the picture of its cluster then.
+
+    `gang` is the `namespace/name` of one of its gangs, which the picture is about.
+    """
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(_portray(scenario, connect, gang, at))
+
+
+async def _portray(scenario: Scenario, connect: Connect | None, gang: str, at: float) -> Picture:
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, VirtualTimeLoop):
+        raise TypeError(_NEEDS_VIRTUAL_TIME.format(type(loop).__name__))
+    world = World(scenario, LoopClock(loop), connect)
+    running = asyncio.create_task(world.run())
+    try:
+        reached = asyncio.create_task(loop.reach(at))
+        await asyncio.wait([running, reached], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+        return picture_of(world, gang)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def picture_of(world: World, gang: str) -> Picture:
+    """Return the picture of a world as it stands now, with the gang called `namespace/name` on it."""
+    namespace, _, name = gang.partition("/")
+    moment = f"after {format_duration(world.clock.elapsed())}"
+    if world.muster is not None:
+        inspection = world.muster.controller.inspection
+        ref = GroupRef(GroupApi.COSCHEDULING, namespace, name)
+        if inspection.find(namespace, name) is None:
+            return draw(inspection.survey(ref), gang, f"{gang}: not there yet", (moment,))
+        explained = inspection.explain(ref)
+        return draw(inspection.survey(ref), gang, f"{gang}: {headline(explained)}", (moment, *remarks(explained)))
+    levels = world.scenario.facts.levels or ()
+    survey = Survey(
+        Levels(tuple(Level(level.name, level.node_label) for level in levels)),
+        tuple(version.node for version in world.cluster.list(Kind.NODE)),
+        tuple(version.pod for version in world.cluster.list(Kind.POD)),
+    )
+    state = state_of(world.workload.gang(namespace, name))
+    return draw(survey, gang, f"{gang}: {state}", (moment, "placed by kube-scheduler alone"))
+
+
 async def _play(scenario: Scenario, connect: Connect | None, *, recorded: bool = False) -> Playback:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualTimeLoop):
-        msg = f"a simulation needs virtual time, not a {type(loop).__name__}"
-        raise TypeError(msg)
+        raise TypeError(_NEEDS_VIRTUAL_TIME.format(type(loop).__name__))
     world = World(scenario, LoopClock(loop), connect)
     running = asyncio.create_task(world.run())
     ends = [asyncio.create_task(loop.reach(scenario.until)), asyncio.create_task(world.workload.finished.wait())]
@@ -106,7 +159,19 @@ def _gang_result(world: World, run: GangRun, waits: dict[GroupRef, Wait | None])
         reason=reason,
         admitted_at=run.admitted_at,
         finished_at=run.finished_at,
-        pods=tuple(PodResult(m.name, m.role or None, run.members[m.name].node) for m in spec.members),
+        pods=tuple(_pod_result(world, run, member) for member in spec.members),
+        placement=None if world.placements is None else world.placements.of(run),
+    )
+
+
+def _pod_result(world: World, run: GangRun, member: Member) -> PodResult:
+    held = None if world.placements is None else world.placements.held_by(run, member.name)
+    return PodResult(
+        name=member.name,
+        role=member.role or None,
+        node=run.members[member.name].node,
+        gpus=None if held is None else held.gpus or None,
+        zones=None if held is None else held.zones or None,
     )
 
 

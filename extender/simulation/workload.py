@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
@@ -37,8 +38,9 @@ class Site:
 class GangRun:
     """One gang from its arrival on.
 
-    It trains while minMember members run or have succeeded. Members that are lost are created again, as a Job does; if
-    too few are left, training stops, and goes on where it stopped after another rendezvous.
+    It trains while minMember members run or have succeeded. Members that are lost, or that a kubelet turned away, are
+    created again, as a Job does; if too few are left, training stops, and goes on where it stopped after another
+    rendezvous.
 
     Attributes:
         spec: what the scenario says of it.
@@ -88,6 +90,9 @@ class GangRun:
         member.pod = pod
         member.node = pod.node_name or member.node
         self._follow()
+        if pod.rejection is not None and self.finished_at is None:
+            with suppress(ApiError):  # somebody else deleted it in the same moment
+                self._site.cluster.delete(Kind.POD, pod.namespace, pod.name, pod.uid)
 
     def pod_deleted(self, pod: Pod) -> None:
         """Take in that a member's pod is gone; while there is work left, another one takes its place."""
@@ -209,6 +214,10 @@ class Workload:
     def gang(self, namespace: str, name: str) -> GangRun:
         """Return a gang; raise KeyError for an unknown one."""
         return self._by_key[namespace, name]
+
+    def find(self, namespace: str, pod: str) -> GangRun | None:
+        """Return the gang that a pod belongs to by its name, or None."""
+        return self._by_pod.get((namespace, pod))
 
     def add(self, gangs: Iterable[ScenarioGang]) -> None:
         """Have gangs arrive, each `arrival` seconds after the start; those that are due arrive at once."""

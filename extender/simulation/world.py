@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,8 +16,10 @@ from extender.simulation.api import SimulatedApi
 from extender.simulation.cluster import Cluster
 from extender.simulation.feed import Feed
 from extender.simulation.kubelet import Kubelet
-from extender.simulation.manifests import node_manifest
-from extender.simulation.scenario import Scenario
+from extender.simulation.manifests import calibration_manifest, node_manifest
+from extender.simulation.objects import Json
+from extender.simulation.placements import Placements
+from extender.simulation.scenario import Facts, Scenario
 from extender.simulation.scheduler.extender import ExtenderClient, Transport
 from extender.simulation.scheduler.scheduler import Scheduler
 from extender.simulation.virtual_time import LoopClock
@@ -35,6 +37,14 @@ def simulation_settings(settings: Settings | None = None) -> Settings:
     return (settings or Settings()).model_copy(
         update={"debounce_seconds": 0.0, "write_concurrency": 1_000_000, "report_rate_per_second": 1e9}
     )
+
+
+def with_levels(settings: Settings, facts: Facts) -> Settings:
+    """Return `settings` with the levels of a scenario, where it has any to give."""
+    if facts.levels is None:
+        return settings
+    preset = "auto" if facts.levels else "none"
+    return settings.model_copy(update={"topology_levels": facts.levels, "topology_preset": preset})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class Muster:
         self.metrics = Metrics()
         self.controller = Controller(settings, clock, SimulatedApi(cluster, clock, latency.write), self.metrics)
         self.transport = connect(self.controller, settings, self.metrics, clock)
-        self._feed = Feed(cluster, self.controller, latency.muster_watch)
+        self._feed = Feed(cluster, self.controller.observer, latency.muster_watch)
 
     async def synced(self) -> None:
         """Wait until it has heard of everything there is."""
@@ -85,6 +95,7 @@ class World:
         muster: Muster, or None in a world without.
         scheduler: the model of kube-scheduler.
         workload: the gangs.
+        placements: what Muster predicts of them; None in a world without.
     """
 
     def __init__(
@@ -102,16 +113,17 @@ class World:
             scenario: nodes and gangs; more gangs can be added to `workload` later.
             clock: the loop's time.
             connect: puts Muster's application in front of its controller; None for a world without Muster.
-            settings: Muster's, taken as they are; those of a simulation by default.
+            settings: Muster's, with the scenario's levels; those of a simulation by default.
             latency: how long things take on the way; no time by default.
         """
         latency = latency or Latency()
-        settings = settings or simulation_settings()
+        settings = with_levels(settings or simulation_settings(), scenario.facts)
         self.scenario = scenario
         self.clock = clock
         self.cluster = Cluster(clock)
         self._kubelet = Kubelet(self.cluster, clock)
         self._latency = latency
+        self._settings = settings
         self.muster: Muster | None = None
         names: tuple[str, ...] = (STOCK_SCHEDULER,)
         extender = None
@@ -121,14 +133,31 @@ class World:
             extender = ExtenderClient(self.muster.transport)
         self.scheduler = Scheduler(self.cluster, clock, names, extender)
         self.workload = Workload(Site(self.cluster, clock, names[0]))
+        self.placements = None if self.muster is None else Placements(self.muster.controller, self.workload)
 
     async def run(self) -> None:
-        """Create the nodes, start everything, let the gangs arrive, and go on until cancelled."""
-        for node in self.scenario.nodes:
-            self.cluster.create(Kind.NODE, node_manifest(node))
+        """Create what there is from the start, run everything, let the gangs arrive, and go on until cancelled."""
+        for kind, manifest in manifests(self.scenario, self._settings.calibration_config_map):
+            self.cluster.create(kind, manifest)
         async with asyncio.TaskGroup() as group:
             if self.muster is not None:
                 group.create_task(self.muster.run(), name="muster")
                 await self.muster.synced()
+            if self.placements is not None:
+                self.placements.follow(self.cluster, self._latency.muster_watch)
             group.create_task(self.scheduler.run(self._latency.scheduler_watch), name="scheduler")
             self.workload.add(self.scenario.gangs)
+
+
+def manifests(scenario: Scenario, calibration: str) -> Iterator[tuple[Kind, Json]]:
+    """Yield what a scenario's cluster has from the start; `calibration` names the ConfigMap of measurements."""
+    facts = scenario.facts
+    for kind, objects in (
+        (Kind.NODE, map(node_manifest, scenario.nodes)),
+        (Kind.NODE_TOPOLOGY, iter(facts.node_topologies)),
+        (Kind.DEVICE, iter(facts.devices)),
+        (Kind.HYPER_NODE, iter(facts.hyper_nodes)),
+    ):
+        yield from ((kind, manifest) for manifest in objects)
+    if facts.calibration:
+        yield Kind.CALIBRATION, calibration_manifest(calibration, facts.calibration)

@@ -6,8 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from extender.cli import app
 from tests.cli.conftest import muster
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES, IMAGES = ROOT / "examples" / "scenarios", ROOT / "docs" / "images"
 
 SCENARIO = """
 nodes:
@@ -29,17 +34,22 @@ def scenario(tmp_path: Path) -> str:
     return str(file)
 
 
+def simulated(*arguments: str) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(app, ["simulate", *arguments], env={"COLUMNS": "160"})
+
+
 def test_the_table_says_how_each_gang_fared(scenario: str) -> None:
     """Phase, times, nodes and, for those that wait, why."""
-    result = muster("simulate", scenario)
-    assert result.returncode == 0
+    result = simulated(scenario)
+    assert result.exit_code == 0
     for text in ("default/fits", "Running", "InsufficientCapacity", "ExceedsCluster", "0 of 3", "GPU-hours"):
         assert text in result.stdout
 
 
 def test_json_is_for_programs_and_always_the_same(scenario: str) -> None:
-    """Two runs give equal bytes; the gangs carry reasons with code, message and numbers."""
-    first, second = muster("simulate", scenario, "--output", "json"), muster("simulate", scenario, "-o", "json")
+    """Two processes give equal bytes; the gangs carry reasons with code, message and numbers."""
+    first, second = muster("simulate", scenario, "--output", "json"), simulated(scenario, "-o", "json")
     assert first.stdout == second.stdout
     document = json.loads(first.stdout)
     gangs = {gang["name"]: gang for gang in document["gangs"]}
@@ -56,19 +66,95 @@ def test_json_is_for_programs_and_always_the_same(scenario: str) -> None:
 
 def test_the_stock_scheduler_leaves_gangs_partial(scenario: str) -> None:
     """Without Muster the reasons are kube-scheduler's own words."""
-    document = json.loads(muster("simulate", scenario, "--scheduler", "stock", "-o", "json").stdout)
+    document = json.loads(simulated(scenario, "--scheduler", "stock", "-o", "json").stdout)
     assert document["summary"]["jobsCompleted"] == 0
     assert document["summary"]["idleGpuHours"] > 0
     waiting = next(gang for gang in document["gangs"] if gang["name"] == "waits")
     assert "nodes are available" in waiting["reason"]["message"]
 
 
+def test_predictions_are_in_the_table_and_in_the_document(scenario: str) -> None:
+    """Where a gang is; its bandwidth only where the product of the GPUs is known."""
+    assert "on node-0" not in simulated(scenario).stdout
+    document = json.loads(simulated(scenario, "-o", "json").stdout)
+    fits, waits, _ = document["gangs"]
+    assert fits["placement"] == {
+        "busBandwidthGBps": None,
+        "level": "cluster",
+        "domain": "",
+        "fragmentationCost": fits["placement"]["fragmentationCost"],
+        "gpusPerNode": {"node-0": 8, "node-1": 8},
+    }
+    assert fits["pods"][0]["predictedGpus"] == list(range(8))
+    assert (waits["placement"], waits["pods"][0]["predictedGpus"]) == (None, None)
+
+
+def test_the_example_of_a_fabric_tells_what_its_comments_say() -> None:
+    """The bandwidths of its gangs, and the one that waits for a NUMA zone."""
+    result = simulated(str(EXAMPLES / "fabric.yaml"))
+    for text in ("376 GB/s within rack-2", "475 GB/s on gpu-5", "default/restricted waits: NumaZonesFull"):
+        assert text in result.stdout
+
+
+def test_a_gang_can_be_drawn_when_it_has_started_or_at_any_moment(scenario: str, tmp_path: Path) -> None:
+    """The picture is an SVG; the result is printed as well."""
+    file = tmp_path / "gang.svg"
+    result = simulated(scenario, "--picture", str(file), "--gang", "default/fits")
+    assert result.exit_code == 0
+    assert "default/fits" in result.stdout
+    drawn = file.read_text(encoding="utf-8")
+    assert drawn.startswith("<svg ")
+    assert "default/fits: Running, no bandwidth predicted, across the cluster" in drawn
+    assert "after 0s" in drawn
+    simulated(scenario, "--picture", str(file), "--gang", "waits", "--at", "10m")
+    drawn = file.read_text(encoding="utf-8")
+    assert "default/waits: Pending" in drawn
+    assert "after 10m" in drawn
+    assert "waits: InsufficientCapacity" in drawn
+    simulated(scenario, "--picture", str(file), "--gang", "waits", "--at", "30s")
+    assert "default/waits: not there yet" in file.read_text(encoding="utf-8")
+
+
+def test_a_gang_can_be_drawn_without_muster(scenario: str, tmp_path: Path) -> None:
+    """Where kube-scheduler alone has put it."""
+    file = tmp_path / "gang.svg"
+    simulated(scenario, "--scheduler", "stock", "--picture", str(file), "--gang", "giant")
+    assert "placed by kube-scheduler alone" in file.read_text(encoding="utf-8")
+
+
+def test_the_picture_in_the_docs_is_what_the_command_draws(tmp_path: Path) -> None:
+    """To draw it anew: muster simulate .../fabric.yaml --gang pretrain --picture docs/images/fabric-pretrain.svg."""
+    file = tmp_path / "fabric.svg"
+    simulated(str(EXAMPLES / "fabric.yaml"), "--picture", str(file), "--gang", "pretrain")
+    assert file.read_text(encoding="utf-8") == (IMAGES / "fabric-pretrain.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--picture", "x.svg"], "--picture needs --gang: there are 3 gangs"),
+        (["--picture", "x.svg", "--gang", "nobody"], "--gang nobody: the scenario has no such gang"),
+        (["--picture", "x.svg", "--gang", "fits", "--at", "soon"], "--at: 'soon' is not a duration"),
+        (["--picture", "x.svg", "--gang", "fits", "--at", "2h"], "--at 2h is after the end of the scenario (until)"),
+        (["--picture", "/nowhere/x.svg", "--gang", "fits"], "--picture /nowhere/x.svg: No such file or directory"),
+        (["--gang", "fits"], "--gang and --at say what to draw; add --picture FILE"),
+    ],
+)
+def test_options_of_the_picture_are_refused_where_they_name_nothing(
+    scenario: str, arguments: list[str], message: str
+) -> None:
+    """Exit code 2 and one line that names the option."""
+    result = simulated(scenario, *arguments)
+    assert result.exit_code == 2
+    assert f"muster simulate: {message}" in result.stderr
+
+
 def test_a_bad_scenario_is_refused_with_file_path_and_value(tmp_path: Path) -> None:
     """Everything that is wrong is listed, without a traceback."""
     file = tmp_path / "bad.yaml"
     file.write_text("nodes: [{name: n, count: -1, colour: red}]\ngangs: []\nuntil: soon\n", encoding="utf-8")
-    result = muster("simulate", str(file))
-    assert result.returncode == 2
+    result = simulated(str(file))
+    assert result.exit_code == 2
     assert f"{file}: nodes[0].count: '-1' is negative" in result.stderr
     assert "nodes[0].colour: unknown key" in result.stderr
     assert "until" in result.stderr
@@ -77,6 +163,6 @@ def test_a_bad_scenario_is_refused_with_file_path_and_value(tmp_path: Path) -> N
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     """The file is named."""
-    result = muster("simulate", str(tmp_path / "none.yaml"))
-    assert result.returncode == 2
+    result = simulated(str(tmp_path / "none.yaml"))
+    assert result.exit_code == 2
     assert "none.yaml" in result.stderr

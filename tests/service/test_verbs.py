@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 import httpx
 import pytest
 
 from extender.control.ports import PodKey
-from extender.domain.pod import Phase
+from extender.domain.pod import Phase, Rejection, RejectionReason
 from extender.service.app import create_app
 from extender.settings import Settings
 from extender.simulation.virtual_time import LoopClock
@@ -104,6 +104,25 @@ class TestFilter:
         assert answer["NodeNames"] == ["node-1"]
         assert answer["FailedNodes"] == {"node-0": "no room beside what is reserved for gangs"}
 
+    async def test_a_node_whose_kubelet_refuses_is_refused_unresolvably(
+        self, http: httpx.AsyncClient, muster: Muster
+    ) -> None:
+        """Each node carries its own reason; evicting somebody helps on one of them alone."""
+        muster.nodes(2)
+        muster.sync()
+        muster.gang("a", 1)
+        failed = replace(muster.pod("failed", 8), node_name="node-1", phase=Phase.FAILED)
+        rejection = Rejection(RejectionReason.TOPOLOGY_AFFINITY, "no locality")
+        muster.controller.observer.pod_seen(replace(failed, rejection=rejection))
+        answer = await ask(http, "filter", {"Pod": pod_body("single"), "NodeNames": NAMES})
+        assert answer == {
+            "NodeNames": [],
+            "Nodes": None,
+            "FailedNodes": {"node-0": "no room beside what is reserved for gangs"},
+            "FailedAndUnresolvableNodes": {"node-1": "its kubelet turned away a pod that asks for the same"},
+            "Error": "",
+        }
+
     async def test_whole_nodes_are_echoed(self, http: httpx.AsyncClient, muster: Muster) -> None:
         """Without nodeCacheCapable the accepted nodes come back as they were sent."""
         muster.nodes(2)
@@ -177,7 +196,7 @@ async def test_prioritize_answers_a_host_priority_list(http: httpx.AsyncClient, 
     muster.nodes(2)
     muster.sync()
     pod = muster.pod("other", 4)
-    muster.controller.pod_seen(replace(pod, node_name="node-1", phase=Phase.RUNNING))
+    muster.controller.observer.pod_seen(replace(pod, node_name="node-1", phase=Phase.RUNNING))
     answer = await ask(http, "prioritize", {"Pod": pod_body("single", 4), "NodeNames": NAMES})
     assert answer == [{"Host": "node-0", "Score": 0}, {"Host": "node-1", "Score": 10}]
 
@@ -190,8 +209,8 @@ class TestPreempt:
         muster.nodes(2)
         muster.sync()
         solo = muster.pod("solo", 8)
-        muster.controller.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
-        muster.controller.pod_seen(muster.pod("urgent", 8))
+        muster.controller.observer.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
+        muster.controller.observer.pod_seen(muster.pod("urgent", 8))
         victims = {"node-0": {"Pods": [{"UID": "solo-uid"}], "NumPDBViolations": 1}, "node-1": {"Pods": None}}
         body = {"Pod": pod_body("urgent"), "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
         assert await ask(http, "preempt", body) == {"NodeNameToMetaVictims": {"node-0": victims["node-0"]}}
@@ -201,8 +220,8 @@ class TestPreempt:
         muster.nodes(1)
         muster.sync()
         solo = muster.pod("solo", 8)
-        muster.controller.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
-        muster.controller.pod_seen(muster.pod("urgent", 8))
+        muster.controller.observer.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
+        muster.controller.observer.pod_seen(muster.pod("urgent", 8))
         victims = {"node-0": {"Pods": [pod_body("solo"), None], "NumPDBViolations": 0}, "node-1": None}
         answer = await ask(http, "preempt", {"Pod": pod_body("urgent"), "NodeNameToVictims": victims})
         assert answer == {"NodeNameToMetaVictims": {"node-0": {"Pods": [{"UID": "solo-uid"}], "NumPDBViolations": 0}}}
@@ -381,12 +400,12 @@ class TestLimits:
         """kube-scheduler hears of it before it gives up; the write is not stopped half-way."""
         muster.nodes(1)
         muster.sync()
-        muster.controller.pod_seen(muster.pod("single", 8))
+        muster.controller.observer.pod_seen(muster.pod("single", 8))
         answered, write = asyncio.Event(), muster.api.bind
 
-        async def slow_write(pod: PodKey, node: str) -> None:
+        async def slow_write(pod: PodKey, node: str, annotations: Mapping[str, str]) -> None:
             await answered.wait()
-            await write(pod, node)
+            await write(pod, node, annotations)
 
         monkeypatch.setattr(muster.api, "bind", slow_write)
         call = {"PodName": "single", "PodNamespace": "default", "PodUID": "single-uid", "Node": "node-0"}
@@ -407,10 +426,10 @@ class TestLimits:
         """Nobody waits for it any more, so the log is where it shows."""
         muster.nodes(1)
         muster.sync()
-        muster.controller.pod_seen(muster.pod("single", 8))
+        muster.controller.observer.pod_seen(muster.pod("single", 8))
         answered = asyncio.Event()
 
-        async def broken_write(_pod: PodKey, _node: str) -> None:
+        async def broken_write(_pod: PodKey, _node: str, _annotations: Mapping[str, str]) -> None:
             await answered.wait()
             raise ZeroDivisionError
 

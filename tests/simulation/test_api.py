@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from extender.control.ports import ApiError, ClusterEvent, GroupStatus, Kind, ObjectRef, PodKey
+from extender.control.ports import ApiError, ClusterEvent, GroupStatus, Kind, PodKey
 from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.objectref import ObjectRef
 from extender.simulation.api import SimulatedApi
 from extender.simulation.cluster import Cluster
 from tests.builders import coscheduling_json, pod_json
@@ -66,6 +67,19 @@ def test_a_binding_is_made_once(virtually: Virtually) -> None:
         return refused.value.status
 
     assert virtually(story()) == 409
+
+
+def test_a_binding_annotates_its_pod(virtually: Virtually) -> None:
+    """The annotations of a Binding are added to the pod's own; those of one that comes too late are not."""
+
+    async def story() -> dict[str, str]:
+        setting = Setting()
+        await setting.api.bind(setting.key, "n", {"muster.dev/predicted-gpus": "0,1"})
+        await setting.api.bind(setting.key, "n", {"muster.dev/predicted-gpus": "2,3"})
+        annotations: dict[str, str] = setting.cluster.get(Kind.POD, "default", "a").json["metadata"]["annotations"]
+        return annotations
+
+    assert virtually(story())["muster.dev/predicted-gpus"] == "0,1"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from extender.control.ports import ApiError, ClusterEvent, Kind, ObjectRef
+from extender.control.ports import ApiError, ClusterEvent, Kind
+from extender.domain.objectref import ObjectRef
 from extender.simulation.cluster import Cluster
 from extender.simulation.eventlog import EventLog
 from extender.simulation.kubelet import Kubelet
 from extender.simulation.objects import Change, ChangeType, Stored
-from tests.builders import coscheduling_json, native_json, node_json, pod_json
+from tests.builders import coscheduling_json, native_json, node_json, pod_json, volcano_json
 from tests.simulation.conftest import Virtually, loop_clock, reach
 
 
@@ -325,21 +326,22 @@ def test_a_gated_pod_says_so(virtually: Virtually) -> None:
     assert virtually(story()).pod.refusal == "SchedulingGated"
 
 
-def test_groups_of_both_apis_are_kept(virtually: Virtually) -> None:
+def test_groups_of_all_apis_are_kept(virtually: Virtually) -> None:
     """PodGroups are objects like others; their values are what the domain reads from them."""
 
     async def story() -> list[Any]:
         cluster = Cluster(loop_clock())
         ours = cluster.create(Kind.COSCHEDULING_POD_GROUP, coscheduling_json("g", minMember=3))
         native = cluster.create(Kind.NATIVE_POD_GROUP, native_json("g", gang={"minCount": 2}))
-        for version in (ours, native):
+        volcano = cluster.create(Kind.VOLCANO_POD_GROUP, volcano_json("g", minMember=4))
+        for version in (ours, native, volcano):
             with pytest.raises(TypeError):
                 _ = version.pod
             with pytest.raises(TypeError):
                 _ = version.node
-        return [ours.value, native.value]
+        return [ours.value, native.value, volcano.value]
 
-    assert [group.min_member for group in virtually(story())] == [3, 2]
+    assert [group.min_member for group in virtually(story())] == [3, 2, 4]
 
 
 def test_a_change_without_any_version_is_a_mistake() -> None:

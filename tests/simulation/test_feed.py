@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 from extender.control.ports import REQUIRED_KINDS, Kind
+from extender.domain.devices import DeviceReport
+from extender.domain.hypernodes import HyperNode
 from extender.domain.lease import Lease
+from extender.domain.levelobjects import LevelList
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
+from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.numa.nodetopology import NodeTopology
 from extender.simulation.cluster import Cluster
 from extender.simulation.feed import BOOKMARK_SECONDS, Feed
 from tests.builders import coscheduling_json, node_json, pod_json
@@ -69,6 +75,49 @@ class Listener:
     def lease_gone(self) -> None:
         """Hear that the Lease is gone, which is not watched here."""
         raise AssertionError
+
+    def node_topology_seen(self, topology: NodeTopology) -> None:
+        """Hear of a node's NUMA zones."""
+        self._tell("node topology seen", topology.node, str(topology.policy))
+
+    def node_topology_gone(self, name: str) -> None:
+        """Hear that a node's NUMA zones are gone."""
+        self._tell("node topology gone", name)
+
+    def hyper_node_seen(self, hyper_node: HyperNode) -> None:
+        """Hear of a HyperNode."""
+        self._tell("hyper node seen", hyper_node.name, str(hyper_node.tier))
+
+    def hyper_node_gone(self, name: str) -> None:
+        """Hear that a HyperNode is gone."""
+        self._tell("hyper node gone", name)
+
+    def levels_seen(self, levels: LevelList) -> None:
+        """Hear of a list of levels."""
+        self._tell("levels seen", levels.about.group, levels.about.name, *(level.label for level in levels.levels))
+
+    def levels_gone(self, group: str, name: str) -> None:
+        """Hear that a list of levels is gone."""
+        self._tell("levels gone", group, name)
+
+    def device_seen(self, report: DeviceReport) -> None:
+        """Hear of a report of devices."""
+        self._tell("device seen", report.node, report.partitions)
+
+    def device_gone(self, name: str) -> None:
+        """Hear that a report of devices is gone."""
+        self._tell("device gone", name)
+
+    def calibration_seen(self, about: ObjectRef, data: Mapping[str, str]) -> None:
+        """Hear of the data of a calibration."""
+        self._tell("calibration seen", str(about), *data.values())
+
+    def calibration_gone(self) -> None:
+        """Hear that the calibration is gone."""
+        self._tell("calibration gone")
+
+    def _tell(self, *words: str) -> None:
+        self.told.append(" ".join(words))
 
     def synced(self, kind: Kind) -> None:
         """Hear that the first list is complete."""
@@ -157,6 +206,52 @@ def test_every_kind_of_change_is_told(virtually: Virtually) -> None:
         "pod gone 00000002",
         "class gone high",
         "group gone g 00000004",
+    ]
+
+
+def test_what_describes_network_and_hardware_is_told(virtually: Virtually) -> None:
+    """Objects of other projects are read as the watches read them; those of the cluster have no namespace."""
+    levels = {"levels": [{"nodeLabel": "x/rack"}]}
+    layers = {"networkTopologySpec": [{"topologyLayer": "spine", "labelKey": ["x/spine"]}]}
+
+    async def story() -> list[str]:
+        setting = Setting()
+        setting.start()
+        await setting.feed.synced.wait()
+        setting.listener.told.clear()
+        cluster = setting.cluster
+        documents: dict[Kind, dict[str, Any]] = {
+            Kind.NODE_TOPOLOGY: {"metadata": {"name": "a"}, "topologyPolicies": ["Restricted"]},
+            Kind.HYPER_NODE: {"metadata": {"name": "b"}, "spec": {"tier": 1}},
+            Kind.KUEUE_TOPOLOGY: {"metadata": {"name": "c"}, "spec": levels},
+            Kind.KAI_TOPOLOGY: {"metadata": {"name": "d"}, "spec": levels},
+            Kind.NETWORK_TOPOLOGY: {"metadata": {"name": "e"}, "spec": layers},
+            Kind.DEVICE: {"metadata": {"name": "f"}},
+            Kind.CALIBRATION: {"metadata": {"name": "g", "namespace": "default"}, "data": {"key": "value"}},
+        }
+        for kind, document in documents.items():
+            cluster.create(kind, document)
+        for kind, document in documents.items():
+            cluster.delete(kind, "default", document["metadata"]["name"])
+        await reach(0)
+        await setting.stop()
+        return setting.listener.told
+
+    assert virtually(story()) == [
+        "node topology seen a restricted",
+        "hyper node seen b 1",
+        "levels seen kueue.x-k8s.io c x/rack",
+        "levels seen kai.scheduler d x/rack",
+        "levels seen scheduling.koordinator.sh e x/spine",
+        "device seen f ",
+        "calibration seen ConfigMap default/g value",
+        "node topology gone a",
+        "hyper node gone b",
+        "levels gone kueue.x-k8s.io c",
+        "levels gone kai.scheduler d",
+        "levels gone scheduling.koordinator.sh e",
+        "device gone f",
+        "calibration gone",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from extender.control.views import GangPhase
+from extender.placement.placement import Placement
 from extender.simulation.accounting import GpuSeconds
 from extender.simulation.results import (
     EvictionResult,
@@ -21,9 +22,11 @@ WAITS = GangResult(
     reason=ReasonResult("InsufficientCapacity", "1 of 2 members fit now", {"minMember": 2, "fits": 1}),
     admitted_at=None,
     finished_at=None,
-    pods=(PodResult("g-0", None, None), PodResult("g-worker-0", "worker", "n")),
+    pods=(PodResult("g-0", None, None), PodResult("g-worker-0", "worker", "n", (0, 1), (0,))),
 )
-DONE = GangResult("h", "team", GangPhase.FINISHED, None, 0.1 + 0.2, 10.0, ())
+DONE = GangResult(
+    "h", "team", GangPhase.FINISHED, None, 0.1 + 0.2, 10.0, (), Placement(329.00049, "rack", "b0/r1", 12.5, {"n": 2})
+)
 
 
 def test_hours_and_money_follow_from_gpu_seconds() -> None:
@@ -52,9 +55,16 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
                 },
                 "admittedAt": None,
                 "finishedAt": None,
+                "placement": None,
                 "pods": [
-                    {"name": "g-0", "role": None, "node": None},
-                    {"name": "g-worker-0", "role": "worker", "node": "n"},
+                    {"name": "g-0", "role": None, "node": None, "predictedGpus": None, "predictedZones": None},
+                    {
+                        "name": "g-worker-0",
+                        "role": "worker",
+                        "node": "n",
+                        "predictedGpus": [0, 1],
+                        "predictedZones": [0],
+                    },
                 ],
             },
             {
@@ -64,6 +74,13 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
                 "reason": None,
                 "admittedAt": 0.3,
                 "finishedAt": 10.0,
+                "placement": {
+                    "busBandwidthGBps": 329.0,
+                    "level": "rack",
+                    "domain": "b0/r1",
+                    "fragmentationCost": 12.5,
+                    "gpusPerNode": {"n": 2},
+                },
                 "pods": [],
             },
         ],

@@ -216,7 +216,14 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
         ("nodes: []", "gangs: is missing"),
         ("gangs: []", "nodes: is missing"),
         ("nodes: x\ngangs: []", "nodes: 'x' should be a valid list"),
-        ("nodes: []\ngangs: []\ntopology: {}", "topology: unknown key; known here: nodes, gangs, until, gpuHourPrice"),
+        (
+            "nodes: []\ngangs: []\nracks: 3",
+            (
+                "racks: unknown key; known here: nodes, gangs, topology, nodeResourceTopology, hyperNodes, devices, "
+                "calibration, until, gpuHourPrice"
+            ),
+        ),
+        ("nodes: []\ngangs: []\ntopology: {}", "topology.levels: is missing"),
         ("nodes: []\ngangs: []\nuntil: -3", "until: '-3' is negative"),
         ("nodes: []\ngangs: []\ngpuHourPrice: -1", "gpuHourPrice: '-1' is negative"),
         ("nodes: []\ngangs: []\ngpuHourPrice: .inf", "gpuHourPrice: 'inf' is not a finite number"),

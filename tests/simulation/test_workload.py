@@ -215,6 +215,31 @@ def test_a_placed_member_that_is_lost_is_not_placed_again(virtually: Virtually) 
     assert virtually(story()) == ""
 
 
+def test_a_member_that_a_kubelet_turned_away_is_created_again(virtually: Virtually) -> None:
+    """As a Job does; one that failed by itself is not."""
+
+    async def story() -> tuple[bool, bool]:
+        setting = Setting(gang())
+        setting.bind(g_0="n", g_1="n")
+        await reach(1)
+        before = [setting.cluster.get(Kind.POD, "default", name).uid for name in ("g-0", "g-1")]
+
+        def turn_away(json: dict[str, Any]) -> None:
+            json["status"].update(phase="Failed", reason="TopologyAffinityError", message="cannot be aligned")
+
+        def crash(json: dict[str, Any]) -> None:
+            json["status"].update(phase="Failed", reason="Error")
+
+        setting.cluster.update(Kind.POD, ("default", "g-0"), turn_away)
+        setting.cluster.update(Kind.POD, ("default", "g-1"), crash)
+        await reach(2)
+        after = [setting.cluster.get(Kind.POD, "default", name) for name in ("g-0", "g-1")]
+        assert after[0].pod.node_name == ""
+        return before[0] == after[0].uid, before[1] == after[1].uid
+
+    assert virtually(story()) == (False, True)
+
+
 def test_a_finished_gang_can_be_forgotten(virtually: Virtually) -> None:
     """Its objects go, and nothing is created in their place; a gang of the same name can come again."""
 
