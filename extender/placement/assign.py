@@ -9,7 +9,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.placement.search import EXACT_WORK, Choice, Search
+from extender.placement.bags import EXACT_WORK
+from extender.placement.search import Choice, Search
 from extender.placement.tables import IMPOSSIBLE, Shares, Table, leaf, merge
 
 #: Costs of several terms are one int64; terms that no longer fit into it are left out, the least important first.

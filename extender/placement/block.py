@@ -14,10 +14,11 @@ from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
 from extender.domain.topology import RoleGroup, TopologyRequest
 from extender.placement.assign import assign
+from extender.placement.bags import Wanted
 from extender.placement.ground import Ground, Terms
 from extender.placement.packing import pack, strands
 from extender.placement.room import clique_units, field_of, room, whole_gpus
-from extender.placement.search import Search, Wanted
+from extender.placement.search import Search
 
 Groups: TypeAlias = Mapping[Shape, Sequence[Pod]]
 """Pods by shape, shapes in the order in which they are placed."""

@@ -6,34 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from math import lcm
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.domain.topology import Objective
-from extender.placement.tables import IMPOSSIBLE, fold, reach
-from extender.placement.units import Field, Question, Unit
-
-#: Steps of arithmetic on one domain up to which the least loss is computed exactly; beyond it islands are filled one
-#: after the other. 4 million are some 10 ms.
-EXACT_WORK = 4_000_000
-
-#: Below every step: any number of pods will do.
-_ANY_STEP = -1
-
-Bag: TypeAlias = tuple[int, tuple[tuple[int, int], ...], tuple[tuple["Bag", int], ...]]
-"""What a domain consists of, for the purpose of counting: only multiples of the first number of pods may go there, to
-islands (kind, how many) and to domains that are bags of their own (bag, how many)."""
-
-
-class Score(NamedTuple):
-    """How good a placement is; less is better. Bandwidth is in 5 % steps, negated; loss in GB/s."""
-
-    step: int
-    loss: int
+from extender.placement.bags import Bag, Bags, Score, Wanted
+from extender.placement.units import Field, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +27,6 @@ class Choice:
     islands: int
     score: Score
     positions: NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be placed: so many pods, for a collective over `gpus` GPUs, every k of them within one domain.
-
-    `slices` are (level, k), outermost first. `joined` tells pods that join others of their gang, on other islands.
-    """
-
-    pods: int
-    gpus: int
-    objective: Objective
-    slices: tuple[tuple[int, int], ...] = ()
-    joined: bool = False
 
 
 _Found: TypeAlias = tuple[tuple[Score, tuple[int, ...], int, int], Choice]
@@ -89,9 +54,7 @@ class Search:
         self.wanted = wanted
         self.units = [*ground.units, *clique_units]
         self.clique_kinds = clique_kinds
-        self._costs: dict[tuple[Bag, int, int], NDArray[np.int64]] = {}
-        self._steps: dict[tuple[int, int, int], tuple[int, ...]] = {}
-        self._splits: dict[tuple[tuple[int, int], tuple[int, int], int], Score | None] = {}
+        self._bags = Bags(self.units, wanted, ground.tree)
         self._verdicts: dict[tuple[Bag, int], tuple[Score, int] | None] = {}
 
     def best(self, levels: Iterable[int], within: NDArray[np.bool_]) -> list[Choice]:
@@ -114,16 +77,16 @@ class Search:
         """Return the numbers of pods that an island of a kind may get, so that the choice keeps its bandwidth."""
         if choice.islands == 1:
             return list(range(1, min(self.units[kind].cap, self.wanted.pods) + 1))
-        return self._shares(kind, choice.islands, choice.level, -choice.score.step)
+        return self._bags.shares(kind, choice.islands, choice.level, -choice.score.step)
 
     # One node.
 
     def _best_node(self, within: NDArray[np.bool_]) -> _Found | None:
         ground, pods = self.field, self.wanted.pods
         fitting = [kind for kind in np.unique(ground.kinds[within]).tolist() if ground.units[kind].cap >= pods]
-        if pods % self._multiple_of_node() or not fitting:
+        if pods % self._bags.node_multiple() or not fitting:
             return None
-        step = {kind: self._unit_steps(kind, 1, self.field.tree.depth)[pods] for kind in fitting}
+        step = {kind: self._bags.steps_of(kind, 1, self.field.tree.depth)[pods] for kind in fitting}
         most = max(step.values())
         fastest = [kind for kind in fitting if step[kind] == most]
         positions = np.flatnonzero(np.isin(ground.kinds, fastest) & within)
@@ -211,180 +174,16 @@ class Search:
             return self._verdicts[bag, level]
         cliques = self.field.tree.cliques
         if cliques is not None and level >= cliques and int(self.clique_kinds[positions[0]]) >= 0:
-            found = self._judge_clique(bag, self.clique_base + int(self.clique_kinds[positions[0]]))
+            found = self._bags.clique(bag, self.clique_base + int(self.clique_kinds[positions[0]]))
         else:
-            found = self._judge_many(bag, level, best)
-            pair = None if self.wanted.joined else self._judge_pair(bag, level)
+            found = self._bags.many(bag, level, best)
+            pair = None if self.wanted.joined else self._bags.pair(bag, level)
             if pair is not None and (found is None or pair < found[0]):
                 found = pair, 2
         self._verdicts[bag, level] = found
         return found
 
-    def _judge_clique(self, bag: Bag, kind: int) -> tuple[Score, int] | None:
-        """Judge nodes of one NVLink domain: however the pods lie there, they are as fast."""
-        step = self._unit_steps(kind, 1, self.field.tree.depth)[self.wanted.pods]
-        loss = int(self._least_loss(bag, 1, self.field.tree.depth, _ANY_STEP)[self.wanted.pods])
-        return None if loss >= IMPOSSIBLE else (Score(-step, loss + self.units[kind].loss[0]), 1)
-
-    def _judge_many(self, bag: Bag, level: int, best: Score | None) -> tuple[Score, int] | None:
-        """Judge any number of islands, the highest step first: each limits it, and the fewer may be used the higher."""
-        islands = 3
-        if best is not None and not self._reaches(bag, islands, level, -best.step):
-            return None
-        reached = (step for kind in _kinds(bag) for step in self._unit_steps(kind, islands, level)[1:])
-        steps = sorted(set(reached))
-        low, high = 0, len(steps) - 1
-        while low < high:  # the highest step at which all pods have a place
-            middle = (low + high + 1) // 2
-            if self._reaches(bag, islands, level, steps[middle]):
-                low = middle
-            else:
-                high = middle - 1
-        if high < 0:
-            return None
-        cost = int(self._least_loss(bag, islands, level, steps[low])[self.wanted.pods])
-        return None if cost >= IMPOSSIBLE else (Score(-steps[low], cost), islands)
-
-    def _judge_pair(self, bag: Bag, level: int) -> Score | None:
-        """Return the best score of two islands: what they exchange crosses the network only once each way."""
-        multiple, counts, groups = bag
-        if self.wanted.pods % multiple:
-            return None
-        inside = [self._judge_pair(group, level) for group, _ in groups]
-        best = min((score for score in inside if score is not None), default=None)
-        parts = [([(kind, self._multiple_of_node())], copies) for kind, copies in counts]
-        parts += [(self._single_islands(group), copies) for group, copies in groups]
-        for index, (first, copies) in enumerate(parts):
-            for second, _ in parts[index if copies > 1 else index + 1 :]:
-                for one, other in product(first, second):
-                    score = self._best_split(one, other, level)
-                    best = score if best is None or (score is not None and score < best) else best
-        return best
-
-    def _single_islands(self, bag: Bag) -> list[tuple[int, int]]:
-        """Return the kinds of island in a domain, each with the number of which its pods must be a multiple."""
-        multiple, counts, groups = bag
-        islands = [(kind, self._multiple_of_node()) for kind, _ in counts]
-        islands += [island for group, _ in groups for island in self._single_islands(group)]
-        return sorted({(kind, lcm(own, multiple)) for kind, own in islands})
-
-    def _best_split(self, one: tuple[int, int], other: tuple[int, int], level: int) -> Score | None:
-        """Return the best score of sharing all pods between two islands (kind, multiple), or None."""
-        key = (one, other, level)
-        if key not in self._splits:
-            self._splits[key] = self._split(one, other, level)
-        return self._splits[key]
-
-    def _split(self, one: tuple[int, int], other: tuple[int, int], level: int) -> Score | None:
-        pods, (first, of_first), (second, of_second) = self.wanted.pods, one, other
-        steps, other_steps = self._unit_steps(first, 2, level), self._unit_steps(second, 2, level)
-        return min(
-            (
-                Score(
-                    -min(steps[share], other_steps[pods - share]),
-                    self._loss(first, share) + self._loss(second, pods - share),
-                )
-                for share in range(max(1, pods - len(other_steps) + 1), min(len(steps) - 1, pods - 1) + 1)
-                if share % of_first == 0 and (pods - share) % of_second == 0
-            ),
-            default=None,
-        )
-
-    def _reaches(self, bag: Bag, islands: int, level: int, step: int) -> bool:
-        sums = self._sums(bag, islands, level, step)
-        return bool(sums >> self.wanted.pods & 1)
-
-    def _sums(self, bag: Bag, islands: int, level: int, step: int) -> int:
-        multiple, counts, groups = bag
-        pods, sums = self.wanted.pods, 1
-        for kind, copies in counts:
-            sums = reach(sums, self._shares(kind, islands, level, step), min(copies, pods), pods)
-        for group, copies in groups:
-            inner = self._sums(group, islands, level, step)
-            shares = [count for count in range(1, pods + 1) if inner >> count & 1]
-            sums = reach(sums, shares, min(copies, pods), pods)
-        if multiple > 1:
-            sums &= sum(1 << count for count in range(0, pods + 1, multiple))
-        return sums
-
-    def _least_loss(self, bag: Bag, islands: int, level: int, step: int) -> NDArray[np.int64]:
-        """Return (pods + 1,) the least loss (GB/s) of putting 0, 1, 2, ... pods into a domain at that step."""
-        key = (bag, step * 4 + islands, level)
-        if key not in self._costs:
-            self._costs[key] = self._fold(bag, islands, level, step)
-        return self._costs[key]
-
-    def _fold(self, bag: Bag, islands: int, level: int, step: int) -> NDArray[np.int64]:
-        multiple, counts, groups = bag
-        pods = self.wanted.pods
-        parts = [
-            ([(p, self._loss(kind, p)) for p in self._shares(kind, islands, level, step)], min(copies, pods))
-            for kind, copies in counts
-        ]
-        for group, copies in groups:
-            inner = self._least_loss(group, islands, level, step)
-            possible = np.flatnonzero(inner < IMPOSSIBLE).tolist()
-            parts.append(([(p, int(inner[p])) for p in possible if p], min(copies, pods)))
-        costs = np.full(pods + 1, IMPOSSIBLE, dtype=np.int64)
-        costs[0] = 0
-        if sum(len(shares) * copies for shares, copies in parts) * (pods + 1) > EXACT_WORK:
-            costs[pods] = _fill(parts, pods)
-        elif all([p for p, _ in shares] == [1] for shares, _ in parts):
-            cheapest = np.sort(np.repeat([shares[0][1] for shares, _ in parts], [copies for _, copies in parts]))
-            placed = min(pods, cheapest.shape[0])
-            costs[1 : placed + 1] = np.cumsum(cheapest[:placed])
-        else:
-            for shares, copies in parts:
-                costs = np.minimum(fold(costs, shares, copies), IMPOSSIBLE)
-        if multiple > 1:
-            costs[np.arange(pods + 1) % multiple != 0] = IMPOSSIBLE
-        return costs
-
-    def _shares(self, kind: int, islands: int, level: int, step: int) -> list[int]:
-        multiple = self._multiple_of_node()
-        steps = self._unit_steps(kind, islands, level)
-        return [pods for pods in range(1, len(steps)) if steps[pods] >= step and pods % multiple == 0]
-
-    def _loss(self, kind: int, pods: int) -> int:
-        unit = self.units[kind]
-        return unit.loss[pods] + (unit.loss[0] if unit.clique else 0)
-
-    def _unit_steps(self, kind: int, islands: int, level: int) -> tuple[int, ...]:
-        key = (kind, islands, level)
-        if key not in self._steps:
-            unit, tree = self.units[kind], self.field.tree
-            factors = tree.factors(level)
-            if unit.product is not None:
-                factors = unit.product.factors(tree.levels.name(level), factors)
-            question = Question(self.wanted.gpus, factors, self.wanted.objective)
-            self._steps[key] = unit.steps(self.wanted.pods, question, islands)
-        return self._steps[key]
-
-    def _multiple_of_node(self) -> int:
-        return next((size for level, size in self.wanted.slices if level >= self.field.tree.depth), 1)
-
     @cached_property
     def clique_base(self) -> int:
         """Return the kind of the first NVLink domain."""
         return len(self.field.units)
-
-
-def _kinds(bag: Bag) -> set[int]:
-    _, counts, groups = bag
-    return {kind for kind, _ in counts}.union(*(_kinds(group) for group, _ in groups))
-
-
-def _fill(parts: Sequence[tuple[list[tuple[int, int]], int]], pods: int) -> np.int64:
-    """Return the loss of filling the islands that lose least per pod one after the other; IMPOSSIBLE if that fails."""
-    shares = sorted((cost / p, -p, cost, copies) for options, copies in parts for p, cost in options[-1:])
-    left, loss = pods, 0
-    for _, negative, cost, copies in shares:
-        take = min(left // -negative, copies)
-        left += take * negative
-        loss += take * cost
-    if left:
-        rest = [cost for options, _ in parts for p, cost in options if p == left]
-        if not rest:
-            return np.int64(loss + max((cost for _, _, cost, _ in shares), default=0))
-        loss += min(rest)
-    return np.int64(loss)

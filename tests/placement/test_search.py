@@ -17,7 +17,8 @@ from extender.domain.levels import Level, Levels
 from extender.domain.topology import Objective
 from extender.fabric.bandwidth import IslandUse, bus_bandwidth, step
 from extender.placement.assign import assign
-from extender.placement.search import Choice, Search, Wanted
+from extender.placement.bags import Wanted
+from extender.placement.search import Choice, Search
 from extender.placement.units import Field, Unit
 
 RACKS = Levels((Level("block", "block"), Level("rack", "rack")))
