@@ -1,4 +1,4 @@
-"""Run the measurements: `python -m bench --family service|control-plane|placement|failover [--case NAME ...]`."""
+"""Run the measurements: `python -m bench --family NAME [--case NAME ...]`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ FAMILIES: Mapping[str, str] = {
     "control-plane": "bench.controlplane",
     "placement": "bench.placement",
     "failover": "bench.failover",
+    "fabric": "bench.fabric",
 }
 
 #: Columns. Names of figures must stay whole, also where no terminal says how wide it is.
@@ -55,7 +56,7 @@ def _parser(families: Mapping[str, str]) -> argparse.ArgumentParser:
         default=next(iter(families)),
         help="service: one Muster under synthetic load; control-plane: gangs on a real control plane, against other"
         " ways to place them; placement: plans and passes in one process; failover: the leading one of two replicas"
-        " killed (default: %(default)s)",
+        " killed; fabric: predicted bandwidth of placements, against best fit by count (default: %(default)s)",
     )
     parser.add_argument("--output", choices=("table", "json"), default="table", help="how to print the figures")
     parser.add_argument("--repeats", type=_at_least_one, help="how often each thing is measured")

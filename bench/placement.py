@@ -11,13 +11,15 @@ from bench.options import Options, Say
 from extender.admission.admission import Admission
 from extender.clock import ManualClock
 from extender.cluster.table import NodeTable
+from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
-from extender.domain.keys import Packing
+from extender.domain.levels import Levels
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Phase, Pod, Shape
 from extender.domain.podgroup import PodGroup
 from extender.placement.eligibility import Eligibility
+from extender.placement.ground import Ground, Terms
 from extender.placement.plan import plan
 from extender.settings import Settings
 
@@ -71,10 +73,11 @@ def plan_figure(name: str, nodes: int, pods: int, repeats: int, bound: float | N
     table = NodeTable()
     for node in gpu_nodes(nodes):
         table.upsert(node)
-    eligibility, gang = Eligibility(table), workers("gang", pods, worker(1, _CPU))
+    ground = Ground(build(table, Levels()), Eligibility(table).mask)
+    gang = workers("gang", pods, worker(1, _CPU))
 
     def place() -> None:
-        plan(gang, WhatIf(table), eligibility.mask, Packing.BINPACK)
+        plan(gang, WhatIf(table), ground, Terms())
 
     return of_repeats(name, "ms", timed(place, lambda _: None, repeats), bound=bound, exclusive=True)
 

@@ -121,6 +121,16 @@ def native_json(name: str = "gang", *, annotations: Mapping[str, str] | None = N
     }
 
 
+def volcano_json(name: str = "gang", *, annotations: Mapping[str, str] | None = None, **spec: object) -> Json:
+    """Build a `scheduling.volcano.sh/v1beta1` PodGroup; keywords are fields of its spec."""
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": metadata_json(name, namespace="default", annotations=annotations),
+        "spec": spec,
+    }
+
+
 def shape(
     gpus: int = 0, *, cpu: int = 1000, selector: Selector | None = None, tolerations: tuple[Toleration, ...] = ()
 ) -> Shape:

@@ -53,6 +53,7 @@ class ReplayServer:
                 web.get("/api/v1/nodes", self._watch(cluster.nodes)),
                 web.get("/api/v1/pods", self._watch(cluster.pods)),
                 web.get("/apis/scheduling.k8s.io/v1/priorityclasses", self._watch(cluster.priority_classes)),
+                web.get("/api/v1/namespaces/muster-system/configmaps", self._watch(cluster.config_maps)),
                 web.get("/apis/scheduling.x-k8s.io/v1alpha1/podgroups", self._watch(cluster.groups)),
                 web.get(_GROUPS, self._find_group),
                 web.patch(_GROUPS + "/{name}/status", self._patch_group),

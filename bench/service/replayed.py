@@ -92,7 +92,8 @@ class ReplayedCluster:
         self.pods = WatchedKind("Pod", lambda: (pod.encode() for pod in population.pods.values()))
         self.groups = WatchedKind("PodGroup", lambda: map(_encode_group, population.groups.values()))
         self.priority_classes = WatchedKind("PriorityClass", lambda: ())
-        self.kinds = (self.nodes, self.pods, self.groups, self.priority_classes)
+        self.config_maps = WatchedKind("ConfigMap", lambda: ())
+        self.kinds = (self.nodes, self.pods, self.groups, self.priority_classes, self.config_maps)
 
     def happen(self, count: int) -> None:
         """Let so many events happen: heartbeats of nodes and news of running pods, in turn."""

@@ -91,7 +91,8 @@ class _Exact:
     def _weigh(self) -> _Weights:
         pods, field = self._pods, self._field
         units = self._search.units
-        lost = pods * max((unit.loss[0] + max(unit.loss) for unit in units), default=0) + 1
+        most_lost = (unit.loss[0] + max(loss for loss in unit.loss if loss < IMPOSSIBLE) for unit in units)
+        lost = pods * max(most_lost, default=0) + 1
         room = int(field.caps[self._choice.positions].sum()) + 1
         most = int(min(field.caps[self._choice.positions].max(initial=0), pods))
         below = field.tree.depth - self._choice.level - 1
@@ -141,7 +142,9 @@ class _Exact:
         unit, weights = self._search.units[kind], self._weights
         costs = np.full(self._pods + 1, IMPOSSIBLE, dtype=np.int64)
         costs[0] = 0
-        numbers = range(1, min(unit.cap, self._pods) + 1) if free_choice else self._search.allowed(kind, self._choice)
+        multiple = self._search.node_multiple
+        most = min(unit.cap, self._pods)
+        numbers = range(multiple, most + 1, multiple) if free_choice else self._search.allowed(kind, self._choice)
         island = 0 if free_choice else weights.island
         for pods in numbers:
             room = int(self._field.caps[position]) - pods

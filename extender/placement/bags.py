@@ -124,14 +124,15 @@ class Bags:
     def _split(self, one: tuple[int, int], other: tuple[int, int], level: int) -> Score | None:
         pods, (first, of_first), (second, of_second) = self.wanted.pods, one, other
         steps, other_steps = self.steps_of(first, 2, level), self.steps_of(second, 2, level)
+        others = set(self.shares(second, 2, level, _ANY_STEP))
         return min(
             (
                 Score(
                     -min(steps[share], other_steps[pods - share]),
                     self._loss(first, share) + self._loss(second, pods - share),
                 )
-                for share in range(max(1, pods - len(other_steps) + 1), min(len(steps) - 1, pods - 1) + 1)
-                if share % of_first == 0 and (pods - share) % of_second == 0
+                for share in self.shares(first, 2, level, _ANY_STEP)
+                if pods - share in others and share % of_first == 0 and (pods - share) % of_second == 0
             ),
             default=None,
         )
@@ -188,9 +189,10 @@ class Bags:
 
     def shares(self, kind: int, islands: int, level: int, step: int) -> list[int]:
         """Return the numbers of pods, from one on, that an island of a kind may get to allow at least `step`."""
-        multiple = self.node_multiple()
+        multiple, loss = self.node_multiple(), self.units[kind].loss
         steps = self.steps_of(kind, islands, level)
-        return [pods for pods in range(1, len(steps)) if steps[pods] >= step and pods % multiple == 0]
+        numbers = range(multiple, len(steps), multiple)
+        return [pods for pods in numbers if steps[pods] >= step and loss[pods] < IMPOSSIBLE]
 
     def _loss(self, kind: int, pods: int) -> int:
         unit = self.units[kind]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -12,10 +14,11 @@ from numpy.typing import NDArray
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
-from extender.domain.topology import RoleGroup, TopologyRequest
+from extender.domain.topology import Objective, RoleGroup, TopologyRequest
 from extender.placement.assign import assign
-from extender.placement.bags import Wanted
+from extender.placement.bags import Score, Wanted
 from extender.placement.ground import Ground, Terms
+from extender.placement.mixed import Relaxation
 from extender.placement.packing import pack, strands
 from extender.placement.room import clique_units, field_of, room, whole_gpus
 from extender.placement.search import Search
@@ -139,7 +142,10 @@ class Block:
             roomy = holds if roomy is None else roomy & holds
         if roomy is None:
             return
+        required = self._tree.levels.find(self._terms.topology.required) if self._terms.topology.required else None
         mask = reachable & (path >= 0)
+        if required is not None:  # a node without a domain of that level shares none with anybody
+            mask &= self._tree.path(required) >= 0
         mask[mask] = roomy[path[mask]]
         shape, pods = next(iter(groups.items()))
         for _ in range(MOST_SCOPES):
@@ -164,12 +170,69 @@ class Block:
         mark, before = self._whatif.mark(), (dict(self._settled), self._touched.copy(), self.fragmentation)
         rest = {shape: list(pods) for shape, pods in groups.items()}
         gathered = all(self._place_roles(scope, group, rest) for group in self._terms.topology.role_groups)
-        if gathered and all(self._place_shape(scope, shape, pods) for shape, pods in rest.items() if pods):
+        if gathered and self._place_shapes(scope, {shape: pods for shape, pods in rest.items() if pods}):
             return True
         self._whatif.undo(mark)
         self._settled, self._touched, self.fragmentation = before
         self.rows.clear()
         return False
+
+    def _place_shapes(self, scope: _Scope, groups: Groups) -> bool:
+        """Place all shapes, one after the other; several with GPUs rather by what is best for all of them together."""
+        with_gpus = {shape: pods for shape, pods in groups.items() if whole_gpus(shape)}
+        terms = self._terms
+        alone = len(with_gpus) <= 1 or self._settled or terms.topology.slices
+        if alone or terms.packing is Packing.SPREAD or terms.topology.objective is Objective.NONE:
+            return self._one_by_one(groups, scope)
+        ground = replace(self._ground, eligible=lambda shape: self._ground.eligible(shape) & scope.mask)
+        relaxed = Relaxation(self._whatif, ground, with_gpus, terms.topology.objective)
+        quotas = relaxed.quotas(range(scope.level, self._tree.depth + 1))
+        ways = [partial(self._one_by_one, with_gpus, scope)]
+        ways += [partial(self._share_out, with_gpus, scope, dict(quota)) for quota in quotas]
+        found = [trial for way in ways if (trial := self._trial(relaxed, way)) is not None]
+        if not found:
+            return False
+        score, rows = min(found, key=lambda trial: trial[0])
+        for shape, pods in with_gpus.items():
+            placed = Counter(rows[pod.uid] for pod in pods)
+            ordered = sorted(pods, key=lambda pod: list(placed).index(rows[pod.uid]))
+            self._take(shape, ordered, list(placed.items()))
+        self.fragmentation += score.loss
+        rest = {shape: pods for shape, pods in groups.items() if shape not in with_gpus}
+        return self._one_by_one(rest, scope)
+
+    def _one_by_one(self, groups: Groups, scope: _Scope) -> bool:
+        return all(self._place_shape(scope, shape, pods) for shape, pods in groups.items())
+
+    def _trial(self, relaxed: Relaxation, place: Callable[[], bool]) -> tuple[Score, dict[str, int]] | None:
+        """Place pods, say how good that is and where they went, and take it back; None if it fails."""
+        mark, before = self._whatif.mark(), (dict(self._settled), self._touched.copy(), self.fragmentation)
+        kept, self.rows = self.rows, {}
+        trial = None
+        if place():
+            added = {row: gpus - before[0].get(row, 0) for row, gpus in self._settled.items()}
+            trial = relaxed.score({row: gpus for row, gpus in added.items() if gpus}), self.rows
+        self._whatif.undo(mark)
+        self._settled, self._touched, self.fragmentation = before
+        self.rows = kept
+        return trial
+
+    def _share_out(self, groups: Groups, scope: _Scope, left: dict[int, int]) -> bool:
+        """Place pods on nodes that give so many GPUs each, those with the most GPUs first; return whether all fit."""
+        for shape in sorted(groups, key=whole_gpus, reverse=True):
+            counts, gpus, pods = self._room(shape, scope.mask), whole_gpus(shape), groups[shape]
+            shares: list[tuple[int, int]] = []
+            wanted = len(pods)
+            for row, quota in left.items():
+                share = min(quota // gpus, int(counts[row]), wanted)
+                if share:
+                    shares.append((row, share))
+                    left[row] -= share * gpus
+                    wanted -= share
+            if wanted:
+                return False
+            self._take(shape, pods, shares)
+        return True
 
     def _place_roles(self, scope: _Scope, group: RoleGroup, rest: dict[Shape, list[Pod]]) -> bool:
         """Place the members with the roles of `group` in one domain and take them out of `rest`; or leave them there.
@@ -249,7 +312,8 @@ class Block:
         settled = {row: gpus for row, gpus in self._settled.items() if gpus}
         eligible = self._ground.eligible(shape) & scope.mask
         field = field_of(self._whatif, self._tree, shape, eligible, settled)
-        units, kinds = clique_units(field, self._whatif, len(pods))
+        of_node = next((size for level, size in slices if level >= self._tree.depth), 1)
+        units, kinds = clique_units(field, self._whatif, len(pods), of_node)
         wanted = Wanted(
             pods=len(pods),
             gpus=len(pods) * field.gpus + sum(settled.values()),

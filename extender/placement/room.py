@@ -63,11 +63,12 @@ def field_of(
     return Field(tree, rows, caps, kinds.astype(np.intp), units, table.order()[rows], gpus)
 
 
-def clique_units(ground: Field, whatif: WhatIf, pods: int) -> tuple[list[Unit], NDArray[np.int64]]:
+def clique_units(ground: Field, whatif: WhatIf, pods: int, multiple: int = 1) -> tuple[list[Unit], NDArray[np.int64]]:
     """Return what the NVLink domains do as a whole, by kind, and (nodes,) the kind around each node, -1 for none.
 
-    `loss[0]` of such a unit is what is lost as soon as anything goes into an NVLink domain that is still whole: GB/s
-    that a gang of all its GPUs could have had.
+    Each node takes a multiple of `multiple` pods; numbers that this rules out have an impossible loss. `loss[0]` of
+    such a unit is what is lost as soon as anything goes into an NVLink domain that is still whole: GB/s that a gang of
+    all its GPUs could have had.
     """
     level = ground.tree.cliques
     kinds = np.full(ground.rows.shape[0], -1, dtype=np.int64)
@@ -81,7 +82,7 @@ def clique_units(ground: Field, whatif: WhatIf, pods: int) -> tuple[list[Unit], 
         key = tuple(sorted(ground.kinds[inside].tolist())), bool(whole[domain])
         if key not in index:
             index[key] = len(units)
-            units.append(_clique_unit([ground.units[kind] for kind in key[0]], pods, intact=key[1]))
+            units.append(_clique_unit([ground.units[kind] for kind in key[0]], pods, multiple, intact=key[1]))
         kinds[inside] = index[key]
     return units, kinds
 
@@ -98,12 +99,13 @@ def _whole_cliques(ground: Field, whatif: WhatIf, level: int) -> NDArray[np.bool
     return whole
 
 
-def _clique_unit(nodes: list[Unit], pods: int, *, intact: bool) -> Unit:
+def _clique_unit(nodes: list[Unit], pods: int, multiple: int, *, intact: bool) -> Unit:
     cap = min(sum(node.cap for node in nodes), pods)
     costs = np.full(cap + 1, IMPOSSIBLE, dtype=np.int64)
     costs[0] = 0
     for node in nodes:
-        costs = np.minimum(fold(costs, [(p, node.loss[p]) for p in range(1, node.cap + 1)], 1), IMPOSSIBLE)
+        shares = [(p, node.loss[p]) for p in range(multiple, node.cap + 1, multiple)]
+        costs = np.minimum(fold(costs, shares, 1), IMPOSSIBLE)
     gpus = max(node.gpus for node in nodes)
     settled = sum(node.settled for node in nodes)
     products = [node.product for node in nodes if node.product is not None and node.product.clique]

@@ -76,8 +76,13 @@ class Search:
     def allowed(self, kind: int, choice: Choice) -> list[int]:
         """Return the numbers of pods that an island of a kind may get, so that the choice keeps its bandwidth."""
         if choice.islands == 1:
-            return list(range(1, min(self.units[kind].cap, self.wanted.pods) + 1))
+            multiple = self._bags.node_multiple() if kind < self.clique_base else 1
+            return list(range(multiple, min(self.units[kind].cap, self.wanted.pods) + 1, multiple))
         return self._bags.shares(kind, choice.islands, choice.level, -choice.score.step)
+
+    def step(self, kind: int, islands: int, level: int, pods: int) -> int:
+        """Return the 5 % step that an island of a kind with so many pods allows a gang within a domain of `level`."""
+        return self._bags.steps_of(kind, islands, level)[pods]
 
     # One node.
 
@@ -182,6 +187,11 @@ class Search:
                 found = pair, 2
         self._verdicts[bag, level] = found
         return found
+
+    @property
+    def node_multiple(self) -> int:
+        """Return of which number the pods of each node must be a multiple."""
+        return self._bags.node_multiple()
 
     @cached_property
     def clique_base(self) -> int:

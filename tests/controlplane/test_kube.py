@@ -15,8 +15,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.clock import ManualClock, SystemClock
-from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, Kind, ObjectRef, PodKey
+from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, Kind, PodKey
 from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.objectref import ObjectRef
 from extender.kube.api import ApiServer, JsonObject, Query
 from extender.kube.credentials import KubeConfig
 from extender.kube.feeds import Feeds
@@ -172,7 +173,7 @@ class TestWatches:
                 pass
         assert sorted(observer.synced_kinds) == sorted(REQUIRED_KINDS)
         missing = [entry["kind"] for entry in logs if entry["event"] == "API not installed"]
-        assert missing == ["podgroups.scheduling.k8s.io"]
+        assert Kind.NATIVE_POD_GROUP in missing
 
     async def test_native_pod_groups_are_watched_where_they_are_served(
         self, native_local_cluster: LocalCluster, native_cluster: Sandbox, tmp_path: Path
@@ -333,6 +334,15 @@ class TestBind:
         await api.bind(key_of(pod), "node-0")
         await api.bind(key_of(pod), "node-0")
         assert cluster.api.get(PODS, "one", "default")["spec"]["nodeName"] == "node-0"
+
+    async def test_binding_annotates_the_pod(self, api: KubeClusterApi, cluster: Sandbox) -> None:
+        """The API server copies a Binding's annotations to the pod, beside those that it has, in the same write."""
+        cluster.nodes(1)
+        pod = cluster.pod("one", scheduler=NOBODY, annotations={"own": "kept"})
+        await api.bind(key_of(pod), "node-0", {"muster.dev/predicted-gpus": "0,1"})
+        bound = cluster.api.get(PODS, "one", "default")
+        assert bound["spec"]["nodeName"] == "node-0"
+        assert bound["metadata"]["annotations"] == {"own": "kept", "muster.dev/predicted-gpus": "0,1"}
 
     async def test_binding_to_another_node_is_an_error(self, api: KubeClusterApi, cluster: Sandbox) -> None:
         """A pod that is elsewhere stays there, and the error says where."""

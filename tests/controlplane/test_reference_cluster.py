@@ -176,6 +176,7 @@ class TestServiceAccounts:
             ("list watch", "scheduling.x-k8s.io:podgroups"),
             ("patch", "scheduling.x-k8s.io:podgroups/status"),
             ("list watch", "scheduling.k8s.io:podgroups"),
+            ("list watch", "scheduling.volcano.sh:podgroups"),
             ("create patch", "events.k8s.io:events"),
         ],
     )
@@ -196,6 +197,8 @@ class TestServiceAccounts:
             ("get list watch", "configmaps"),
             ("create update patch delete", "scheduling.x-k8s.io:podgroups"),
             ("patch update", "scheduling.k8s.io:podgroups/status"),
+            ("create update patch delete", "scheduling.volcano.sh:podgroups"),
+            ("patch update", "scheduling.volcano.sh:podgroups/status"),
             ("create update patch delete", "apiextensions.k8s.io:customresourcedefinitions"),
             ("create update patch bind escalate", "rbac.authorization.k8s.io:clusterroles"),
         ],

@@ -19,11 +19,13 @@ from localcluster.client import EVENTS, POD_GROUPS, PODS, JsonObject
 from localcluster.cluster import MUSTER_NAMESPACE, MUSTER_SERVICE_ACCOUNT, LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, ApiServerOptions
+from localcluster.manifests import apply_all
 from localcluster.metrics import read_metric
 from localcluster.ports import free_ports
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.waiting import wait_until
+from tests.controlplane.crds import foreign_definitions
 from tests.kube.certificates import Certificate, make_certificate
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(120)]
@@ -116,6 +118,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     servers = [certificates[name].certificate.read_text() for name in ("server-1", "server-2")]
     (folder / "servers.crt").write_text("".join(servers), encoding="utf-8")
     with LocalCluster(tmp_path_factory.mktemp("secured"), built_binaries(), options) as running:
+        apply_all(running.admin, foreign_definitions())  # what is not installed is never listed
         (health_port,) = free_ports(1)
         made = Secured(running, folder, folder / "audit.log", health_port, certificates)
         made.mount("server-1", "client-1")

@@ -1,4 +1,4 @@
-"""The YAML in the pages: what claims to be a PodGroup or a pod is one, without problems, and belongs together."""
+"""The YAML in the pages and in examples/: what claims to be a PodGroup or a pod is one, sound, and beside its gang."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ import pytest
 from extender.domain.membership import GroupApi
 from extender.domain.pod import Pod, read_pod
 from extender.domain.podgroup import PodGroup, read_coscheduling, read_native
+from extender.domain.topology import Objective, RoleGroup, Slice, TopologyTerms
+from extender.domain.volcano import read_volcano
 from extender.wire import codec
 from tests.builders import written
-from tests.docs.conftest import PAGES, Block
+from tests.docs.conftest import PAGES, ROOT, Block
 
 YAML_BLOCKS = [
     pytest.param(block, id=f"{page}-{number}")
     for page in PAGES
     for number, block in enumerate(block for block in page.blocks if block.language == "yaml")
+]
+EXAMPLES = [
+    pytest.param(Block("yaml", path.read_text(encoding="utf-8")), id=path.relative_to(ROOT).as_posix())
+    for folder in (ROOT / "examples", ROOT / "examples" / "topology")
+    for path in sorted(folder.glob("*.yaml"))
 ]
 
 
@@ -27,25 +34,25 @@ def test_yaml_can_be_read(block: Block) -> None:
     assert all(isinstance(document, dict) for document in block.documents())
 
 
-@pytest.mark.parametrize("block", YAML_BLOCKS)
+@pytest.mark.parametrize("block", YAML_BLOCKS + EXAMPLES)
 def test_pod_groups_are_sound(block: Block) -> None:
-    """No PodGroup in a page has a field or an annotation that Muster cannot use."""
+    """No PodGroup has a field or an annotation that Muster cannot use."""
     for group in _groups(block):
         assert group.ref.name
         assert group.min_member > 1
         assert (group.problem, group.options.problems) == (None, ())
 
 
-@pytest.mark.parametrize("block", YAML_BLOCKS)
+@pytest.mark.parametrize("block", YAML_BLOCKS + EXAMPLES)
 def test_pods_are_sound(block: Block) -> None:
-    """Every pod, or pod template, in a page is Muster's, asks for something, and has nothing that cannot be used."""
+    """Every pod, or pod template, is Muster's, asks for something, and has nothing that cannot be used."""
     for pod in _pods(block):
         assert pod.scheduler_name == "muster"
-        assert pod.shape.request("nvidia.com/gpu") > 0
+        assert any(pod.shape.request(resource) for resource in ("nvidia.com/gpu", "cpu"))
         assert (pod.problem, pod.options.problems) == (None, ())
 
 
-@pytest.mark.parametrize("block", YAML_BLOCKS)
+@pytest.mark.parametrize("block", YAML_BLOCKS + EXAMPLES)
 def test_pods_name_the_gang_that_stands_beside_them(block: Block) -> None:
     """The pods of a block belong to its PodGroup; without one they say themselves how many must start together."""
     groups = {group.ref for group in _groups(block)}
@@ -57,8 +64,8 @@ def test_pods_name_the_gang_that_stands_beside_them(block: Block) -> None:
             assert pod.group in groups
 
 
-def test_the_pages_show_all_three_ways() -> None:
-    """README and the page about gangs each show a gang in every API that Muster reads."""
+def test_the_pages_show_all_ways() -> None:
+    """The page about gangs shows one in every API that Muster reads, README in those that need no other scheduler."""
     shown = {
         str(page): {
             pod.group.api for block in page.blocks if block.language == "yaml" for pod in _pods(block) if pod.group
@@ -66,13 +73,39 @@ def test_the_pages_show_all_three_ways() -> None:
         for page in PAGES
         if str(page) in {"README.md", "docs/gangs.md"}
     }
-    assert shown == {"README.md": set(GroupApi), "docs/gangs.md": set(GroupApi)}
+    assert shown == {"README.md": set(GroupApi) - {GroupApi.VOLCANO}, "docs/gangs.md": set(GroupApi)}
+
+
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [
+        ("levels", TopologyTerms(required="block", preferred="rack")),
+        ("slices", TopologyTerms(slices=(Slice(8, "rack"), Slice(2, "node")))),
+        ("roles", TopologyTerms(role_groups=(RoleGroup(frozenset({"leader", "worker"}), "rack"),))),
+        ("alltoall", TopologyTerms(preferred="rack", objective=Objective.ALLTOALL)),
+    ],
+)
+def test_the_topology_examples_ask_for_what_they_explain(name: str, asks: TopologyTerms) -> None:
+    """Each file in examples/topology is understood as its comment says."""
+    text = (ROOT / "examples" / "topology" / f"{name}.yaml").read_text(encoding="utf-8")
+    (group,) = _groups(Block("yaml", text))
+    assert group.options.topology == asks
+
+
+def test_the_roles_of_the_example_are_those_that_it_has_minimums_for() -> None:
+    """The leader and the workers of examples/topology/roles.yaml carry the roles that its PodGroup names."""
+    block = Block("yaml", (ROOT / "examples" / "topology" / "roles.yaml").read_text(encoding="utf-8"))
+    (group,) = _groups(block)
+    assert dict(group.options.role_minimums) == {"leader": 1, "worker": 4}
+    assert {pod.role for pod in _pods(block)} == {"leader", "worker", "loader"}
 
 
 def _groups(block: Block) -> Iterator[PodGroup]:
     for document in _stored(block):
         if document.get("kind") == "PodGroup" and document["apiVersion"] == "scheduling.x-k8s.io/v1alpha1":
             yield read_coscheduling(codec.decode_coscheduling_pod_group(written(document)))
+        elif document.get("kind") == "PodGroup" and document["apiVersion"] == "scheduling.volcano.sh/v1beta1":
+            yield read_volcano(codec.decode_volcano_pod_group(written(document)))
         elif document.get("kind") == "PodGroup":
             assert document["apiVersion"] == "scheduling.k8s.io/v1beta1"
             yield read_native(codec.decode_native_pod_group(written(document)))
@@ -96,6 +129,7 @@ def _pods(block: Block) -> Iterator[Pod]:
 
 def _stored(block: Block) -> Iterator[dict[str, Any]]:
     """Yield the objects of a block as the API server would store them: in a namespace."""
-    for document in block.documents():
-        document.get("metadata", {}).setdefault("namespace", "default")
-        yield document
+    for listed in block.documents():
+        for document in listed["items"] if listed.get("kind") == "List" else [listed]:
+            document.get("metadata", {}).setdefault("namespace", "default")
+            yield document

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from extender.clock import SystemClock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.control.ports import ClusterEvent, GroupStatus, Kind, PodKey
+from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, GroupStatus, Kind, PodKey
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Phase, Pod, Shape
@@ -54,7 +54,7 @@ class ForgetfulApi:
     async def nominate(self, pod: PodKey, node: str) -> None:
         """Take a nomination."""
 
-    async def bind(self, pod: PodKey, node: str) -> None:
+    async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
         """Take a Binding."""
 
     async def record_event(self, event: ClusterEvent) -> None:
@@ -81,9 +81,9 @@ class Subject:
     def populate(self) -> None:
         """Add nodes, a gang that runs, and those that wait."""
         for name in NODES:
-            self.controller.node_seen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: 8}))
+            self.controller.observer.node_seen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: 8}))
         for kind in Kind:
-            self.controller.synced(kind)
+            self.controller.observer.synced(kind)
         running = self._gang("running", 2)
         for pod, node in zip(running, NODES, strict=False):
             self._see(pod, node)
@@ -92,17 +92,17 @@ class Subject:
     def churn(self) -> None:
         """Replace what waits by new pods of the old names, as controllers do after a failure; the watches live."""
         for kind in Kind:
-            self.controller.heard(kind)
+            self.controller.observer.heard(kind)
         for pod in self.waiting:
-            self.controller.pod_gone(pod.uid)
+            self.controller.observer.pod_gone(pod.uid)
         self.waiting = [*self._gang("gang", 2), *self._gang("large", 9), self._pod("single", None)]
         for pod in self.waiting:
-            self.controller.pod_seen(pod)
+            self.controller.observer.pod_seen(pod)
 
     def _gang(self, name: str, members: int) -> list[Pod]:
         ref = GroupRef(GroupApi.COSCHEDULING, "default", name)
         serial = f"{next(self._serial):09}"
-        self.controller.group_seen(PodGroup(ref, uid=f"{name}-{serial}", min_member=members, created=serial))
+        self.controller.observer.group_seen(PodGroup(ref, uid=f"{name}-{serial}", min_member=members, created=serial))
         return [self._pod(f"{name}-{index}", ref) for index in range(members)]
 
     def _pod(self, name: str, ref: GroupRef | None) -> Pod:
@@ -122,7 +122,7 @@ class Subject:
             node_name=node,
             phase=Phase.RUNNING,
         )
-        self.controller.pod_seen(seen)
+        self.controller.observer.pod_seen(seen)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from extender.domain.keys import Packing
 from extender.domain.levels import Level, Levels
 from extender.domain.node import Node
 from extender.domain.pod import Pod, Shape
+from extender.domain.selectors import Selector
 from extender.domain.topology import Objective, RoleGroup, Slice, TopologyRequest
 from extender.placement.ground import Ground, Terms
 from extender.placement.plan import Plan, Shortfall, plan
@@ -99,6 +100,13 @@ class TestRequired:
         launcher = pod("launcher", cpu=2000)
         result = chosen(table, [launcher, *workers(2)], TopologyRequest(required="rack"))
         assert racks_of(result) == {"r1": 3}
+
+    def test_nodes_without_domain(self) -> None:
+        """A node that has no domain of the level takes nobody, whatever narrower level is preferred."""
+        table = table_of([node("stray", 8)])
+        for preferred in ("", "node"):
+            result = planned(table, workers(1), TopologyRequest(required="rack", preferred=preferred))
+            assert isinstance(result, Shortfall)
 
     def test_spread(self) -> None:
         """A gang that wants to be spread is spread within its domain."""
@@ -241,6 +249,44 @@ class TestBandwidth:
             table.claim(f"other-{index}", f"r0-{index}", Shape(((GPU, gpus),)))
         topology = TopologyRequest(objective=Objective.NONE)
         assert set(chosen(table, workers(4, gpus=1), topology).values()) == {"r0-0", "r0-1", "r0-2"}
+
+
+class TestSeveralShapes:
+    """Pods that ask for different numbers of GPUs."""
+
+    def test_share_a_node(self) -> None:
+        """A leader of four GPUs and two workers of one take one node together, though the leader fits tighter alone."""
+        table = racks(2)
+        table.claim("other", "r0-0", Shape(((GPU, 4),)))
+        pods = [*workers(1, gpus=4, name="leader"), *workers(2, gpus=1)]
+        assert set(chosen(table, pods, TopologyRequest()).values()) == {"r0-1"}
+
+    def test_even(self) -> None:
+        """Where one node does not hold them they are shared out evenly: 6 + 6 rather than 8 + 4."""
+        pods = [*workers(2, gpus=4, name="leader"), *workers(2, gpus=2)]
+        gpus: Counter[str] = Counter()
+        for name, where in chosen(racks(2), pods, TopologyRequest()).items():
+            gpus[where] += 4 if name.startswith("leader") else 2
+        assert set(gpus.values()) == {6}
+
+    def test_in_a_clique(self) -> None:
+        """In an NVLink domain it does not matter which node they are on: the tightest are used up."""
+        labels = {"nvidia.com/gpu.product": "NVIDIA-GB200", "nvidia.com/gpu.clique": "rack-1"}
+        table = table_of(node(f"n-{index}", 4, labels=labels) for index in range(3))
+        table.claim("other", "n-1", Shape(((GPU, 2),)))
+        pods = [*workers(1, gpus=4, name="leader"), *workers(2, gpus=1)]
+        result = plan(pods, WhatIf(table), ground_of(table), Terms())
+        assert isinstance(result, Plan)
+        nodes = Counter(result.nodes.values())
+        assert nodes["n-1"] == 2
+
+    def test_what_nobody_can_share(self) -> None:
+        """Shapes that no node admits together are placed one after the other."""
+        table = racks(1, 1)
+        pods = [*workers(1, gpus=8, name="leader"), *workers(1, gpus=3)]
+        pods[1] = replace(pods[1], shape=replace(pods[1].shape, selector=Selector(equals=(("rack", "r1"),))))
+        pods[0] = replace(pods[0], shape=replace(pods[0].shape, selector=Selector(equals=(("rack", "r0"),))))
+        assert chosen(table, pods, TopologyRequest()) == {"leader-0": "r0-0", "w-0": "r1-0"}
 
 
 @st.composite

@@ -19,6 +19,7 @@ from extender.fabric.bandwidth import IslandUse, bus_bandwidth, step
 from extender.placement.assign import assign
 from extender.placement.bags import Wanted
 from extender.placement.search import Choice, Search
+from extender.placement.tables import IMPOSSIBLE
 from extender.placement.units import Field, Unit
 
 RACKS = Levels((Level("block", "block"), Level("rack", "rack")))
@@ -65,14 +66,17 @@ def unit(free: int, gpus: int, *, bridged: bool = False) -> Unit:
     )
 
 
-def clique_unit(nodes: Sequence[Unit], pods: int, speed: float, broken: int) -> Unit:
+def clique_unit(nodes: Sequence[Unit], pods: int, speed: float, broken: int, multiple: int) -> Unit:
     """Return what an NVLink domain does; its losses are found by trying."""
     cap = min(sum(node.cap for node in nodes), pods)
     losses = [
         min(
-            sum(node.loss[share] for node, share in zip(nodes, shares, strict=True))
-            for shares in itertools.product(*(range(node.cap + 1) for node in nodes))
-            if sum(shares) == count
+            (
+                sum(node.loss[share] for node, share in zip(nodes, shares, strict=True))
+                for shares in itertools.product(*(range(0, node.cap + 1, multiple) for node in nodes))
+                if sum(shares) == count
+            ),
+            default=int(IMPOSSIBLE),
         )
         for count in range(1, cap + 1)
     ]
@@ -94,7 +98,7 @@ def problems(draw: st.DrawFn, *, cliques: bool = False) -> Problem:
     return problem(
         free, gpus, blocks, racks, pods=draw(st.integers(1, 6)), bridged=bridged, cliques=cliques,
         objective=draw(st.sampled_from(list(Objective))),
-        slices=draw(st.sampled_from([(), ((1, 2),), ((2, 2),)])) if not cliques else (),
+        slices=draw(st.sampled_from([(), ((2, 2),)] if cliques else [(), ((1, 2),), ((2, 2),), ((1, 4), (2, 2))])),
     )  # fmt: skip
 
 
@@ -112,7 +116,7 @@ def problem(
 ) -> Problem:
     """Build a cluster: of each node how many GPUs are free, its block (-1 for none) and its rack in there."""
     if slices:
-        pods += pods % slices[0][1]
+        pods = -(-pods // slices[0][1]) * slices[0][1]
     paths = sorted({(block, rack) for block, rack in zip(blocks, racks, strict=True)})
     known = sorted({block for block in blocks if block >= 0})
     levels = CLIQUES if cliques else RACKS
@@ -137,6 +141,7 @@ def problem(
     caps = np.array([units[kind].cap for kind in kinds], dtype=np.int64)
     order = np.arange(len(free))
     ground = Field(tree, order.astype(np.intp), caps, kinds, units, order, gpus)
+    of_node = next((size for level, size in slices if level == tree.depth), 1)
     clique_units: list[Unit] = []
     clique_kinds = [-1] * len(free)
     if cliques:
@@ -144,7 +149,7 @@ def problem(
             inside = np.flatnonzero(domains[1] == index).tolist()
             nodes = [units[kinds[position]] for position in inside]
             whole = all(free[position] == 8 for position in inside)
-            clique_units.append(clique_unit(nodes, pods, CLIQUE, round(CLIQUE) if whole else 0))
+            clique_units.append(clique_unit(nodes, pods, CLIQUE, round(CLIQUE) if whole else 0, of_node))
             for position in inside:
                 clique_kinds[position] = index
     wanted = Wanted(pods, pods * gpus, objective, slices)

@@ -39,8 +39,8 @@ def _barrier_opens_one_short(patch: pytest.MonkeyPatch) -> None:
 def _bindings_go_elsewhere(patch: pytest.MonkeyPatch) -> None:
     bind = KubeClusterApi.bind
 
-    async def astray(self: KubeClusterApi, pod: PodKey, _node: str) -> None:
-        await bind(self, pod, "node-0")
+    async def astray(self: KubeClusterApi, pod: PodKey, _node: str, annotations: Mapping[str, str]) -> None:
+        await bind(self, pod, "node-0", annotations)
 
     patch.setattr(KubeClusterApi, "bind", astray)
 

@@ -31,7 +31,7 @@ from extender.domain.keys import Options, Packing
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import UNSCHEDULABLE_TAINT, Node
 from extender.domain.pod import Phase as PodPhase
-from extender.domain.pod import Pod, Shape
+from extender.domain.pod import Pod, Rejection, RejectionReason, Shape
 from extender.domain.podgroup import PodGroup
 from extender.domain.reason import Problem, Reason, Wait
 from extender.settings import Settings
@@ -96,6 +96,7 @@ class Twins(RuleBasedStateMachine):
         kept, anew = (admission.take_effects() for admission in self.twins)
         assert kept.nominations == anew.nominations
         assert (kept.refused, kept.notes, kept.expired) == (anew.refused, anew.notes, anew.expired)
+        assert kept.rejections == anew.rejections
         assert sorted(kept.released) == sorted(anew.released)
         assert sorted(map(str, kept.milestones)) == sorted(map(str, anew.milestones))
         for gang in self.kept.model.gangs:
@@ -232,6 +233,15 @@ class Twins(RuleBasedStateMachine):
     def end_pod(self, data: st.DataObject, phase: PodPhase) -> None:
         """Let a pod end."""
         self.see(replace(self.pods[data.draw(st.sampled_from(sorted(self.pods)))], phase=phase))
+        self.settle()
+
+    @precondition(lambda self: self.bound())
+    @rule(data=st.data())
+    def reject_pod(self, data: st.DataObject) -> None:
+        """Let a kubelet turn a pod away."""
+        rejection = Rejection(RejectionReason.TOPOLOGY_AFFINITY, "no locality")
+        pod = data.draw(st.sampled_from(self.bound()))
+        self.see(replace(pod, phase=PodPhase.FAILED, rejection=rejection))
         self.settle()
 
     @precondition(lambda self: self.pods)
@@ -387,6 +397,10 @@ class Twins(RuleBasedStateMachine):
         """Return the pending members of gangs."""
         return [pod for _, pod in sorted(self.pods.items()) if pod.group is not None and pod.placeable]
 
+    def bound(self) -> list[Pod]:
+        """Return the pods that hold something on a node."""
+        return [pod for _, pod in sorted(self.pods.items()) if pod.bound]
+
     def slots(self) -> list[tuple[str, str, SlotState]]:
         """Return UID, node and state of each slot."""
         return [(uid, node, state) for uid, node, state, _ in _slots(self.kept)]
@@ -454,6 +468,7 @@ OMISSIONS = (
     Omission("a node that went", _unmarked(NodeTable, "remove", "touched")),
     Omission("room that was taken", _unmarked(NodeTable, "claim", "touched")),
     Omission("what is remembered of a node", _unmarked(NodeTable, "touch", "touched")),
+    Omission("what a kubelet refused", _unmarked(NodeTable, "reassess", "touched")),
     Omission("a slot that was given up", _unmarked(GangRegistry, "withdraw", "changed")),
     Omission("what is remembered of a gang", _unmarked(GangRegistry, "touch", "changed")),
     Omission("capacity", _without("generation")),
@@ -465,7 +480,7 @@ OMISSIONS = (
 
 @pytest.mark.parametrize("omission", OMISSIONS, ids=str)
 def test_whatever_is_not_taken_in_is_found(omission: Omission, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass that overlooks one kind of change decides differently in some history."""
+    """A pass that overlooks one kind of change decides differently in some history, or cannot go on."""
     omission.leave_out(monkeypatch)
     hunt = settings(
         max_examples=1500,
@@ -477,5 +492,5 @@ def test_whatever_is_not_taken_in_is_found(omission: Omission, monkeypatch: pyte
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, ValueError)):  # arrays of a table that has grown do not fit those of before
         run_state_machine_as_test(Twins, settings=hunt)

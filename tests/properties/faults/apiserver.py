@@ -7,7 +7,7 @@ from contextvars import Context
 
 import orjson
 
-from extender.control.ports import ApiError, Kind
+from extender.control.ports import NO_ANNOTATIONS, ApiError, Kind
 from extender.kube.api import JsonObject, Query
 from extender.simulation.cluster import Cluster
 from extender.simulation.objects import Change, Stored, key_of
@@ -19,6 +19,7 @@ KINDS = {
     "/api/v1/pods": Kind.POD,
     "/apis/scheduling.k8s.io/v1/priorityclasses": Kind.PRIORITY_CLASS,
     "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": Kind.COSCHEDULING_POD_GROUP,
+    "/api/v1/namespaces/muster-system/configmaps": Kind.CALIBRATION,
 }
 
 
@@ -91,7 +92,9 @@ class ApiServerFront:
             bound = self._find(Kind.POD, namespace, name).pod.node_name
             if bound:
                 raise ApiError(409, "Conflict", f'pod {name} is already assigned to node "{bound}"')
-            self.cluster.bind(namespace, name, body["target"]["name"], body["metadata"].get("uid"))
+            metadata = body["metadata"]
+            annotations = metadata.get("annotations", NO_ANNOTATIONS)
+            self.cluster.bind(namespace, name, body["target"]["name"], metadata.get("uid"), annotations)
             return b"{}"
         if body["metadata"]["name"] in self._event_names:
             raise ApiError(409, "AlreadyExists", "the Event exists")

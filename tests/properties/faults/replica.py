@@ -57,7 +57,7 @@ class Replica:
         client = Client(around.front, around.line, self.process)
         api = KubeClusterApi(client, around.clock, name)
         self.controller = Controller(settings, around.clock, api, metrics)
-        feeds = Feeds(client, self.controller, random=Random(name))
+        feeds = Feeds(client, self.controller.observer, random=Random(name))
         routes = VerbRoutes(self.controller, settings, metrics, around.clock).routes()
         self._verbs: dict[str, ASGIApp] = {route.path: route.app for route in routes}
         for work in (self.controller.run(), feeds.run()):

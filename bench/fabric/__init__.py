@@ -1,0 +1,44 @@
+"""How good placements are, in predicted GB/s, and what finding them costs: all in one process, without a server.
+
+Here live random clusters and gangs for them (`clusters`), the reference that Muster is compared with (`bestfit`), and
+the comparisons: with the reference, with every placement that there is, and of plans and passes with their budget at
+full scale. Figures are means over clusters that anybody can draw again: the numbers are seeded. Nothing here knows how
+Muster searches; what a placement is worth is asked of `placement.describe` alone, whoever chose it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Protocol, cast
+
+from bench.figures import Figure
+from bench.options import Options, Say
+
+#: Case -> the module that measures it, in the order in which they run.
+_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "best-fit": "bench.fabric.comparison",
+        "every-placement": "bench.fabric.exhaustive",
+        "plan": "bench.fabric.scale",
+        "pass": "bench.fabric.scale",
+    }
+)
+
+#: The names of the cases.
+CASES = tuple(_MODULES)
+
+
+class _Case(Protocol):
+    def measure(self, options: Options, say: Say) -> list[Figure]: ...
+
+
+def measure(options: Options, say: Say) -> list[Figure]:
+    """Run the cases that the options name, all of them without a name."""
+    figures: list[Figure] = []
+    for case in options.cases or CASES:
+        module = cast("_Case", importlib.import_module(_MODULES[case]))
+        figures += module.measure(replace(options, cases=(case,)), say)
+    return figures
