@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from extender.admission.changes import Changes, Footing
 from extender.admission.diagnosis import examine, explain, unknown_level, unmet_min_resources
+from extender.admission.effects import Note
 from extender.admission.head import Head
 from extender.admission.judgement import judge
 from extender.admission.queue import Position, Queue, position
@@ -93,6 +94,7 @@ class AdmissionPass:
         self._clock = clock
         self._queue: Queue[_Contender] = Queue()
         self._head: Head | None = None
+        self._doubted: dict[str, str] = {}
         self.changes = Changes(model, reservations, vetoes, clock)
         self.again = False
 
@@ -118,6 +120,7 @@ class AdmissionPass:
             if self._model.gangs.get(gang.ref) is gang:
                 self._consider(gang)
             else:
+                self._doubted.pop(gang.uid, None)
                 self._wait(gang, None)
         ground = _Ground(self._model, admitted, possible, obstacle)
         extras = self._place_cores(ground)
@@ -189,6 +192,8 @@ class AdmissionPass:
         """
         gang = contender.gang
         party.settled = self._settled(gang)
+        if party.demand.topology.preferred:
+            self._doubt_preference(gang, party.demand.topology.preferred, ground.site)
         result = self._fit(party, ground)
         if not isinstance(result, Plan) and self._vetoes.lift_outdated(gang.uid):
             result = self._fit(party, ground)
@@ -232,6 +237,14 @@ class AdmissionPass:
         result = plan(party.pods, site.snapshot(Capacity.FREE), site.ground(party, eligible), party.demand.terms)
         self._reservations.effects.plan_seconds.append(self._clock.monotonic() - began)
         return result
+
+    def _doubt_preference(self, gang: Gang, preferred: str, site: Site) -> None:
+        """Tell the owner of a gang once that nobody knows the level it prefers."""
+        if site.tree.levels.find(preferred) is None and self._doubted.get(gang.uid) != preferred:
+            self._doubted[gang.uid] = preferred
+            message = f"no topology level is called {preferred}, which is preferred; the gang is placed without it"
+            note = Note(gang.ref, warning=True, reason=Reason.UNKNOWN_LEVEL.value, message=message)
+            self._reservations.effects.notes.append(note)
 
     def _settled(self, gang: Gang) -> Mapping[int, int]:
         """Return how many GPUs members of the gang that have a node, or one promised, have on which row."""

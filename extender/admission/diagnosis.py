@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from extender.admission.site import Capacity, Misfit, Party, Site
 from extender.cluster.gangs import Gang
+from extender.cluster.table import is_extended
 from extender.domain.levels import Levels
 from extender.domain.quantity import format_amount
 from extender.domain.reason import Reason, Wait
 from extender.domain.topology import TopologyRequest
 from extender.placement.ground import Eligible
 from extender.placement.plan import Shortfall
+from extender.placement.room import whole_gpus
 
 
 def unknown_level(topology: TopologyRequest, levels: Levels) -> str:
@@ -89,9 +91,10 @@ def _never(party: Party, misfit: Misfit, ever: Shortfall, numbers: dict[str, int
 
 
 def _aligned_request(party: Party) -> list[tuple[str, int]]:
-    """Return what the most demanding member asks for of what may be aligned to NUMA zones."""
-    shape = max((shape for shape, _ in party.demand.shapes), key=lambda shape: shape.request("nvidia.com/gpu"))
-    return [(resource, value) for resource, value in shape.requests if resource != "pods"]
+    """Return what the most demanding member asks for of what kubelets align: devices; CPUs if they are its own."""
+    shape = max((shape for shape, _ in party.demand.shapes), key=whole_gpus)
+    aligned = ("cpu",) if shape.guaranteed else ()
+    return [(resource, value) for resource, value in shape.requests if is_extended(resource) or resource in aligned]
 
 
 def unmet_min_resources(gang: Gang, site: Site) -> Wait | None:

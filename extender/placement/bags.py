@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations_with_replacement
 from math import lcm
 from typing import NamedTuple, TypeAlias
 
@@ -98,13 +98,18 @@ class Bags:
             return None
         inside = [self.pair(group, level) for group, _ in groups]
         best = min((score for score in inside if score is not None), default=None)
+        # Of each kind of island two places are enough to know whether two islands can be in different ones.
+        places: dict[tuple[int, int], set[tuple[int, int]]] = {}
         parts = [([(kind, self.node_multiple())], copies) for kind, copies in counts]
         parts += [(self._single_islands(group), copies) for group, copies in groups]
-        for index, (first, copies) in enumerate(parts):
-            for second, _ in parts[index if copies > 1 else index + 1 :]:
-                for one, other in product(first, second):
-                    score = self._best_split(one, other, level)
-                    best = score if best is None or (score is not None and score < best) else best
+        for index, (islands, copies) in enumerate(parts):
+            for island in islands:
+                if len(found := places.setdefault(island, set())) < 2:  # noqa: PLR2004 - a pair
+                    found.update((index, copy) for copy in range(min(copies, 2)))
+        for one, other in combinations_with_replacement(sorted(places), 2):
+            if len(places[one] | places[other]) > 1:
+                score = self._best_split(one, other, level)
+                best = score if best is None or (score is not None and score < best) else best
         return best
 
     def _single_islands(self, bag: Bag) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from extender.cluster.gangs import member_order
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
@@ -60,7 +61,7 @@ class Block:
 
     def place(self, groups: Groups) -> bool:
         """Place all pods, or none; return which."""
-        for level in self.levels():
+        for level in self._levels(groups):
             for scope in self._scopes(level, groups):
                 if self._place_within(scope, groups):
                     return True
@@ -78,7 +79,7 @@ class Block:
             fits += len(few)
         return fits
 
-    def levels(self) -> list[int]:
+    def _levels(self, groups: Groups) -> list[int]:
         """Return the levels of which one domain may have to hold everything, the most wanted first; -1: any will do."""
         levels, topology = self._tree.levels, self._terms.topology
         required = levels.find(topology.required) if topology.required else -1
@@ -86,7 +87,7 @@ class Block:
         if required is None:
             return []
         narrowest = required if preferred is None else max(preferred, required)
-        if self._settled:  # whoever joins a gang comes as near to it as there is room
+        if self._settled and any(map(whole_gpus, groups)):  # whoever computes with others comes as near as can be
             common, _ = self._tree.common(np.array(list(self._settled), dtype=np.intp))
             narrowest = max(common, required)
         return list(range(narrowest, required - 1, -1))
@@ -179,9 +180,11 @@ class Block:
 
     def _place_shapes(self, scope: _Scope, groups: Groups) -> bool:
         """Place all shapes, one after the other; several with GPUs rather by what is best for all of them together."""
-        with_gpus = {shape: pods for shape, pods in groups.items() if whole_gpus(shape)}
         terms = self._terms
-        alone = len(with_gpus) <= 1 or self._settled or terms.topology.slices
+        if terms.topology.slices and len(groups) > 1:
+            return self._place_slices(scope, groups)
+        with_gpus = {shape: pods for shape, pods in groups.items() if whole_gpus(shape)}
+        alone = len(with_gpus) <= 1 or self._settled
         if alone or terms.packing is Packing.SPREAD or terms.topology.objective is Objective.NONE:
             return self._one_by_one(groups, scope)
         ground = replace(self._ground, eligible=lambda shape: self._ground.eligible(shape) & scope.mask)
@@ -291,9 +294,33 @@ class Block:
         rest = pods[even:]
         if not rest:
             return True
-        level = self._tree.levels.name(slices[0][0])
-        topology = replace(self._terms.topology, required=level, preferred="", role_groups=(), slices=())
-        return self._place_sub_block(scope, topology, {shape: rest})
+        return self._place_sub_block(scope, self._inside_slice(slices[0][0]), {shape: rest})
+
+    def _place_slices(self, scope: _Scope, groups: Groups) -> bool:
+        """Place pods of several shapes that are counted off in slices together, in member order, slice by slice."""
+        by_slices: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
+        for pod in sorted((pod for pods in groups.values() for pod in pods), key=member_order):
+            by_slices.setdefault(self._slices(pod.role), []).append(pod)
+        for slices, members in by_slices.items():
+            shapes = {shape: own for shape in groups if (own := [pod for pod in members if pod.shape == shape])}
+            if not slices or len(shapes) == 1:
+                if not self._one_by_one(shapes, scope):
+                    return False
+                continue
+            level, size = slices[0]
+            for first in range(0, len(members), size):
+                chosen = members[first : first + size]
+                part = {shape: own for shape in groups if (own := [pod for pod in chosen if pod.shape == shape])}
+                if not self._place_sub_block(scope, self._inside_slice(level), part):
+                    return False
+        return True
+
+    def _inside_slice(self, level: int) -> TopologyRequest:
+        """Return what the members of one slice ask for: one domain of `level`, and the layers of slices further in."""
+        topology, find = self._terms.topology, self._tree.levels.find
+        inner = tuple(part for part in topology.slices if (at := find(part.level)) is not None and at > level)
+        name = self._tree.levels.name(level)
+        return replace(topology, required=name, preferred="", role_groups=(), slices=inner)
 
     def _confine(self, level: int, counts: NDArray[np.int64], pods: int) -> NDArray[np.int64]:
         """Leave room in one domain of `level` only: the tightest that holds all pods, or for spreading the roomiest."""

@@ -57,13 +57,17 @@ def _keep_domain(
     level = ground.tree.levels.find(terms.topology.required) if terms.topology.required else None
     if level is None or ground.settled:
         return _keep_plan(pods, later, ground, terms)
-    fits = np.zeros(later.free.shape[1], dtype=np.int64)
+    fits, path = np.zeros(later.free.shape[1], dtype=np.int64), ground.tree.path(level)
+    holds: NDArray[np.bool_] = np.ones(ground.tree.sums(level, fits).shape[0], dtype=np.bool_)
     for shape, members in groups.items():
-        fits += np.minimum(room(now, shape, ground.eligible(shape)), len(members))
-    path, totals = ground.tree.path(level), ground.tree.sums(level, fits)
+        eligible = ground.eligible(shape)
+        holds &= ground.tree.sums(level, np.minimum(room(later, shape, eligible), len(members))) >= len(members)
+        fits += np.minimum(room(now, shape, eligible), len(members))
+    totals = ground.tree.sums(level, fits)
+    candidates = np.flatnonzero(holds)
     best: tuple[float, NDArray[np.int64]] | None = None
     mark = later.mark()
-    for domain in np.argsort(-totals, kind="stable")[:MOST_SCOPES].tolist():
+    for domain in candidates[np.argsort(-totals[candidates], kind="stable")][:MOST_SCOPES].tolist():
         within = replace(ground, eligible=_only(ground.eligible, path == domain))
         kept = _keep_plan(pods, later, within, terms)
         later.undo(mark)

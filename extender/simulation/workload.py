@@ -17,13 +17,21 @@ from extender.simulation.objects import Change, Json
 from extender.simulation.scenario import Member, ScenarioGang
 from extender.simulation.virtual_time import LoopClock
 
+#: When a Job makes a new pod for one that failed: it waits that long, doubled with each failure up to the longest.
+#: Source: k8s.io/kubernetes pkg/controller/job, DefaultJobPodFailureBackOff and MaxJobPodFailureBackOff.
+_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS = 10.0, 600.0
+
 
 @dataclass(slots=True)
 class MemberState:
-    """One member: its present pod (None before it is created, or after it was deleted) and its last node."""
+    """One member: its present pod (None before it is created, or after it was deleted), and its last node.
+
+    `failures` counts its pods that a kubelet turned away.
+    """
 
     pod: Pod | None = None
     node: str | None = None
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,7 @@ class GangRun:
         self._trained = 0.0
         self._training_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._turned_away: set[str] = set()
 
     @property
     def meter(self) -> GpuMeter:
@@ -90,9 +99,11 @@ class GangRun:
         member.pod = pod
         member.node = pod.node_name or member.node
         self._follow()
-        if pod.rejection is not None and self.finished_at is None:
-            with suppress(ApiError):  # somebody else deleted it in the same moment
-                self._site.cluster.delete(Kind.POD, pod.namespace, pod.name, pod.uid)
+        if pod.rejection is not None and pod.uid not in self._turned_away:
+            self._turned_away.add(pod.uid)
+            member.failures += 1
+            pause = min(_BACKOFF_SECONDS * 2 ** (member.failures - 1), _LONGEST_BACKOFF_SECONDS)
+            asyncio.get_running_loop().call_later(pause, self._replace, pod)
 
     def pod_deleted(self, pod: Pod) -> None:
         """Take in that a member's pod is gone; while there is work left, another one takes its place."""
@@ -103,6 +114,12 @@ class GangRun:
         self._follow()
         if self.finished_at is None:
             self.create(next(spec for spec in self.spec.members if spec.name == pod.name), again=True)
+
+    def _replace(self, pod: Pod) -> None:
+        """Delete a pod that a kubelet turned away, if there is still work for the one that takes its place."""
+        if self.finished_at is None:
+            with suppress(ApiError):  # somebody else deleted it meanwhile
+                self._site.cluster.delete(Kind.POD, pod.namespace, pod.name, pod.uid)
 
     def held(self) -> dict[str, int]:
         """Return how many GPUs it holds on each node."""

@@ -92,6 +92,9 @@ class TestWhy:
     def test_preferred_level_is_unknown(self, site: World) -> None:
         """A preference for a level that nobody knows keeps nobody waiting."""
         assert len(asking(site, "free", 2, preferred="pod").reserved) == 2
+        (note,) = site.effects().notes
+        assert (note.warning, note.reason) == (True, "UnknownTopologyLevel")
+        assert "pod" in note.message
 
 
 class TestZones:

@@ -52,8 +52,10 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
     Reason.NEVER_ALIGNED: (
         {"fits": 0, "minMember": 1},
         {"request": "5 nvidia.com/gpu"},
-        "the kubelets' Topology Managers would admit 0 of 1 members on the empty cluster: no node has "
-        "5 nvidia.com/gpu in as few NUMA zones as its policy demands",
+        (
+            "the kubelets' Topology Managers would admit 0 of 1 members on the empty cluster: no node has "
+            "5 nvidia.com/gpu in as few NUMA zones as its policy demands"
+        ),
     ),
     Reason.UNKNOWN_LEVEL: (
         {},
@@ -68,8 +70,10 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
     Reason.ZONES_FULL: (
         {"fits": 0, "counted": 1, "minMember": 1},
         {},
-        "0 of 1 members fit now into NUMA zones as the kubelets' Topology Managers demand; by their number alone "
-        "1 would",
+        (
+            "0 of 1 members fit now into NUMA zones as the kubelets' Topology Managers demand; by their number alone "
+            "1 would"
+        ),
     ),
     Reason.REJECTED_BY_KUBELET: (
         {"fits": 1, "minMember": 2},

@@ -171,6 +171,23 @@ class TestSlices:
         assert nodes["w-0"].split("-")[0] == nodes["w-2"].split("-")[0]
         assert nodes["w-3"].split("-")[0] == nodes["w-4"].split("-")[0]
 
+    def test_of_several_shapes(self) -> None:
+        """Members that ask for different things are counted off together, in member order."""
+        pods = [*workers(1, gpus=8, name="a"), *workers(1, gpus=4, name="b"), *workers(1, gpus=8, name="c")]
+        pods += workers(1, gpus=4, name="d")
+        topology = TopologyRequest(slices=(Slice(2, "rack"),))
+        nodes = chosen(racks(1, 2, 1, 2), pods, topology)
+        assert nodes["a-0"].split("-")[0] == nodes["b-0"].split("-")[0]
+        assert nodes["c-0"].split("-")[0] == nodes["d-0"].split("-")[0]
+        assert isinstance(planned(racks(1, 1), pods[:2], topology), Shortfall)
+
+    def test_layers_of_the_last_slice(self) -> None:
+        """What is left over of the last slice keeps the layers further in."""
+        topology = TopologyRequest(slices=(Slice(4, "rack"), Slice(2, "node")))
+        nodes = chosen(racks(3, 3), workers(6, gpus=3), topology)
+        assert nodes["w-4"] == nodes["w-5"]
+        assert isinstance(planned(racks(3, 3), workers(2, gpus=8), topology), Shortfall)
+
     def test_of_roles(self) -> None:
         """Slices may be of some roles only; the others are not counted off."""
         topology = TopologyRequest(slices=(Slice(2, "rack", frozenset({"worker"})),))
@@ -226,6 +243,12 @@ class TestSettled:
         table = racks(1, 2)
         table.claim("member", "r0-0", Shape(((GPU, 8),)))
         assert isinstance(planned(table, workers(1), TopologyRequest(required="rack"), r0_0=8), Shortfall)
+
+    def test_without_gpus(self) -> None:
+        """Who asks for no GPU need not be near the others, and is kept off GPU nodes."""
+        table = racks(2)
+        table.upsert(node("plain", 0))
+        assert chosen(table, [pod("loader")], TopologyRequest(), r0_0=8) == {"loader": "plain"}
 
     def test_same_node(self) -> None:
         """What fits beside the others on their node goes there."""

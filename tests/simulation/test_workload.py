@@ -216,7 +216,7 @@ def test_a_placed_member_that_is_lost_is_not_placed_again(virtually: Virtually) 
 
 
 def test_a_member_that_a_kubelet_turned_away_is_created_again(virtually: Virtually) -> None:
-    """As a Job does; one that failed by itself is not."""
+    """As a Job does, after 10 seconds; one that failed by itself is not."""
 
     async def story() -> tuple[bool, bool]:
         setting = Setting(gang())
@@ -232,7 +232,9 @@ def test_a_member_that_a_kubelet_turned_away_is_created_again(virtually: Virtual
 
         setting.cluster.update(Kind.POD, ("default", "g-0"), turn_away)
         setting.cluster.update(Kind.POD, ("default", "g-1"), crash)
-        await reach(2)
+        await reach(10)
+        assert setting.cluster.get(Kind.POD, "default", "g-0").uid == before[0]
+        await reach(12)
         after = [setting.cluster.get(Kind.POD, "default", name) for name in ("g-0", "g-1")]
         assert after[0].pod.node_name == ""
         return before[0] == after[0].uid, before[1] == after[1].uid
