@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from extender.cluster.gangs import Gang, GangRegistry
+from extender.cluster.gangs import Gang
 from extender.cluster.hardware import Hardware
 from extender.cluster.levelsources import LevelSources
+from extender.cluster.registry import GangRegistry
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree, TreeKeeper
 from extender.domain.devices import DeviceReport

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +21,8 @@ from extender.placement.ground import Ground, Terms
 from extender.placement.mixed import Relaxation
 from extender.placement.packing import pack, strands
 from extender.placement.room import clique_units, field_of, room, whole_gpus
+from extender.placement.scopes import MOST_SCOPES, Domains, Groups, Scope
 from extender.placement.search import Search
-
-Groups: TypeAlias = Mapping[Shape, Sequence[Pod]]
-"""Pods by shape, shapes in the order in which they are placed."""
-
-#: Domains of one level that are tried for pods of several shapes: counting says that each shape by itself fits there,
-#: which for most is the whole truth.
-MOST_SCOPES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """A domain that is to hold everything: its level, and (rows,) the nodes in it."""
-
-    level: int
-    mask: NDArray[np.bool_]
 
 
 class Block:
@@ -54,6 +39,7 @@ class Block:
         self._ground = ground
         self._terms = terms
         self._tree = ground.tree
+        self._domains = Domains(whatif, ground, terms)
         self._settled = dict(ground.settled)
         self._touched = np.zeros(whatif.free.shape[1], dtype=np.bool_)
         self.rows: dict[str, int] = {}
@@ -61,7 +47,7 @@ class Block:
 
     def place(self, groups: Groups) -> bool:
         """Place all pods, or none; return which."""
-        for level in self._levels(groups):
+        for level in self._domains.levels(groups, self._settled):
             for scope in self._scopes(level, groups):
                 if self._place_within(scope, groups):
                     return True
@@ -79,82 +65,20 @@ class Block:
             fits += len(few)
         return fits
 
-    def _levels(self, groups: Groups) -> list[int]:
-        """Return the levels of which one domain may have to hold everything, the most wanted first; -1: any will do."""
-        levels, topology = self._tree.levels, self._terms.topology
-        required = levels.find(topology.required) if topology.required else -1
-        preferred = levels.find(topology.preferred) if topology.preferred else None
-        if required is None:
-            return []
-        narrowest = required if preferred is None else max(preferred, required)
-        if self._settled and any(map(whole_gpus, groups)):  # whoever computes with others comes as near as can be
-            common, _ = self._tree.common(np.array(list(self._settled), dtype=np.intp))
-            narrowest = max(common, required)
-        return list(range(narrowest, required - 1, -1))
-
-    def most_in_one_domain(self, groups: Groups) -> tuple[str, int]:
-        """Return the level that keeps members out, and how many pods one of its domains holds at most.
-
-        Shapes are counted each by itself. Where every k pods share a domain: how many find room in whole slices.
-        """
-        topology, everywhere = self._terms.topology, np.ones(self._whatif.free.shape[1], dtype=np.bool_)
-        roles = next((group for group in topology.role_groups if group.required), None)
-        level = (
-            topology.required or (topology.slices[0].level if topology.slices else "") or (roles.level if roles else "")
-        )
-        at = self._tree.levels.find(level)
-        if at is None:
-            return level, 0
-        most = 0
-        size = 1 if topology.required or not topology.slices else topology.slices[0].size
-        totals = [self._tree.sums(at, self._room(shape, everywhere)) for shape in groups]
-        capped = [np.minimum(total, len(pods)) for total, pods in zip(totals, groups.values(), strict=True)]
-        if size > 1:
-            most = sum(int((total // size * size).sum()) for total in totals)
-        elif capped:
-            most = int(np.sum(capped, axis=0).max(initial=0))
-        return self._tree.levels.name(at), most
-
-    def _reachable(self, level: int) -> NDArray[np.bool_]:
-        """Return (rows,) the nodes that may be used: those around the settled members where there are any."""
-        everywhere: NDArray[np.bool_] = np.ones(self._whatif.free.shape[1], dtype=np.bool_)
-        if level < 0 or not self._settled:
-            return everywhere
-        settled = np.array(list(self._settled), dtype=np.intp)
-        around: NDArray[np.bool_] = ~everywhere
-        if level >= self._tree.depth:
-            around[settled] = True
-            return around
-        path = self._tree.domains[level]
-        around[:] = np.isin(path, path[settled]) & (path >= 0)
-        return around
-
-    def _scopes(self, level: int, groups: Groups) -> Iterator[_Scope]:
+    def _scopes(self, level: int, groups: Groups) -> Iterator[Scope]:
         """Yield domains of `level` that each shape by itself fits into, the best for the first shape first."""
-        reachable = self._reachable(level)
+        mask = self._domains.roomy(level, groups, self._settled)
         if level < 0:
-            yield _Scope(level, reachable)
+            yield Scope(level, mask)
             return
         path = self._tree.path(level)
-        roomy: NDArray[np.bool_] | None = None
-        for shape, pods in groups.items():
-            counts = np.minimum(self._room(shape, reachable), len(pods))
-            holds = self._tree.sums(level, counts) >= len(pods)
-            roomy = holds if roomy is None else roomy & holds
-        if roomy is None:
-            return
-        required = self._tree.levels.find(self._terms.topology.required) if self._terms.topology.required else None
-        mask = reachable & (path >= 0)
-        if required is not None:  # a node without a domain of that level shares none with anybody
-            mask &= self._tree.path(required) >= 0
-        mask[mask] = roomy[path[mask]]
         shape, pods = next(iter(groups.items()))
         for _ in range(MOST_SCOPES):
             row = self._best_row(level, mask, shape, pods) if mask.any() else None
             if row is None:
                 return
             inside = path == path[row]
-            yield _Scope(level, mask & inside)
+            yield Scope(level, mask & inside)
             mask &= ~inside
 
     def _best_row(self, level: int, mask: NDArray[np.bool_], shape: Shape, pods: Sequence[Pod]) -> int | None:
@@ -162,11 +86,11 @@ class Block:
         mark = self._whatif.mark()
         trial = Block(self._whatif, self._ground, self._terms)
         trial._settled = dict(self._settled)
-        placed = trial._place_shape(_Scope(level, mask), shape, pods, whole=level)
+        placed = trial._place_shape(Scope(level, mask), shape, pods, whole=level)
         self._whatif.undo(mark)
         return next(iter(trial.rows.values())) if placed else None
 
-    def _place_within(self, scope: _Scope, groups: Groups) -> bool:
+    def _place_within(self, scope: Scope, groups: Groups) -> bool:
         """Place everything inside a scope, roles that share a domain first; nothing is taken on failure."""
         mark, before = self._whatif.mark(), (dict(self._settled), self._touched.copy(), self.fragmentation)
         rest = {shape: list(pods) for shape, pods in groups.items()}
@@ -178,7 +102,7 @@ class Block:
         self.rows.clear()
         return False
 
-    def _place_shapes(self, scope: _Scope, groups: Groups) -> bool:
+    def _place_shapes(self, scope: Scope, groups: Groups) -> bool:
         """Place all shapes, one after the other; several with GPUs rather by what is best for all of them together."""
         terms = self._terms
         if terms.topology.slices and len(groups) > 1:
@@ -204,7 +128,7 @@ class Block:
         rest = {shape: pods for shape, pods in groups.items() if shape not in with_gpus}
         return self._one_by_one(rest, scope)
 
-    def _one_by_one(self, groups: Groups, scope: _Scope) -> bool:
+    def _one_by_one(self, groups: Groups, scope: Scope) -> bool:
         return all(self._place_shape(scope, shape, pods) for shape, pods in groups.items())
 
     def _trial(self, relaxed: Relaxation, place: Callable[[], bool]) -> tuple[Score, dict[str, int]] | None:
@@ -220,7 +144,7 @@ class Block:
         self.rows = kept
         return trial
 
-    def _share_out(self, groups: Groups, scope: _Scope, left: dict[int, int]) -> bool:
+    def _share_out(self, groups: Groups, scope: Scope, left: dict[int, int]) -> bool:
         """Place pods on nodes that give so many GPUs each, those with the most GPUs first; return whether all fit."""
         for shape in sorted(groups, key=whole_gpus, reverse=True):
             counts, gpus, pods = self._room(shape, scope.mask), whole_gpus(shape), groups[shape]
@@ -237,7 +161,7 @@ class Block:
             self._take(shape, pods, shares)
         return True
 
-    def _place_roles(self, scope: _Scope, group: RoleGroup, rest: dict[Shape, list[Pod]]) -> bool:
+    def _place_roles(self, scope: Scope, group: RoleGroup, rest: dict[Shape, list[Pod]]) -> bool:
         """Place the members with the roles of `group` in one domain and take them out of `rest`; or leave them there.
 
         Return false if they had to be in one domain and no domain holds them.
@@ -254,7 +178,7 @@ class Block:
             rest[shape] = [pod for pod in rest[shape] if pod.uid not in placed]
         return True
 
-    def _place_sub_block(self, scope: _Scope, topology: TopologyRequest, groups: Groups) -> bool:
+    def _place_sub_block(self, scope: Scope, topology: TopologyRequest, groups: Groups) -> bool:
         """Place pods that need a domain of their own inside the scope."""
         ground = replace(self._ground, eligible=lambda shape: self._ground.eligible(shape) & scope.mask, settled={})
         block = Block(self._whatif, ground, replace(self._terms, topology=topology))
@@ -267,7 +191,7 @@ class Block:
             self._touched[row] = True
         return True
 
-    def _place_shape(self, scope: _Scope, shape: Shape, pods: Sequence[Pod], *, whole: int | None = None) -> bool:
+    def _place_shape(self, scope: Scope, shape: Shape, pods: Sequence[Pod], *, whole: int | None = None) -> bool:
         """Place pods of one shape; return whether all found room. With `whole` all go to one domain of that level."""
         by_slices: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
         for pod in pods:
@@ -275,7 +199,7 @@ class Block:
         return all(self._place_part(scope, shape, part, slices, whole) for slices, part in by_slices.items())
 
     def _place_part(
-        self, scope: _Scope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...], whole: int | None
+        self, scope: Scope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...], whole: int | None
     ) -> bool:
         """Place pods of one shape that are counted off in the same slices; return whether all found room."""
         if not slices and (not whole_gpus(shape) or self._terms.packing is Packing.SPREAD):
@@ -296,7 +220,7 @@ class Block:
             return True
         return self._place_sub_block(scope, self._inside_slice(slices[0][0]), {shape: rest})
 
-    def _place_slices(self, scope: _Scope, groups: Groups) -> bool:
+    def _place_slices(self, scope: Scope, groups: Groups) -> bool:
         """Place pods of several shapes that are counted off in slices together, in member order, slice by slice."""
         by_slices: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
         for pod in sorted((pod for pods in groups.values() for pod in pods), key=member_order):
@@ -334,7 +258,7 @@ class Block:
         path = self._tree.path(level)
         return np.where(path == chosen, counts, 0)
 
-    def _search(self, scope: _Scope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...]) -> bool:
+    def _search(self, scope: Scope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...]) -> bool:
         """Place pods of one shape where the bandwidth is highest within the scope."""
         settled = {row: gpus for row, gpus in self._settled.items() if gpus}
         eligible = self._ground.eligible(shape) & scope.mask
@@ -358,7 +282,7 @@ class Block:
                 return True
         return False
 
-    def _rings(self, scope: _Scope, settled: Mapping[int, int]) -> Iterator[tuple[Sequence[int], NDArray[np.bool_]]]:
+    def _rings(self, scope: Scope, settled: Mapping[int, int]) -> Iterator[tuple[Sequence[int], NDArray[np.bool_]]]:
         """Yield the levels to search together, and the nodes: everything at once, or outwards from settled members."""
         if not settled:
             yield range(scope.level, self._tree.depth + 1), scope.mask
@@ -366,7 +290,7 @@ class Block:
         rows = np.array(list(settled), dtype=np.intp)
         common, _ = self._tree.common(rows)
         for level in range(max(common, scope.level), scope.level - 1, -1):
-            yield [level], scope.mask & self._reachable(level)
+            yield [level], scope.mask & self._domains.reachable(level, self._settled)
         yield [-1], scope.mask
 
     def _slices(self, role: str) -> tuple[tuple[int, int], ...]:

@@ -12,11 +12,11 @@ from extender.cluster.table import Vector
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
-from extender.placement.block import MOST_SCOPES
 from extender.placement.ground import Eligible, Ground, Terms
 from extender.placement.packing import strands
 from extender.placement.plan import Plan, group_by_shape, plan, shape_orders
 from extender.placement.room import room
+from extender.placement.scopes import MOST_SCOPES
 
 
 def earmark(pods: Sequence[Pod], now: WhatIf, later: WhatIf, ground: Ground, terms: Terms) -> NDArray[np.int64] | None:

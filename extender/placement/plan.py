@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from extender.cluster.table import NodeTable, is_extended
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Pod, Shape
-from extender.placement.block import Block, Groups
+from extender.placement.block import Block
 from extender.placement.ground import Eligible, Ground, Terms
 from extender.placement.room import room
+from extender.placement.scopes import Domains, Groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _shortfall(groups: Groups, whatif: WhatIf, ground: Ground, terms: Terms) -> 
     whatif.undo(mark)
     if fits < needed or not terms.gathers:
         return Shortfall(needed, min(fits, needed - 1), unmatched)
-    level, most = Block(whatif, ground, terms).most_in_one_domain(groups)
+    level, most = Domains(whatif, ground, terms).most_in_one_domain(groups)
     return Shortfall(needed, min(most, needed - 1), level=level)
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.cluster.gangs import Census, Gang, GangRegistry, needs_object
+from extender.cluster.gangs import Census, Gang, needs_object
+from extender.cluster.registry import GangRegistry
 from extender.domain import keys
 from extender.domain.membership import GroupApi
 from extender.domain.pod import Phase, Pod

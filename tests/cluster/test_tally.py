@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.cluster.gangs import Gang, GangRegistry
+from extender.cluster.gangs import Gang
+from extender.cluster.registry import GangRegistry
 from extender.cluster.tally import Tally
 from extender.domain.keys import Options, Packing
 from extender.domain.membership import GroupRef

@@ -25,7 +25,7 @@ from extender.admission.effects import Effects
 from extender.admission.ledger import SlotState
 from extender.admission.verbs import Verbs
 from extender.clock import ManualClock
-from extender.cluster.gangs import GangRegistry
+from extender.cluster.registry import GangRegistry
 from extender.cluster.table import NodeTable
 from extender.domain.keys import Options, Packing
 from extender.domain.membership import GroupApi, GroupRef
