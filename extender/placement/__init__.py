@@ -1,5 +1,6 @@
-"""Where pods go: eligibility, packing, plans for whole gangs, scores for single pods.
+"""Where pods go: eligibility, plans for whole gangs, what is predicted of them, scores for single pods.
 
-Pure functions of a snapshot: nothing here changes the model, waits or writes. How good a node or a set of nodes is
-for a gang is decided in `packing`; what else is to weigh in there (topology, bandwidth) joins as a key of its order.
+Pure functions of a snapshot: nothing here changes the model, waits or writes. A plan (`plan`) places pods that belong
+together (`block`) in domains that come into question (`scopes`); `search` chooses among those by what they consist of
+(`bags`, of `units`), `assign` among their nodes; `mixed` is for pods of several sizes, `packing` for pods without GPUs.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import yaml
 
@@ -51,7 +51,7 @@ def pod_manifest(gang: ScenarioGang, member: Member, scheduler_name: str, *, pla
         "schedulerName": scheduler_name,
         "restartPolicy": "Never",
         "priority": gang.priority,
-        "containers": [{"name": "main", "image": "training", "resources": _resources(member.requests)}],
+        "containers": [{"name": "main", "image": "training", "resources": _resources(gang, member)}],
         "terminationGracePeriodSeconds": 0,
     }
     if gang.node_selector:
@@ -94,7 +94,8 @@ def calibration_data(measurements: Sequence[Json]) -> dict[str, str]:
     return {DATA_KEY: yaml.safe_dump({LIST_KEY: list(measurements)})}
 
 
-def _resources(requests: Mapping[str, str]) -> Json:
-    """Return requests, and limits for extended resources, which Kubernetes wants to be equal."""
-    limits = {resource: quantity for resource, quantity in requests.items() if "/" in resource}
+def _resources(gang: ScenarioGang, member: Member) -> Json:
+    """Return requests, and limits: of extended resources, which Kubernetes wants to be equal, or of all."""
+    requests = member.requests
+    limits = {resource: quantity for resource, quantity in requests.items() if gang.guaranteed or "/" in resource}
     return {"requests": dict(requests), **({"limits": limits} if limits else {})}

@@ -56,7 +56,8 @@ class ScenarioGang:
     """A gang: what is created when, and how long it works.
 
     Times are in seconds: `arrival` since the start, `rendezvous` from minMember members running to the first step of
-    training, `duration` of the training itself, None for one that goes on to the end.
+    training, `duration` of the training itself, None for one that goes on to the end. With `guaranteed` the limits of
+    its pods are their requests.
     """
 
     name: str
@@ -71,6 +72,7 @@ class ScenarioGang:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
     placed: Mapping[str, Placed] = field(default_factory=dict)
+    guaranteed: bool = False
 
     @property
     def key(self) -> str:

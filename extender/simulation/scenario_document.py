@@ -213,6 +213,7 @@ class GangDocument(Document):
     duration: Duration | None = None
     annotations: dict[str, str] = Field(default_factory=dict)
     pod_annotations: dict[str, str] = Field(default_factory=dict)
+    guaranteed: bool = False
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: list[TolerationDocument] = Field(default_factory=list)
     pods: list[PlacedDocument] = Field(default_factory=list)

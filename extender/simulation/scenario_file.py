@@ -152,6 +152,7 @@ class _Reader:
             duration=document.duration,
             annotations=document.annotations,
             node_selector=document.node_selector,
+            guaranteed=document.guaranteed,
             tolerations=tuple(t.model_dump(exclude_defaults=True) for t in document.tolerations),
             placed=self._placed(document, path, {member.name for member in members}, nodes),
         )

@@ -293,4 +293,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestPromises = Cluster.TestCase
-TestPromises.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPromises.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -86,6 +86,19 @@ def test_a_gang_arrives_with_its_group_and_pods(virtually: Virtually) -> None:
     assert pod["metadata"]["creationTimestamp"] == "2026-01-01T00:01:00Z"
 
 
+def test_guaranteed_pods_have_limits_for_all_that_they_request(virtually: Virtually) -> None:
+    """So the kubelet gives them CPUs of their own."""
+
+    async def story() -> Any:
+        asked = {"cpu": "8", "memory": "1Gi", GPU: "8"}
+        setting = Setting(gang(guaranteed=True, members=(Member("g-0", asked),)))
+        await reach(1)
+        return setting.cluster.get(Kind.POD, "default", "g-0").json["spec"]["containers"][0]["resources"]
+
+    resources = virtually(story())
+    assert resources["limits"] == resources["requests"]
+
+
 def test_gangs_that_arrive_together_are_created_pod_by_pod_in_turns(virtually: Virtually) -> None:
     """Their controllers work side by side; a smaller gang is simply done earlier."""
 
