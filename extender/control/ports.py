@@ -259,3 +259,16 @@ REQUIRED_KINDS: Collection[Kind] = tuple(kind for kind in Kind if kind is not Ki
 """What must be synced before the first decision; a kind whose API is not installed counts as synced and empty.
 
 The Lease is watched only where there is leader election, and decides nothing about gangs."""
+
+VITAL_KINDS: Collection[Kind] = (
+    Kind.NODE,
+    Kind.POD,
+    Kind.COSCHEDULING_POD_GROUP,
+    Kind.NATIVE_POD_GROUP,
+    Kind.VOLCANO_POD_GROUP,
+    Kind.LEASE,
+)
+"""What must be fresh to decide: whoever knows too little of these gives a node twice, or starts a gang in part.
+
+The others only make placements better. They seldom change, and of what changed unheard of a kubelet, or the next list,
+will tell: no watch of theirs that hangs may keep gangs waiting."""

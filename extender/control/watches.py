@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from extender.clock import Clock
 from extender.control.metrics import Metrics
-from extender.control.ports import REQUIRED_KINDS, Kind
+from extender.control.ports import REQUIRED_KINDS, VITAL_KINDS, Kind
 
 
 class Watches:
@@ -20,6 +20,7 @@ class Watches:
         self._stale_after = stale_after
         self._synced: set[Kind] = set()
         self._heard: dict[Kind, float] = {}
+        self._vital: dict[Kind, float] = {}
 
     def synced(self, kind: Kind) -> None:
         """Learn that a kind's first list is complete."""
@@ -29,6 +30,8 @@ class Watches:
     def heard(self, kind: Kind) -> None:
         """Learn that a kind's watch is alive."""
         self._heard[kind] = self._clock.monotonic()
+        if kind in VITAL_KINDS:
+            self._vital[kind] = self._heard[kind]
 
     def restarted(self, kind: Kind, cause: str) -> None:
         """Count a restart."""
@@ -39,17 +42,17 @@ class Watches:
         return self._synced.issuperset(kinds)
 
     def stale_at(self) -> float:
-        """Return when the first watch will have been silent for too long (seconds, monotonic); infinity for none."""
-        return min(self._heard.values(), default=math.inf) + self._stale_after
+        """Return when the first vital watch will have been silent for too long (seconds, monotonic); or infinity."""
+        return min(self._vital.values(), default=math.inf) + self._stale_after
 
     def stale(self) -> bool:
-        """Tell whether any watch has been silent for too long."""
+        """Tell whether any vital watch has been silent for too long."""
         return self._clock.monotonic() >= self.stale_at()
 
     def silent(self) -> list[Kind]:
-        """Return the kinds whose watches have been silent for too long."""
+        """Return the vital kinds whose watches have been silent for too long."""
         now = self._clock.monotonic()
-        return [kind for kind, heard in self._heard.items() if now >= heard + self._stale_after]
+        return [kind for kind, heard in self._vital.items() if now >= heard + self._stale_after]
 
     def complaints(self) -> list[str]:
         """Return, for people, which kinds are not listed yet or silent for too long."""

@@ -10,7 +10,7 @@ import pytest
 
 from extender.admission.answers import Outcome
 from extender.control.health import DegradedError
-from extender.control.ports import REQUIRED_KINDS, ApiError, Kind
+from extender.control.ports import REQUIRED_KINDS, VITAL_KINDS, ApiError, Kind
 from extender.domain.lease import Lease
 from tests.control.conftest import Muster, Term
 
@@ -64,6 +64,20 @@ class TestStale:
         await asyncio.sleep(0.6)
         assert len(muster.api.nominations) == 2
         assert muster.sample("muster_degraded", state="stale") == 0
+
+    async def test_what_only_makes_placements_better_holds_nobody_up(self, muster: Muster) -> None:
+        """The watches of what is not vital may hang for as long as they will."""
+        muster.nodes(2)
+        muster.sync()
+        muster.fall_silent()
+        await asyncio.sleep(55)
+        for kind in VITAL_KINDS:
+            muster.controller.observer.heard(kind)
+        await asyncio.sleep(30)
+        muster.gang("a", 2)
+        await asyncio.sleep(0.6)
+        assert len(muster.api.nominations) == 2
+        assert muster.controller.ready
 
     async def test_held_binds_stay_held(self, muster: Muster) -> None:
         """Members at the barrier have passed; if the rest comes when the watches are back, the gang starts."""
