@@ -19,6 +19,7 @@ from extender.clock import Clock
 from extender.cluster.core import core_size
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
+from extender.cluster.nodekinds import whole_gpus
 from extender.cluster.occupancy import Holding
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Shape
@@ -26,7 +27,6 @@ from extender.domain.reason import Reason, Wait
 from extender.placement.earmark import earmark
 from extender.placement.ground import Eligible
 from extender.placement.plan import Plan, Shortfall, plan
-from extender.placement.room import whole_gpus
 
 
 @dataclass(slots=True)

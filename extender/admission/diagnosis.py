@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from extender.admission.site import Capacity, Misfit, Party, Site
 from extender.cluster.gangs import Gang
+from extender.cluster.nodekinds import whole_gpus
 from extender.cluster.table import is_extended
 from extender.domain.levels import Levels
 from extender.domain.quantity import format_amount
@@ -11,7 +12,6 @@ from extender.domain.reason import Reason, Wait
 from extender.domain.topology import TopologyRequest
 from extender.placement.ground import Eligible
 from extender.placement.plan import Shortfall
-from extender.placement.room import whole_gpus
 
 
 def unknown_level(topology: TopologyRequest, levels: Levels) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from extender.domain.node import Node
+from extender.domain.pod import Shape
 from extender.domain.reason import Problem
 from extender.fabric.gpusets import Alignment, GpuLayout, GpuSets
 from extender.fabric.links import GpuFacts, read_gpu_facts
@@ -130,3 +131,11 @@ def _usual_zones(gpus: int, product: Product | None) -> tuple[int, ...]:
     """Return the zones that nodes of a product usually have, () if this is not one of those."""
     counts = () if product is None else product.zones
     return tuple(zone for zone, count in enumerate(counts) for _ in range(count)) if sum(counts) == gpus else ()
+
+
+def whole_gpus(shape: Shape) -> int:
+    """Return how many whole GPUs one pod of `shape` asks for, of whichever resource."""
+    for name, amount in shape.requests:
+        if name in GPU_RESOURCES:
+            return amount
+    return 0

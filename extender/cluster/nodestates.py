@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from extender.cluster.nodekinds import GPU_RESOURCES, NodeKind
+from extender.cluster.nodekinds import NodeKind, whole_gpus
 from extender.cluster.noderoom import Room, Taking, gpus_asked
 from extender.domain.pod import Shape
 
@@ -87,17 +87,9 @@ class NodeStates:
         """Return what of a shape matters in a state; equal demands are answered alike."""
         kind = self.kind(state)
         if kind.topology is None:
-            return gpus_asked(shape, kind.resource) if kind.resource else any_gpus_asked(shape)
+            return gpus_asked(shape, kind.resource) if kind.resource else whole_gpus(shape)
         known = self._demands.get(shape)
         if known is None:
             bare = Shape(shape.requests, containers=shape.containers, guaranteed=shape.guaranteed)
             known = self._demands[shape] = self._demands.setdefault(bare, bare)
         return known
-
-
-def any_gpus_asked(shape: Shape) -> int:
-    """Return how many whole GPUs a pod asks for, of whichever resource."""
-    for name, amount in shape.requests:
-        if name in GPU_RESOURCES:
-            return amount
-    return 0

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from extender.cluster.claims import Claim, Claims
 from extender.cluster.handout import Handout, state_without
-from extender.cluster.nodekinds import NodeFacts, NodeKind, NodeKinds
+from extender.cluster.nodekinds import NodeFacts, NodeKind, NodeKinds, whole_gpus
 from extender.cluster.noderoom import Room, Taking, gpus_asked
-from extender.cluster.nodestates import Demand, NodeStates, any_gpus_asked
+from extender.cluster.nodestates import Demand, NodeStates
 from extender.cluster.offers import Offer, Share, offer_of, share_of
 from extender.cluster.seating import reseat
 from extender.domain import holdings
@@ -312,4 +312,4 @@ def _seen_in(claim: Claim, zone: int | None, kind: NodeKind, taking: Taking) -> 
 
 
 def _asks_for_gpus(shape: Shape) -> bool:
-    return any_gpus_asked(shape) > 0
+    return whole_gpus(shape) > 0

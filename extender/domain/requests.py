@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -16,6 +16,9 @@ _POD_LEVEL_PREFIX = "hugepages-"
 
 #: The resource of which every pod takes one. Source: NodeResourcesFit checks allocatable `pods`.
 PODS = "pods"
+
+#: How the name of a resource ends that counts as GPUs: nvidia.com/gpu, amd.com/gpu.
+_GPU_SUFFIX = "/gpu"
 
 T = TypeVar("T")
 
@@ -33,6 +36,11 @@ class ResourceListError(QuantityError):
         """Carry the problem, and read like it."""
         self.problem = Problem(field, message)
         super().__init__(str(self.problem))
+
+
+def count_gpus(amounts: Iterable[tuple[str, int]]) -> int:
+    """Return how many GPUs, of whatever make, there are among amounts of resources."""
+    return sum(amount for resource, amount in amounts if resource.endswith(_GPU_SUFFIX))
 
 
 def read_amounts(quantities: wire.ResourceList | None, field: str) -> dict[str, int]:

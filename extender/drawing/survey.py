@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from extender.domain.clique import CLIQUE_LABEL, clique_of
 from extender.domain.levels import Levels
 from extender.domain.node import Node
 from extender.domain.pod import Pod
+from extender.domain.requests import count_gpus
 from extender.drawing.picture import Holding, Picture, PictureNode, cells
-
-#: How the name of a resource ends that counts as GPUs: nvidia.com/gpu, amd.com/gpu.
-_GPU_SUFFIX = "/gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,6 @@ def _domain(levels: Levels, index: int, node: Node) -> str:
     """Return the domain of a node; a clique's label may name none."""
     is_clique = levels.levels[index].label == CLIQUE_LABEL
     return clique_of(node.labels) if is_clique else levels.domain(index, node)
-
-
-def count_gpus(amounts: Iterable[tuple[str, int]]) -> int:
-    """Return how many GPUs, of whatever make, there are among amounts of resources."""
-    return sum(amount for resource, amount in amounts if resource.endswith(_GPU_SUFFIX))
 
 
 def _written(pod: Pod) -> tuple[int, ...]:

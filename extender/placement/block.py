@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.gangs import member_order
+from extender.cluster.nodekinds import whole_gpus
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
@@ -20,7 +21,7 @@ from extender.placement.bags import Score, Wanted
 from extender.placement.ground import Ground, Terms
 from extender.placement.mixed import Relaxation
 from extender.placement.packing import pack, strands
-from extender.placement.room import clique_units, field_of, room, whole_gpus
+from extender.placement.room import clique_units, field_of, room
 from extender.placement.scopes import MOST_SCOPES, Domains, Groups, Scope
 from extender.placement.search import Search
 

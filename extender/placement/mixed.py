@@ -11,14 +11,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.cluster.nodekinds import GPU_RESOURCES
+from extender.cluster.nodekinds import GPU_RESOURCES, whole_gpus
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Pod, Shape
 from extender.domain.topology import Objective
 from extender.placement.assign import assign
 from extender.placement.bags import Score, Wanted
 from extender.placement.ground import Ground
-from extender.placement.room import clique_units, field_of, whole_gpus
+from extender.placement.room import clique_units, field_of
 from extender.placement.search import Search
 
 Quota: TypeAlias = list[tuple[int, int]]

@@ -8,7 +8,6 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.cluster.nodekinds import GPU_RESOURCES
 from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Shape
@@ -32,11 +31,6 @@ def room(whatif: WhatIf, shape: Shape, eligible: NDArray[np.bool_]) -> NDArray[n
         limits = np.where(admitted >= MOST_PODS, counts[rows].max(), admitted)[inverse]
         counts[rows] = np.minimum(counts[rows], limits)
     return counts
-
-
-def whole_gpus(shape: Shape) -> int:
-    """Return how many whole GPUs one pod of `shape` asks for."""
-    return max(shape.request(resource) for resource in GPU_RESOURCES)
 
 
 def field_of(

@@ -9,10 +9,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from extender.cluster.nodekinds import whole_gpus
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Pod, Shape
 from extender.placement.ground import Ground, Terms
-from extender.placement.room import room, whole_gpus
+from extender.placement.room import room
 
 Groups: TypeAlias = Mapping[Shape, Sequence[Pod]]
 """Pods by shape, shapes in the order in which they are placed."""

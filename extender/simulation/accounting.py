@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 SECONDS_PER_HOUR = 3600.0
-
-#: How the name of a resource ends that counts as GPUs: nvidia.com/gpu, amd.com/gpu.
-_GPU_SUFFIX = "/gpu"
 
 
 class Activity(StrEnum):
@@ -58,8 +55,3 @@ class GpuMeter:
         now = self._now()
         self._spent[self.activity] += self.held * (now - self._since)
         self._since = now
-
-
-def gpus(amounts: Iterable[tuple[str, int]]) -> int:
-    """Return how many GPUs, of whatever make, there are among amounts of resources."""
-    return sum(amount for resource, amount in amounts if resource.endswith(_GPU_SUFFIX))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from extender.control.ports import Kind
-from extender.simulation.accounting import Activity, GpuSeconds, gpus
+from extender.domain.requests import count_gpus
+from extender.simulation.accounting import Activity, GpuSeconds
 from extender.simulation.cluster import Cluster
 from extender.simulation.virtual_time import LoopClock
 from extender.simulation.workload import GangRun, Workload
@@ -86,7 +87,7 @@ def picture(cluster: Cluster, workload: Workload, clock: LoopClock) -> Moment:
 
 def gpu_capacity(cluster: Cluster) -> dict[str, int]:
     """Return how many GPUs each node has."""
-    return {version.key.name: gpus(version.node.allocatable.items()) for version in cluster.list(Kind.NODE)}
+    return {version.key.name: count_gpus(version.node.allocatable.items()) for version in cluster.list(Kind.NODE)}
 
 
 def state_of(run: GangRun) -> str:

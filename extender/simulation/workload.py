@@ -10,7 +10,8 @@ from itertools import groupby, zip_longest
 
 from extender.control.ports import ApiError, Kind
 from extender.domain.pod import Phase, Pod
-from extender.simulation.accounting import Activity, GpuMeter, gpus
+from extender.domain.requests import count_gpus
+from extender.simulation.accounting import Activity, GpuMeter
 from extender.simulation.cluster import Cluster
 from extender.simulation.manifests import pod_group_manifest, pod_manifest
 from extender.simulation.objects import Change, Json
@@ -126,7 +127,7 @@ class GangRun:
         held: dict[str, int] = {}
         for pod in self._pods():
             if pod.bound:
-                held[pod.node_name] = held.get(pod.node_name, 0) + gpus(pod.shape.requests)
+                held[pod.node_name] = held.get(pod.node_name, 0) + count_gpus(pod.shape.requests)
         return held
 
     def _set(self, held: int, activity: Activity) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.domain.requests import ResourceListError, effective_request, read_amounts
+from extender.domain.requests import ResourceListError, count_gpus, effective_request, read_amounts
 from extender.wire import codec
 from extender.wire import kubernetes as wire
 from tests.builders import GI, GPU, container_json, pod_json, written
@@ -109,3 +109,17 @@ def test_any_pod_has_a_request_or_an_error(pod: wire.Pod) -> None:
         request = {"pods": 1}
     assert request["pods"] == 1
     assert all(0 < value < 2**63 for value in request.values())
+
+
+@pytest.mark.parametrize(
+    ("amounts", "count"),
+    [
+        ([("nvidia.com/gpu", 8), ("cpu", 1000)], 8),
+        ([("amd.com/gpu", 4), ("nvidia.com/gpu", 1)], 5),
+        ([("nvidia.com/gpu.shared", 3), ("cpu", 1), ("gpu", 2)], 0),
+        ([], 0),
+    ],
+)
+def test_every_make_of_gpu_counts(amounts: list[tuple[str, int]], count: int) -> None:
+    """A GPU is whatever resource's name ends with `/gpu`."""
+    assert count_gpus(amounts) == count

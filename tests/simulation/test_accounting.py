@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from extender.simulation.accounting import Activity, GpuMeter, GpuSeconds, gpus
+from extender.simulation.accounting import Activity, GpuMeter, GpuSeconds
 
 
 class Hands:
@@ -48,17 +46,3 @@ def test_a_gang_counts_from_when_it_is_measured() -> None:
 def test_gpu_seconds_add_up() -> None:
     """Activity by activity."""
     assert GpuSeconds(1, 2, 3) + GpuSeconds(10, 20, 30) == GpuSeconds(11, 22, 33)
-
-
-@pytest.mark.parametrize(
-    ("amounts", "count"),
-    [
-        ([("nvidia.com/gpu", 8), ("cpu", 1000)], 8),
-        ([("amd.com/gpu", 4), ("nvidia.com/gpu", 1)], 5),
-        ([("nvidia.com/gpu.shared", 3), ("cpu", 1), ("gpu", 2)], 0),
-        ([], 0),
-    ],
-)
-def test_every_make_of_gpu_counts(amounts: list[tuple[str, int]], count: int) -> None:
-    """A GPU is whatever resource's name ends with `/gpu`."""
-    assert gpus(amounts) == count
