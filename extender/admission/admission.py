@@ -116,11 +116,8 @@ class Admission:
             return None
         return describe(self._places(gang), self.model.table, self.model.tree, gang.topology.objective)
 
-    def next_better(self, ref: GroupRef) -> Better | None:
-        """Return what a faster placement of a gang would take; None if there is none, or the gang holds no node."""
-        gang, placement = self.model.gangs.get(ref), self.placement_of(ref)
-        if gang is None or placement is None:
-            return None
+    def next_better(self, gang: Gang, placement: Placement) -> Better | None:
+        """Return what a faster placement of a gang than the one it has would take; None if there is none."""
         return next_better(self._places(gang), placement, self.model.table, self.model.tree, gang.topology.objective)
 
     def _places(self, gang: Gang) -> dict[str, str]:

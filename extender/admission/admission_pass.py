@@ -52,7 +52,6 @@ class _Ground:
         """Begin with nobody waiting for room."""
         self._possible = possible
         self._model = model
-        self._table = model.table
         self._admitted = admitted
         self._obstacle = obstacle
         self._site: tuple[Footing, Site] | None = None
@@ -61,7 +60,7 @@ class _Ground:
     @property
     def footing(self) -> Footing:
         """Return what a verdict given now rests on."""
-        return Footing(self._table.generation, self.head, self._obstacle)
+        return Footing(self._model.table.generation, self.head, self._obstacle)
 
     @property
     def site(self) -> Site:

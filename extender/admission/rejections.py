@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-
-import numpy as np
-from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
 from extender.domain.pod import Shape
 from extender.domain.selectors import Selector
-from extender.placement.ground import Eligible
+from extender.placement.ground import Eligible, without
 
 #: Longest time for which a node is left out at a stretch (seconds): a pod that nothing else can take is tried there
 #: again every five minutes at most.
@@ -131,20 +128,15 @@ class Rejections:
         asked = _asked(shape)
         return [node for node, own in self._rejections.items() if asked in own and not own[asked].over]
 
+    def rows(self, shape: Shape, table: NodeTable) -> list[int]:
+        """Return the rows of `nodes`, as far as these are there."""
+        return [row for node in self.nodes(shape) if (row := table.row(node)) is not None]
+
     def leave_out(self, admitted: Eligible, table: NodeTable) -> Eligible:
         """Return `admitted` without the nodes to which no pod of a shape is to be sent; itself if there are none."""
         if not len(self):
             return admitted
-
-        def eligible(shape: Shape) -> NDArray[np.bool_]:
-            mask = admitted(shape)
-            rows = _rows(self.nodes(shape), table)
-            if rows:
-                mask = mask.copy()
-                mask[rows] = False
-            return mask
-
-        return eligible
+        return without(admitted, lambda shape: self.rows(shape, table))
 
     def _end_at(self, until: float, node: str, asked: Shape) -> None:
         rejection = self._rejections[node][asked]
@@ -179,7 +171,3 @@ class Rejections:
 def _asked(shape: Shape) -> Shape:
     """Return what of a shape is the kubelet's affair: selectors and tolerations are not."""
     return replace(shape, selector=Selector(), tolerations=())
-
-
-def _rows(nodes: Iterable[str], table: NodeTable) -> list[int]:
-    return [row for node in nodes if (row := table.row(node)) is not None]

@@ -65,7 +65,7 @@ class Singles:
             for uid in uids:
                 claim = table.claim_of(uid)
                 if claim is not None and claim.node == node:
-                    self._give_back(free, uid)
+                    free.give_back(uid)
         fits = self._room(pod, free) & ~self._rejected(pod)
         return _named(list(victims), fits[table.rows_of(list(victims))])
 
@@ -78,25 +78,24 @@ class Singles:
             return _NO_ROOM
         return "" if self._aligned(pod, rows).all() else _MISALIGNED
 
-    def _free_for(self, pod: Pod) -> NDArray[np.int64]:
-        """Return (resources, rows) of what the pod may use: what is free or its own, and not kept for a head before it.
+    def _free_for(self, pod: Pod) -> WhatIf:
+        """Return what the pod may use: what is free or its own, and not kept for a head before it.
 
         Its own is a node whose Binding failed: it was promised, and may be tried again.
         """
-        table = self._model.table
-        free = table.free()
-        self._give_back(free, pod.uid)
+        whatif = WhatIf(self._model.table)
+        whatif.give_back(pod.uid)
         head = self._admission.head
         if head is not None and head.position < single_position(pod):
             resources, rows = head.kept.shape  # the table may have grown since the pass
-            free[:resources, :rows] -= head.kept
-        return free
+            whatif.free[:resources, :rows] -= head.kept
+        return whatif
 
-    def _room(self, pod: Pod, free: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _room(self, pod: Pod, free: WhatIf) -> NDArray[np.bool_]:
         """Return (rows + 1,) whether the pod has room on each node; the last, read for unknown nodes, says no."""
         table = self._model.table
         everywhere = np.ones(table.rows, dtype=np.bool_)
-        return np.append(WhatIf(table, free).counts(table.vector(pod.shape.requests), everywhere) > 0, False)
+        return np.append(free.counts(table.vector(pod.shape.requests), everywhere) > 0, False)
 
     def _aligned(self, pod: Pod, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return (len(rows),) whether GPUs and zones that are free together are enough for the pod.
@@ -119,18 +118,8 @@ class Singles:
         """Return (rows + 1,) which nodes' kubelets turned away a pod that asks for the same; the last says no."""
         table = self._model.table
         rejected = np.zeros(table.rows + 1, dtype=np.bool_)
-        nodes = self._admission.rejections.nodes(pod.shape)
-        rejected[[row for node in nodes if (row := table.row(node)) is not None]] = True
+        rejected[self._admission.rejections.rows(pod.shape, table)] = True
         return rejected
-
-    def _give_back(self, free: NDArray[np.int64], uid: str) -> None:
-        """Add what pod `uid` claims to `free`, (resources, rows)."""
-        table = self._model.table
-        claim = table.claim_of(uid)
-        row = None if claim is None else table.row(claim.node)
-        if claim is not None and row is not None:
-            vector = table.vector(claim.shape.requests)
-            free[vector.columns, row] += vector.amounts
 
 
 def _named(names: Sequence[str], mask: NDArray[np.bool_]) -> list[str]:

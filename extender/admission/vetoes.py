@@ -6,13 +6,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 from cachetools import LRUCache
-from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
 from extender.domain.pod import Shape
-from extender.placement.ground import Eligible
+from extender.placement.ground import Eligible, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +117,4 @@ def leave_out(admitted: Eligible, vetoed: Mapping[Shape, list[int]]) -> Eligible
     """Return `admitted` without one gang's vetoed rows, or `admitted` itself if there are none."""
     if not vetoed:
         return admitted
-
-    def eligible(shape: Shape) -> NDArray[np.bool_]:
-        mask = admitted(shape)
-        if shape in vetoed:
-            mask = mask.copy()
-            mask[vetoed[shape]] = False
-        return mask
-
-    return eligible
+    return without(admitted, lambda shape: vetoed.get(shape, ()))

@@ -87,6 +87,14 @@ class WhatIf:
         states[rows] = [occupancy.after(state, shape, count) for state, count in pairs]
         self._taken.append(_Settled(rows, before))
 
+    def give_back(self, uid: str) -> None:
+        """Give back what pod `uid` claims of its node's columns in the table, for good."""
+        claim = self.table.claim_of(uid)
+        row = None if claim is None else self.table.row(claim.node)
+        if claim is not None and row is not None:
+            vector = self.table.vector(claim.shape.requests)
+            self.free[vector.columns, row] += vector.amounts
+
     def mark(self) -> Mark:
         """Return the present point."""
         return Mark(len(self._taken))

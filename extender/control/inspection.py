@@ -50,7 +50,7 @@ class Inspection:
             promised={} if reservation is None else {uid: slot.node for uid, slot in reservation.slots.items()},
             held=self._held(gang),
             doubts={node: doubt for node in nodes if (doubt := model.table.occupancy.distrust(node))},
-            better=self._admission.next_better(ref),
+            better=None if placement is None else self._admission.next_better(gang, placement),
         )
 
     def survey(self, ref: GroupRef) -> Survey:

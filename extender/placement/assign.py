@@ -82,11 +82,8 @@ class _Exact:
         self._weights = self._weigh()
 
     def shares(self) -> Shares:
-        table = self._domain(self._choice.level + 1, self._choice.positions, free_choice=self._on_one_island())
+        table = self._domain(self._choice.level + 1, self._choice.positions, free_choice=self._choice.islands == 1)
         return table.pick(self._pods)
-
-    def _on_one_island(self) -> bool:
-        return self._choice.islands == 1
 
     def _weigh(self) -> _Weights:
         pods, field = self._pods, self._field
@@ -129,7 +126,7 @@ class _Exact:
         used, left = self._weights.levels[level - self._choice.level - 1]
         possible = (costs < IMPOSSIBLE) & (numbers > 0)
         costs[possible] += used + left * (int(self._field.totals(level)[domain]) - numbers[possible])
-        multiple = next((size for at, size in self._search.wanted.slices if at == level), 1)
+        multiple = self._search.wanted.multiple(level)
         costs[numbers % multiple != 0] = IMPOSSIBLE
         if island:
             kind = self._search.clique_base + int(self._search.clique_kinds[inside[0]])
@@ -188,7 +185,7 @@ class _Greedy:
             ]
         else:
             entries = list(_groups(self._search, level, positions))
-        multiple = next((size for at, size in self._search.wanted.slices if at == level), 1)
+        multiple = self._search.wanted.multiple(level)
         rooms = [int(self._full[inside].sum()) // multiple * multiple for _, inside in entries]
         shares: Shares = []
         left = pods

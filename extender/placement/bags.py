@@ -48,6 +48,10 @@ class Wanted:
     slices: tuple[tuple[int, int], ...] = ()
     joined: bool = False
 
+    def multiple(self, level: int) -> int:
+        """Return of which number the pods of each domain of a level must be a multiple."""
+        return next((size for at, size in self.slices if at == level), 1)
+
 
 class Bags:
     """Judge bags of islands for one gang; exact, and remembered.
@@ -217,7 +221,7 @@ class Bags:
 
     def node_multiple(self) -> int:
         """Return of which number the pods of each node must be a multiple."""
-        return next((size for level, size in self.wanted.slices if level >= self._tree.depth), 1)
+        return self.wanted.multiple(self._tree.depth)
 
 
 def _kinds(bag: Bag) -> set[int]:

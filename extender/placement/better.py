@@ -11,10 +11,9 @@ import numpy as np
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf
-from extender.domain.pod import Shape
 from extender.domain.topology import Objective
 from extender.fabric.bandwidth import step
-from extender.placement.placement import Placement, bandwidth_at
+from extender.placement.placement import Placement, bandwidth_at, shares_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,9 @@ def next_better(
     reached = tree.levels.find(placement.level) if placement.level != tree.levels.name(-1) else -1
     if placement.bus_bandwidth is None or reached is None:
         return None
+    shares = shares_of(members, table)
     for level in range(reached + 1, tree.depth + 1):
-        bandwidth = bandwidth_at(level, members, table, tree, objective)
+        bandwidth = bandwidth_at(level, shares, table, tree, objective)
         if bandwidth is not None and step(bandwidth) > step(placement.bus_bandwidth):
             domain, fits = _roomiest(level, members, table, tree)
             return Better(bandwidth, tree.levels.name(level), domain, fits, len(members))
@@ -52,15 +52,11 @@ def next_better(
 
 def _roomiest(level: int, members: Mapping[str, str], table: NodeTable, tree: Tree) -> tuple[str, int]:
     """Return the domain of a level that has room for most of the members, and for how many."""
-    free, shapes = table.free(), Counter[Shape]()
+    whatif, everywhere = WhatIf(table), np.ones(table.rows, dtype=np.bool_)
+    claims = filter(None, map(table.claim_of, members))
+    shapes = Counter(claim.shape for claim in claims if table.row(claim.node) is not None)
     for uid in members:
-        claim = table.claim_of(uid)
-        row = None if claim is None else table.row(claim.node)
-        if claim is not None and row is not None:
-            vector = table.vector(claim.shape.requests)
-            free[vector.columns, row] += vector.amounts
-            shapes[claim.shape] += 1
-    whatif, everywhere = WhatIf(table, free), np.ones(table.rows, dtype=np.bool_)
+        whatif.give_back(uid)
     fits = np.zeros(1, dtype=np.int64)
     for shape, count in shapes.items():
         counts = np.minimum(whatif.counts(table.vector(shape.requests), everywhere), count)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.gangs import member_order
 from extender.cluster.nodekinds import whole_gpus
-from extender.cluster.whatif import WhatIf
+from extender.cluster.whatif import Mark, WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
 from extender.domain.topology import Objective, RoleGroup, TopologyRequest
@@ -21,9 +21,19 @@ from extender.placement.bags import Score, Wanted
 from extender.placement.ground import Ground, Terms
 from extender.placement.mixed import Relaxation
 from extender.placement.packing import pack, strands
-from extender.placement.room import clique_units, field_of, room
+from extender.placement.room import clique_units, field_of
 from extender.placement.scopes import MOST_SCOPES, Domains, Groups, Scope
 from extender.placement.search import Search
+
+
+class _Saved(NamedTuple):
+    """A block as it was: how far the what-if copy had come, and what the block remembers of it."""
+
+    mark: Mark
+    settled: dict[int, int]
+    touched: NDArray[np.bool_]
+    fragmentation: float
+    rows: dict[str, int]
 
 
 class Block:
@@ -56,10 +66,9 @@ class Block:
 
     def place_most(self, groups: Groups) -> int:
         """Place as many pods as there is room for, wherever that is; return how many."""
-        everywhere = np.ones(self._whatif.free.shape[1], dtype=np.bool_)
         fits = 0
         for shape, pods in groups.items():
-            counts = self._room(shape, everywhere)
+            counts = self._domains.room(shape)
             few = list(pods)[: min(len(pods), int(np.minimum(counts, len(pods)).sum()))]
             if few:
                 self._pack(shape, few, counts)
@@ -93,14 +102,12 @@ class Block:
 
     def _place_within(self, scope: Scope, groups: Groups) -> bool:
         """Place everything inside a scope, roles that share a domain first; nothing is taken on failure."""
-        mark, before = self._whatif.mark(), (dict(self._settled), self._touched.copy(), self.fragmentation)
+        before = self._save()
         rest = {shape: list(pods) for shape, pods in groups.items()}
         gathered = all(self._place_roles(scope, group, rest) for group in self._terms.topology.role_groups)
         if gathered and self._place_shapes(scope, {shape: pods for shape, pods in rest.items() if pods}):
             return True
-        self._whatif.undo(mark)
-        self._settled, self._touched, self.fragmentation = before
-        self.rows.clear()
+        self._restore(before)
         return False
 
     def _place_shapes(self, scope: Scope, groups: Groups) -> bool:
@@ -112,8 +119,7 @@ class Block:
         alone = len(with_gpus) <= 1 or self._settled
         if alone or terms.packing is Packing.SPREAD or terms.topology.objective is Objective.NONE:
             return self._one_by_one(groups, scope)
-        ground = replace(self._ground, eligible=lambda shape: self._ground.eligible(shape) & scope.mask)
-        relaxed = Relaxation(self._whatif, ground, with_gpus, terms.topology.objective)
+        relaxed = Relaxation(self._whatif, self._ground.within(scope.mask), with_gpus, terms.topology.objective)
         quotas = relaxed.quotas(range(scope.level, self._tree.depth + 1))
         ways = [partial(self._one_by_one, with_gpus, scope)]
         ways += [partial(self._share_out, with_gpus, scope, dict(quota)) for quota in quotas]
@@ -122,9 +128,11 @@ class Block:
             return False
         score, rows = min(found, key=lambda trial: trial[0])
         for shape, pods in with_gpus.items():
-            placed = Counter(rows[pod.uid] for pod in pods)
-            ordered = sorted(pods, key=lambda pod: list(placed).index(rows[pod.uid]))
-            self._take(shape, ordered, list(placed.items()))
+            by_row: dict[int, list[Pod]] = {}
+            for pod in pods:
+                by_row.setdefault(rows[pod.uid], []).append(pod)
+            ordered = [pod for members in by_row.values() for pod in members]
+            self._take(shape, ordered, [(row, len(members)) for row, members in by_row.items()])
         self.fragmentation += score.loss
         rest = {shape: pods for shape, pods in groups.items() if shape not in with_gpus}
         return self._one_by_one(rest, scope)
@@ -134,21 +142,29 @@ class Block:
 
     def _trial(self, relaxed: Relaxation, place: Callable[[], bool]) -> tuple[Score, dict[str, int]] | None:
         """Place pods, say how good that is and where they went, and take it back; None if it fails."""
-        mark, before = self._whatif.mark(), (dict(self._settled), self._touched.copy(), self.fragmentation)
-        kept, self.rows = self.rows, {}
+        before = self._save()
         trial = None
         if place():
-            added = {row: gpus - before[0].get(row, 0) for row, gpus in self._settled.items()}
+            added = {row: gpus - before.settled.get(row, 0) for row, gpus in self._settled.items()}
             trial = relaxed.score({row: gpus for row, gpus in added.items() if gpus}), self.rows
-        self._whatif.undo(mark)
-        self._settled, self._touched, self.fragmentation = before
-        self.rows = kept
+        self._restore(before)
         return trial
+
+    def _save(self) -> _Saved:
+        return _Saved(
+            self._whatif.mark(), dict(self._settled), self._touched.copy(), self.fragmentation, dict(self.rows)
+        )
+
+    def _restore(self, saved: _Saved) -> None:
+        """Take back whatever was placed since."""
+        self._whatif.undo(saved.mark)
+        self._settled, self._touched, self.fragmentation = saved.settled, saved.touched, saved.fragmentation
+        self.rows = saved.rows
 
     def _share_out(self, groups: Groups, scope: Scope, left: dict[int, int]) -> bool:
         """Place pods on nodes that give so many GPUs each, those with the most GPUs first; return whether all fit."""
         for shape in sorted(groups, key=whole_gpus, reverse=True):
-            counts, gpus, pods = self._room(shape, scope.mask), whole_gpus(shape), groups[shape]
+            counts, gpus, pods = self._domains.room(shape, scope.mask), whole_gpus(shape), groups[shape]
             shares: list[tuple[int, int]] = []
             wanted = len(pods)
             for row, quota in left.items():
@@ -181,7 +197,7 @@ class Block:
 
     def _place_sub_block(self, scope: Scope, topology: TopologyRequest, groups: Groups) -> bool:
         """Place pods that need a domain of their own inside the scope."""
-        ground = replace(self._ground, eligible=lambda shape: self._ground.eligible(shape) & scope.mask, settled={})
+        ground = replace(self._ground.within(scope.mask), settled={})
         block = Block(self._whatif, ground, replace(self._terms, topology=topology))
         if not block.place(groups):
             return False
@@ -204,7 +220,7 @@ class Block:
     ) -> bool:
         """Place pods of one shape that are counted off in the same slices; return whether all found room."""
         if not slices and (not whole_gpus(shape) or self._terms.packing is Packing.SPREAD):
-            counts = self._room(shape, scope.mask)
+            counts = self._domains.room(shape, scope.mask)
             if whole is not None and whole >= 0:
                 counts = self._confine(whole, counts, len(pods))
             if int(np.minimum(counts, len(pods)).sum()) < len(pods):
@@ -264,8 +280,6 @@ class Block:
         settled = {row: gpus for row, gpus in self._settled.items() if gpus}
         eligible = self._ground.eligible(shape) & scope.mask
         field = field_of(self._whatif, self._tree, shape, eligible, settled)
-        of_node = next((size for level, size in slices if level >= self._tree.depth), 1)
-        units, kinds = clique_units(field, self._whatif, len(pods), of_node)
         wanted = Wanted(
             pods=len(pods),
             gpus=len(pods) * field.gpus + sum(settled.values()),
@@ -273,6 +287,7 @@ class Block:
             slices=slices,
             joined=bool(settled),
         )
+        units, kinds = clique_units(field, self._whatif, len(pods), wanted.multiple(self._tree.depth))
         search = Search(field, wanted, units, kinds)
         for levels, mask in self._rings(scope, settled):
             choices = search.best(levels, mask[field.rows])
@@ -299,9 +314,6 @@ class Block:
         slices = [part for part in self._terms.topology.slices if not part.roles or role in part.roles]
         found = [(self._tree.levels.find(part.level), part.size) for part in slices]
         return tuple(sorted((level, size) for level, size in found if level is not None and size > 1))
-
-    def _room(self, shape: Shape, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return room(self._whatif, shape, self._ground.eligible(shape) & mask)
 
     def _pack(self, shape: Shape, pods: Sequence[Pod], counts: NDArray[np.int64]) -> None:
         """Place pods that have no GPUs to be joined, or are to be spread, where `counts` leaves room for all."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from extender.placement.ground import Eligible, Ground, Terms
 from extender.placement.packing import strands
 from extender.placement.plan import Plan, group_by_shape, plan, shape_orders
 from extender.placement.room import room
-from extender.placement.scopes import MOST_SCOPES
+from extender.placement.scopes import MOST_SCOPES, Domains
 
 
 def earmark(pods: Sequence[Pod], now: WhatIf, later: WhatIf, ground: Ground, terms: Terms) -> NDArray[np.int64] | None:
@@ -58,18 +57,14 @@ def _keep_domain(
     if level is None or ground.settled:
         return _keep_plan(pods, later, ground, terms)
     fits, path = np.zeros(later.free.shape[1], dtype=np.int64), ground.tree.path(level)
-    holds: NDArray[np.bool_] = np.ones(ground.tree.sums(level, fits).shape[0], dtype=np.bool_)
     for shape, members in groups.items():
-        eligible = ground.eligible(shape)
-        holds &= ground.tree.sums(level, np.minimum(room(later, shape, eligible), len(members))) >= len(members)
-        fits += np.minimum(room(now, shape, eligible), len(members))
+        fits += np.minimum(room(now, shape, ground.eligible(shape)), len(members))
     totals = ground.tree.sums(level, fits)
-    candidates = np.flatnonzero(holds)
+    candidates = np.flatnonzero(Domains(later, ground, terms).holding(level, groups))
     best: tuple[float, NDArray[np.int64]] | None = None
     mark = later.mark()
     for domain in candidates[np.argsort(-totals[candidates], kind="stable")][:MOST_SCOPES].tolist():
-        within = replace(ground, eligible=_only(ground.eligible, path == domain))
-        kept = _keep_plan(pods, later, within, terms)
+        kept = _keep_plan(pods, later, ground.within(path == domain), terms)
         later.undo(mark)
         # What is kept and not free yet cannot grow, as nobody else may take there: so neither can the least of all.
         if kept is not None and (best is None or _missing(kept, now) < best[0]):
@@ -82,10 +77,6 @@ def _missing(kept: NDArray[np.int64], now: WhatIf) -> float:
     wanted = np.maximum(kept.sum(axis=1), 1)
     missing = np.maximum(kept - np.maximum(now.free, 0), 0).sum(axis=1)
     return float((missing / wanted).sum())
-
-
-def _only(eligible: Eligible, inside: NDArray[np.bool_]) -> Eligible:
-    return lambda shape: eligible(shape) & inside
 
 
 def _keep(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -43,3 +43,20 @@ class Ground:
     tree: Tree
     eligible: Eligible
     settled: Mapping[int, int] = field(default_factory=dict)
+
+    def within(self, mask: NDArray[np.bool_]) -> Ground:
+        """Return the same ground with no nodes but those of `mask`, (rows,)."""
+        return replace(self, eligible=lambda shape: self.eligible(shape) & mask)
+
+
+def without(eligible: Eligible, rows_of: Callable[[Shape], Sequence[int]]) -> Eligible:
+    """Return `eligible` without the rows that `rows_of` names for a shape."""
+
+    def remaining(shape: Shape) -> NDArray[np.bool_]:
+        mask, rows = eligible(shape), rows_of(shape)
+        if rows:
+            mask = mask.copy()
+            mask[rows] = False
+        return mask
+
+    return remaining

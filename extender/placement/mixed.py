@@ -62,17 +62,16 @@ class Relaxation:
         tree = self._field.tree
         level, _ = tree.common(np.array(list(gpus), dtype=np.intp))
         islands: Counter[tuple[int, int]] = Counter()  # (kind, which of its kind) -> pods
-        loss, broken = 0, set()
+        loss = 0
         for at, pods in used.items():
             kind, clique = int(self._field.kinds[at]), int(self._kinds[at])
             loss += units[kind].loss[pods]
             if clique >= 0 and tree.cliques is not None:
                 domain = int(self._field.paths[tree.cliques, at])
                 islands[self._search.clique_base + clique, domain] += pods
-                broken.add((clique, domain))
             else:
                 islands[kind, at] += pods
-        loss += sum(self._search.units[self._search.clique_base + clique].loss[0] for clique, _ in broken)
+        loss += sum(self._search.units[kind].loss[0] for kind, _ in islands)  # of a node nothing is broken: its is 0
         count = min(len(islands), 3)
         steps = (self._search.step(kind, count, level, pods) for (kind, _), pods in islands.items())
         return Score(-min(steps), loss)

@@ -41,7 +41,7 @@ def describe(members: Mapping[str, str], table: NodeTable, tree: Tree, objective
     nodes = sorted({node for node in members.values() if table.row(node) is not None})
     if not nodes:
         return None
-    shares = _shares(members, table)
+    shares = shares_of(members, table)
     rows = table.rows_of(sorted(shares) or nodes)
     level, domain = tree.common(rows)
     order = table.order()
@@ -56,13 +56,12 @@ def describe(members: Mapping[str, str], table: NodeTable, tree: Tree, objective
 
 
 def bandwidth_at(
-    level: int, members: Mapping[str, str], table: NodeTable, tree: Tree, objective: Objective
+    level: int, shares: Mapping[str, Share], table: NodeTable, tree: Tree, objective: Objective
 ) -> float | None:
-    """Return the GB/s that `members` would have in one domain of `level`, shared out over nodes as they are.
+    """Return the GB/s that a gang would have in one domain of `level`, shared out over nodes as it is (by node name).
 
     On the level of nodes it is that of one node with all of their GPUs; None if none has so many, or nobody knows it.
     """
-    shares = _shares(members, table)
     if level < tree.depth:
         return _bandwidth(shares, table, tree, level, objective)
     gpus = sum(share.gpus for share in shares.values())
@@ -71,8 +70,8 @@ def bandwidth_at(
     return min(speeds) if speeds and len(speeds) == len(products) else None
 
 
-def _shares(members: Mapping[str, str], table: NodeTable) -> dict[str, Share]:
-    """Return what the members have of each node on which they have any GPUs."""
+def shares_of(members: Mapping[str, str], table: NodeTable) -> dict[str, Share]:
+    """Return what the members (pod UID -> node name) have of each node on which they have any GPUs."""
     by_node: dict[str, list[str]] = {}
     for uid, node in members.items():
         by_node.setdefault(node, []).append(uid)

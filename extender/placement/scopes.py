@@ -62,7 +62,7 @@ class Domains:
 
         Shapes are counted each by itself. Where every k pods share a domain: how many find room in whole slices.
         """
-        topology, everywhere = self._terms.topology, np.ones(self._whatif.free.shape[1], dtype=np.bool_)
+        topology = self._terms.topology
         roles = next((group for group in topology.role_groups if group.required), None)
         level = (
             topology.required or (topology.slices[0].level if topology.slices else "") or (roles.level if roles else "")
@@ -72,7 +72,7 @@ class Domains:
             return level, 0
         most = 0
         size = 1 if topology.required or not topology.slices else topology.slices[0].size
-        totals = [self._tree.sums(at, self._room(shape, everywhere)) for shape in groups]
+        totals = [self._tree.sums(at, self.room(shape)) for shape in groups]
         capped = [np.minimum(total, len(pods)) for total, pods in zip(totals, groups.values(), strict=True)]
         if size > 1:
             most = sum(int((total // size * size).sum()) for total in totals)
@@ -99,10 +99,7 @@ class Domains:
         reachable = self.reachable(level, settled)
         if level < 0:
             return reachable
-        holds = np.ones(self._tree.sums(level, np.zeros_like(reachable, dtype=np.int64)).shape[0], dtype=np.bool_)
-        for shape, pods in groups.items():
-            counts = np.minimum(self._room(shape, reachable), len(pods))
-            holds &= self._tree.sums(level, counts) >= len(pods)
+        holds = self.holding(level, groups, reachable)
         path = self._tree.path(level)
         mask = reachable & (path >= 0)
         required = self._tree.levels.find(self._terms.topology.required) if self._terms.topology.required else None
@@ -111,5 +108,16 @@ class Domains:
         mask[mask] = holds[path[mask]]
         return mask
 
-    def _room(self, shape: Shape, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return room(self._whatif, shape, self._ground.eligible(shape) & mask)
+    def holding(self, level: int, groups: Groups, mask: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """Return (domains,) which domains of `level` each shape by itself fits into, on the nodes of `mask` alone."""
+        holds = [
+            self._tree.sums(level, np.minimum(self.room(shape, mask), len(pods))) >= len(pods)
+            for shape, pods in groups.items()
+        ]
+        every: NDArray[np.bool_] = np.logical_and.reduce(holds)
+        return every
+
+    def room(self, shape: Shape, mask: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """Return (rows,) how many pods of `shape` each node takes, of `mask` alone if it is given."""
+        eligible = self._ground.eligible(shape)
+        return room(self._whatif, shape, eligible if mask is None else eligible & mask)

@@ -152,7 +152,7 @@ class Search:
     def _bag(self, level: int, positions: NDArray[np.intp]) -> Bag:
         """Return what the nodes at `positions`, a domain of `level`, consist of."""
         deeper = [(at, size) for at, size in self.wanted.slices if level < at < self.field.tree.depth]
-        multiple = next((size for at, size in self.wanted.slices if at == level), 1)
+        multiple = self.wanted.multiple(level)
         if deeper:
             at = deeper[0][0]
             path = self.field.paths[at, positions]

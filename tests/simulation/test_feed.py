@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -172,31 +172,33 @@ def test_what_is_there_comes_before_the_sync(virtually: Virtually) -> None:
     assert virtually(story()) == ["node n", "pod a on nothing", *(f"synced {kind}" for kind in REQUIRED_KINDS)]
 
 
+async def come_and_go(
+    documents: Mapping[Kind, dict[str, Any]], between: Callable[[Cluster], object] = lambda _: None
+) -> list[str]:
+    """Create all objects, do something, and delete them; return what was told of it."""
+    setting = Setting()
+    setting.start()
+    await setting.feed.synced.wait()
+    setting.listener.told.clear()
+    for kind, document in documents.items():
+        setting.cluster.create(kind, document)
+    between(setting.cluster)
+    for kind, document in documents.items():
+        setting.cluster.delete(kind, "default", document["metadata"]["name"])
+    await reach(0)
+    await setting.stop()
+    return setting.listener.told
+
+
 def test_every_kind_of_change_is_told(virtually: Virtually) -> None:
     """Additions, updates and deletions of all kinds, in order."""
-
-    async def story() -> list[str]:
-        setting = Setting()
-        setting.start()
-        await setting.feed.synced.wait()
-        setting.listener.told.clear()
-        cluster = setting.cluster
-        documents: dict[Kind, dict[str, Any]] = {
-            Kind.NODE: node_json("n"),
-            Kind.POD: pod_json("a"),
-            Kind.PRIORITY_CLASS: {"metadata": {"name": "high"}, "value": 10, "globalDefault": True},
-            Kind.COSCHEDULING_POD_GROUP: coscheduling_json("g", minMember=3),
-        }
-        for kind, document in documents.items():
-            cluster.create(kind, document)
-        cluster.bind("default", "a", "n")
-        for kind, document in documents.items():
-            cluster.delete(kind, "default", document["metadata"]["name"])
-        await reach(0)
-        await setting.stop()
-        return setting.listener.told
-
-    assert virtually(story()) == [
+    documents: dict[Kind, dict[str, Any]] = {
+        Kind.NODE: node_json("n"),
+        Kind.POD: pod_json("a"),
+        Kind.PRIORITY_CLASS: {"metadata": {"name": "high"}, "value": 10, "globalDefault": True},
+        Kind.COSCHEDULING_POD_GROUP: coscheduling_json("g", minMember=3),
+    }
+    assert virtually(come_and_go(documents, lambda cluster: cluster.bind("default", "a", "n"))) == [
         "node n",
         "pod a on nothing",
         "class high 10 True",
@@ -214,30 +216,16 @@ def test_what_describes_network_and_hardware_is_told(virtually: Virtually) -> No
     levels = {"levels": [{"nodeLabel": "x/rack"}]}
     layers = {"networkTopologySpec": [{"topologyLayer": "spine", "labelKey": ["x/spine"]}]}
 
-    async def story() -> list[str]:
-        setting = Setting()
-        setting.start()
-        await setting.feed.synced.wait()
-        setting.listener.told.clear()
-        cluster = setting.cluster
-        documents: dict[Kind, dict[str, Any]] = {
-            Kind.NODE_TOPOLOGY: {"metadata": {"name": "a"}, "topologyPolicies": ["Restricted"]},
-            Kind.HYPER_NODE: {"metadata": {"name": "b"}, "spec": {"tier": 1}},
-            Kind.KUEUE_TOPOLOGY: {"metadata": {"name": "c"}, "spec": levels},
-            Kind.KAI_TOPOLOGY: {"metadata": {"name": "d"}, "spec": levels},
-            Kind.NETWORK_TOPOLOGY: {"metadata": {"name": "e"}, "spec": layers},
-            Kind.DEVICE: {"metadata": {"name": "f"}},
-            Kind.CALIBRATION: {"metadata": {"name": "g", "namespace": "default"}, "data": {"key": "value"}},
-        }
-        for kind, document in documents.items():
-            cluster.create(kind, document)
-        for kind, document in documents.items():
-            cluster.delete(kind, "default", document["metadata"]["name"])
-        await reach(0)
-        await setting.stop()
-        return setting.listener.told
-
-    assert virtually(story()) == [
+    documents: dict[Kind, dict[str, Any]] = {
+        Kind.NODE_TOPOLOGY: {"metadata": {"name": "a"}, "topologyPolicies": ["Restricted"]},
+        Kind.HYPER_NODE: {"metadata": {"name": "b"}, "spec": {"tier": 1}},
+        Kind.KUEUE_TOPOLOGY: {"metadata": {"name": "c"}, "spec": levels},
+        Kind.KAI_TOPOLOGY: {"metadata": {"name": "d"}, "spec": levels},
+        Kind.NETWORK_TOPOLOGY: {"metadata": {"name": "e"}, "spec": layers},
+        Kind.DEVICE: {"metadata": {"name": "f"}},
+        Kind.CALIBRATION: {"metadata": {"name": "g", "namespace": "default"}, "data": {"key": "value"}},
+    }
+    assert virtually(come_and_go(documents)) == [
         "node topology seen a restricted",
         "hyper node seen b 1",
         "levels seen kueue.x-k8s.io c x/rack",
