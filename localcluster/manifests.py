@@ -48,7 +48,7 @@ def apply_all(api: ApiClient, objects: list[JsonObject]) -> None:
 def _served(api: ApiClient, crd_name: str) -> bool:
     """Return whether objects of a CRD can be listed: some time after it is Established its storage is ready too."""
     definition = api.get(CUSTOM_RESOURCE_DEFINITIONS, crd_name)
-    conditions = definition.get("status", {}).get("conditions", [])
+    conditions = definition.get("status", {}).get("conditions") or []  # null until the server has looked at it
     if not any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions):
         return False
     spec = definition["spec"]
