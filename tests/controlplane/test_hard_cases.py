@@ -104,6 +104,8 @@ class TestPodGroup:
         cluster.nodes(4, gpus=8)
         gang = one_in_barrier()
         gang.delete_group()
+        # Nominations alone say nothing: a pod that went straight to bind was never nominated.
+        cluster.wait_until(lambda: verb_proxy.bind_calls()[0].status is not None, "the member in the barrier sent back")
         cluster.wait_until(lambda: not any(member.nominated_node for member in gang.members), "nominations withdrawn")
         verb_proxy.clear()
         other = cluster.gang("other", members=4, gpus=8)
