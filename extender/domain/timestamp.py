@@ -1,0 +1,14 @@
+"""Moments as the API server writes them (metav1.Time, RFC 3339)."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+
+def read_timestamp(text: str) -> float | None:
+    """Return the epoch seconds of `2026-11-21T12:00:00Z`, None for what is no moment or names no time zone."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        return None
+    return None if moment.tzinfo is None else moment.timestamp()

@@ -1,0 +1,27 @@
+"""Moments as the API server writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.domain.timestamp import read_timestamp
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0.0),
+        ("2026-01-01T00:00:00Z", 1767225600.0),
+        ("2026-01-01T01:00:00+01:00", 1767225600.0),
+        ("2026-01-01T00:00:00.250000Z", 1767225600.25),
+    ],
+)
+def test_a_moment_is_seconds_since_the_epoch(text: str, seconds: float) -> None:
+    """Whatever its time zone and precision."""
+    assert read_timestamp(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "now", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z", "1767225600"])
+def test_what_is_no_moment_is_none(text: str) -> None:
+    """A time without a zone could be any of 26 moments, so that it is none."""
+    assert read_timestamp(text) is None
