@@ -1,0 +1,1 @@
+"""Tests of backfill: starts, gaps, and what is promised, also played event by event with truthful runtimes."""
