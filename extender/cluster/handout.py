@@ -16,14 +16,16 @@ class Handout:
     Attributes:
         kind: the node's kind, as it was when this was worked out.
         takings: what each claim holds, by UID.
+        settled: whether every claim keeps its GPUs, and needs no more, whichever others go.
     """
 
-    __slots__ = ("kind", "takings")
+    __slots__ = ("kind", "settled", "takings")
 
     def __init__(self, kind: NodeKind) -> None:
         """Start with nobody holding anything."""
         self.kind = kind
         self.takings: dict[str, Taking] = {}
+        self.settled = True
 
     def hand_out(
         self, claims: list[tuple[str, Claim]], facts: NodeFacts, former: Handout | None, states: NodeStates
@@ -45,13 +47,15 @@ class Handout:
             step = states.step(state, claim.shape)
             if step is None:
                 room = states.room(state)
-                self._give(uid, room.suppose(claim.shape), room)
+                self._give(uid, claim, room.suppose(claim.shape), room)
                 state = states.number(room)
             else:
                 self.takings[uid], state = step
         return state
 
-    def _give(self, uid: str, taking: Taking, room: Room) -> bool:
+    def _give(self, uid: str, claim: Claim, taking: Taking, room: Room) -> bool:
+        asked = gpus_asked(claim.shape, self.kind.resource)
+        self.settled &= not taking.gpus & ~room.gpus and taking.gpus.bit_count() == asked
         self.takings[uid] = taking
         room.take(taking)
         return True
@@ -61,7 +65,8 @@ class Handout:
         if seen is None:
             return False
         gpus = mask_of(seen.gpus) if seen.gpus else _mask_of_uuids(seen, facts)
-        return self._give(uid, room.suppose(claim.shape, gpus, seen.zones), room)
+        self.settled &= bool(gpus & self.kind.sets.all)  # else they are chosen anew with every change
+        return self._give(uid, claim, room.suppose(claim.shape, gpus, seen.zones), room)
 
     def _keep(self, uid: str, claim: Claim, former: Handout, room: Room) -> bool:
         taking = former.takings.get(uid)
@@ -69,7 +74,7 @@ class Handout:
             return False
         if former.kind is not self.kind:  # the GPUs are the same ones, but what is known of the node is not
             taking = room.suppose(claim.shape, taking.gpus & room.gpus, taking.zones)
-        return room.fits(taking) and self._give(uid, taking, room)
+        return room.fits(taking) and self._give(uid, claim, taking, room)
 
     def _complete(self, uid: str, claim: Claim, former: Handout, room: Room) -> bool:
         """Let a claim that had too few GPUs keep these and have more."""
@@ -78,7 +83,7 @@ class Handout:
             return False
         number = min(gpus_asked(claim.shape, self.kind.resource), room.gpus.bit_count())
         gpus = self.kind.sets.choose(room.gpus, number, required=taking.gpus)
-        return gpus is not None and self._give(uid, room.suppose(claim.shape, gpus), room)
+        return gpus is not None and self._give(uid, claim, room.suppose(claim.shape, gpus), room)
 
     def _believe(self, uid: str, claim: Claim, room: Room) -> bool:
         said = claim.predicted
@@ -88,7 +93,7 @@ class Handout:
         if gpus & ~room.gpus or gpus.bit_count() != gpus_asked(claim.shape, self.kind.resource):
             return False
         taking = room.suppose(claim.shape, gpus, said.zones)
-        return room.fits(taking) and self._give(uid, taking, room)
+        return room.fits(taking) and self._give(uid, claim, taking, room)
 
 
 def _mask_of_uuids(seen: holdings.Holding, facts: NodeFacts) -> int:

@@ -59,6 +59,14 @@ class Room:
                 if resource in free:
                     free[resource] = max(0, free[resource] - amount)
 
+    def shift(self, before: Room, after: Room) -> None:
+        """Gain, or lose, what `after` has more than `before`, or less, of the same node."""
+        self.gpus = (self.gpus | after.gpus & ~before.gpus) & ~(before.gpus & ~after.gpus)
+        for zone, amounts in self.zones.items():
+            was, now = before.zones.get(zone, {}), after.zones.get(zone, {})
+            for resource, amount in amounts.items():
+                amounts[resource] = max(0, amount + now.get(resource, 0) - was.get(resource, 0))
+
     def fits(self, taking: Taking) -> bool:
         """Tell whether all of a taking is free."""
         return not taking.gpus & ~self.gpus and all(

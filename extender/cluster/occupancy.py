@@ -174,6 +174,29 @@ class Occupancy:
             state = step.after
         return state
 
+    def vacated(self, state: int, name: str, uids: Collection[str], gone: Collection[str], holding: Holding) -> int:
+        """Return the state of a node in `state` once the pods `uids` hold nothing of it any more.
+
+        `gone` are those of which that is true of `state` already, `holding` says whose claims count in it. Whoever
+        stays keeps what it has, and gets what it lacked: as if the claims had been given back in the table.
+        """
+        facts, on_node = self._facts_of(name), self._held.get(name)
+        if facts is None or on_node is None or holding is Holding.NONE:
+            return state
+        kind, states = on_node.kind, self._states_with(state)
+        if holding is Holding.ALL and kind.topology is None and on_node.settled:
+            room = states.room(state)
+            for uid in uids:
+                room.gpus |= 0 if (taking := on_node.takings.get(uid)) is None else taking.gpus
+            return states.number(room)
+        before = self._without(name, facts, on_node, gone, holding)
+        after = self._without(name, facts, on_node, {*gone, *uids}, holding)
+        if state == before:
+            return after
+        room = states.room(state)
+        room.shift(self._states_with(before).room(before), self._states_with(after).room(after))
+        return states.number(room)
+
     def held(self, uid: str) -> Held | None:
         """Return what the pod `uid` holds; None if that is neither GPUs nor zones, or its node is not there."""
         claim = self._claims.claim_of(uid)
@@ -290,6 +313,13 @@ class Occupancy:
         self._held[name] = on_node
         lasting = [on_node.takings[uid] for uid, claim in claims if claim.lasting]
         self._ids[Holding.LASTING][row] = state_without(kind, lasting, self._states) if lasting else empty
+
+    def _without(self, name: str, facts: NodeFacts, on_node: Handout, gone: Collection[str], holding: Holding) -> int:
+        """Return the state of a node on which the pods `gone` claim nothing."""
+        left = [(uid, c) for uid, c in self._claims.claims_on(name) if uid in on_node.takings and uid not in gone]
+        if holding is Holding.LASTING:
+            return state_without(on_node.kind, [on_node.takings[uid] for uid, c in left if c.lasting], self._states)
+        return Handout(on_node.kind).hand_out(left, facts, on_node, self._states)
 
     def _seats(self, name: str, on_node: Handout, claims: Mapping[str, Claim]) -> dict[str, int]:
         """Return in which zones pods must be, going by what an exporter saw left; {} if that tells nothing new."""

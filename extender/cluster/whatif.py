@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,19 @@ class _Settled:
     states: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class _Vacated:
+    """Claims given back: what each shape gained on which rows, the states of `rows` before, and whose claims they were.
+
+    A row occurs in `gains` as often as it gained.
+    """
+
+    gains: tuple[tuple[Vector, NDArray[np.intp]], ...]
+    rows: NDArray[np.intp]
+    states: NDArray[np.int64]
+    uids: Mapping[str, list[str]]
+
+
 class WhatIf:
     """Free capacity that can be taken, and given back in reverse order.
 
@@ -52,7 +66,8 @@ class WhatIf:
         self.free: NDArray[np.int64] = table.free() if free is None else free.copy()
         self._holding = holding
         self._states: NDArray[np.int64] | None = None
-        self._taken: list[_Taken | _Settled] = []
+        self._taken: list[_Taken | _Settled | _Vacated] = []
+        self._gone: dict[str, set[str]] = {}
 
     @property
     def states(self) -> NDArray[np.int64]:
@@ -95,6 +110,42 @@ class WhatIf:
             vector = self.table.vector(claim.shape.requests)
             self.free[vector.columns, row] += vector.amounts
 
+    def vacate(self, uids: Iterable[str]) -> None:
+        """Give back, until undone, what these pods claim in the table of columns, GPUs and zones, each at most once.
+
+        Claims on nodes that are not there give nothing back.
+        """
+        going: dict[str, list[str]] = {}
+        gains: dict[Shape, list[int]] = {}
+        for uid in dict.fromkeys(uids):
+            claim = self.table.claim_of(uid)
+            row = None if claim is None else self.table.row(claim.node)
+            if claim is None or row is None or uid in self._gone.get(claim.node, ()):
+                continue
+            going.setdefault(claim.node, []).append(uid)
+            gains.setdefault(claim.shape, []).append(row)
+        if not going:
+            return
+        vectors = tuple((self.table.vector(shape.requests), np.array(at, np.intp)) for shape, at in gains.items())
+        for vector, at in vectors:
+            np.add.at(self.free, (vector.columns[:, None], at), vector.amounts[:, None])
+        rows, before = self._leave(going)
+        for name, leaving in going.items():
+            self._gone.setdefault(name, set()).update(leaving)
+        self._taken.append(_Vacated(vectors, rows, before, going))
+
+    def _leave(self, going: Mapping[str, list[str]]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Give back GPUs and zones; return the rows whose states change, and the states before."""
+        table, states = self.table, self.states
+        rows = table.rows_of(list(going))
+        before = states[rows]
+        after = [
+            table.occupancy.vacated(state, name, uids, self._gone.get(name, ()), self._holding)
+            for state, (name, uids) in zip(before.tolist(), going.items(), strict=True)
+        ]
+        states[rows] = after
+        return rows, before
+
     def mark(self) -> Mark:
         """Return the present point."""
         return Mark(len(self._taken))
@@ -105,8 +156,13 @@ class WhatIf:
             taken = self._taken.pop()
             if isinstance(taken, _Taken):
                 self.free[taken.vector.columns[:, None], taken.rows] += taken.vector.amounts[:, None] * taken.counts
-            else:
-                self.states[taken.rows] = taken.states
+                continue
+            self.states[taken.rows] = taken.states
+            if isinstance(taken, _Vacated):
+                for vector, rows in taken.gains:
+                    np.subtract.at(self.free, (vector.columns[:, None], rows), vector.amounts[:, None])
+                for name, uids in taken.uids.items():
+                    self._gone[name].difference_update(uids)
 
     def counts(self, vector: Vector, eligible: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return (rows,) how many pods of one shape each eligible node still takes; zero elsewhere."""

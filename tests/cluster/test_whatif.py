@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.cluster.occupancy import Holding
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import Mark, WhatIf
+from extender.domain import holdings
 from extender.domain.pod import Shape
+from extender.numa.nodetopology import Policy
 from tests.cluster.conftest import GPU, node, shape, table_of
+from tests.numa.nodes import guaranteed, topology
 
 EVERYWHERE = np.ones(2, dtype=np.bool_)
 
@@ -156,3 +163,113 @@ def test_undo_restores_exactly(steps: list[tuple[int, dict[str, int], int] | str
             whatif.take(row, table.vector(tuple(requests.items())), count)
     whatif.undo(marks[0][0])
     assert np.array_equal(whatif.free, table.free())
+
+
+def aligned_nodes() -> NodeTable:
+    """Return a table of two nodes with 8 GPUs whose kubelets align pods with two zones of 4 GPUs."""
+    table = table_of([node("a", gpus=8), node("b", gpus=8)])
+    for name in "ab":
+        table.occupancy.put_topology(replace(topology(Policy.RESTRICTED), node=name))
+    return table
+
+
+def everything(whatif: WhatIf) -> tuple[list[list[int]], list[int]]:
+    """Return what is free, and the states of GPUs and zones."""
+    return whatif.free.tolist(), whatif.states.tolist()
+
+
+@pytest.mark.parametrize("make", [two_nodes, aligned_nodes])
+def test_vacated_claims_are_free_until_undone(make: Callable[[], NodeTable]) -> None:
+    """What pods claim of columns, GPUs and zones is free once they are vacated, and taken again once that is undone."""
+    table = make()
+    empty = everything(WhatIf(table))
+    table.claim("one", "a", guaranteed(2, 3))
+    table.claim("two", "a", guaranteed(4, 2))
+    table.claim("three", "b", guaranteed(4, 2))
+    whatif = WhatIf(table)
+    before = everything(whatif)
+    mark = whatif.mark()
+    whatif.vacate(["one", "three"])
+    whatif.vacate(["two"])
+    assert everything(whatif) == empty
+    whatif.undo(mark)
+    assert everything(whatif) == before
+    assert everything(WhatIf(table)) == before
+
+
+def test_each_claim_is_vacated_once() -> None:
+    """A pod that is named twice, or vacated already, gives back nothing more, until that is undone; nor does nobody."""
+    table = two_nodes()
+    table.claim("one", "a", shape(2))
+    table.claim("elsewhere", "gone", shape(2))
+    whatif = WhatIf(table)
+    mark = whatif.mark()
+    whatif.vacate(["one", "one"])
+    once = everything(whatif)
+    inner = whatif.mark()
+    whatif.vacate(["one", "elsewhere", "nobody"])
+    assert everything(whatif) == once
+    assert whatif.mark() == inner
+    whatif.undo(mark)
+    whatif.vacate(["one"])
+    assert everything(whatif) == once
+
+
+def test_what_is_settled_stays_settled() -> None:
+    """A pod that was settled on a node keeps its GPUs when claims there are vacated, and they when it is vacated."""
+    for table in (two_nodes(), aligned_nodes()):
+        table.claim("one", "a", guaranteed(2, 1))
+        whatif = WhatIf(table)
+        rows = np.array([0], dtype=np.intp)
+        whatif.settle(rows, guaranteed(2, 1), np.array([1], dtype=np.int64))
+        whatif.vacate(["one"])
+        assert table.occupancy.offer(int(whatif.states[0]), shape(1), 9).pods == 6
+
+
+def test_vacating_goes_with_the_claims_that_count() -> None:
+    """Where only lasting claims count, only they hold GPUs to be given back; on the empty cluster nobody does."""
+    table = two_nodes()
+    table.claim("job", "a", shape(2))
+    table.claim("daemon", "a", shape(2), lasting=True)
+    table.claim("agent", "a", shape(1), lasting=True)
+    potential = WhatIf(table, table.potential(), Holding.LASTING)
+    potential.vacate(["job"])
+    assert table.occupancy.offer(int(potential.states[0]), shape(1), 9).pods == 5
+    potential.vacate(["daemon"])
+    assert table.occupancy.offer(int(potential.states[0]), shape(1), 9).pods == 7
+    empty = WhatIf(table, table.allocatable[:, : table.rows], Holding.NONE)
+    empty.vacate(["daemon"])
+    assert table.occupancy.offer(int(empty.states[0]), shape(1), 9).pods == 8
+
+
+CLAIMS = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.builds(guaranteed, st.sampled_from([0, 1, 2, 3, 4]), st.sampled_from([0.5, 2, 6])),
+        st.sampled_from([None, None, None, holdings.Holding((0, 1)), holdings.Holding((), (1,))]),
+        st.booleans(),
+    ),
+    max_size=7,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from([two_nodes, aligned_nodes]), CLAIMS)
+def test_vacating_is_what_giving_back_will_be(
+    make: Callable[[], NodeTable], claims: list[tuple[str, Shape, holdings.Holding | None, bool]]
+) -> None:
+    """Vacated pods leave what the table itself has once their claims are given back, disputed GPUs included."""
+    table = make()
+    for number, (name, asked, seen, _) in enumerate(claims):
+        table.claim(f"pod-{number}", name, asked, observed=seen)
+    going = [f"pod-{number}" for number, (*_, goes) in enumerate(claims) if goes]
+    whatif = WhatIf(table)
+    before = everything(whatif)
+    mark = whatif.mark()
+    whatif.vacate(going)
+    expected = everything(whatif)
+    whatif.undo(mark)
+    assert everything(whatif) == before
+    for uid in going:
+        table.release(uid)
+    assert everything(WhatIf(table)) == expected

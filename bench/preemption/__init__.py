@@ -1,0 +1,37 @@
+"""Whom to evict: what a search takes on a full cluster, and how far what it finds is from the best there is.
+
+Here live full clusters drawn from a seed (`occupied`), searches on large ones against their budget (`scale`), and
+small ones on which every choice is tried (`everychoice`), by a way of counting that shares nothing with the search.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Protocol, cast
+
+from bench.figures import Figure
+from bench.options import Options, Say
+
+#: Case -> the module that measures it, in the order in which they run.
+_MODULES: Mapping[str, str] = MappingProxyType(
+    {"search": "bench.preemption.scale", "every-choice": "bench.preemption.everychoice"}
+)
+
+#: The names of the cases.
+CASES = tuple(_MODULES)
+
+
+class _Case(Protocol):
+    def measure(self, options: Options, say: Say) -> list[Figure]: ...
+
+
+def measure(options: Options, say: Say) -> list[Figure]:
+    """Run the cases that the options name, all of them without a name."""
+    figures: list[Figure] = []
+    for case in options.cases or CASES:
+        module = cast("_Case", importlib.import_module(_MODULES[case]))
+        figures += module.measure(replace(options, cases=(case,)), say)
+    return figures
