@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from extender.domain.keys import NODE_ANNOTATIONS
 from extender.domain.reason import Problem
 from extender.domain.requests import ResourceListError, read_amounts
-from extender.domain.taints import Taint, read_taints
+from extender.domain.taints import Taint, announcement, read_taints
 from extender.wire import kubernetes as wire
 
 #: Source: k8s.io/api/core/v1/well_known_taints.go.
@@ -23,7 +23,7 @@ class Node:
 
     `taints` are the hard ones, with those that a cordon and a missing heartbeat amount to. `allocatable` is in
     milli-CPU, bytes and counts; a resource that is not listed is not there. Of the annotations only those of
-    `keys.NODE_ANNOTATIONS` are kept.
+    `keys.NODE_ANNOTATIONS` are kept. `deleting` says that its object is being deleted.
     """
 
     name: str
@@ -33,6 +33,15 @@ class Node:
     taints: tuple[Taint, ...] = ()
     problem: Problem | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
+    deleting: bool = False
+
+    @property
+    def doomed(self) -> str:
+        """Return why the node will be gone soon, "" for one that stays as far as anybody has said.
+
+        It takes no new pods of gangs, whatever they tolerate.
+        """
+        return "it is being deleted" if self.deleting else announcement(self.taints)
 
 
 def read_node(node: wire.Node) -> Node:
@@ -59,6 +68,7 @@ def read_node(node: wire.Node) -> Node:
         taints=taints,
         problem=problem,
         annotations={key: value for key, value in (meta.annotations or {}).items() if key in NODE_ANNOTATIONS},
+        deleting=meta.deletion_timestamp is not None,
     )
 
 

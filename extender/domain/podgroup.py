@@ -7,10 +7,20 @@ from dataclasses import dataclass, field
 
 from extender.domain import keys
 from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.peers import Reading, read_peers
+from extender.domain.objectref import ObjectRef
+from extender.domain.peers import Reading, read_peer_queue, read_peers
 from extender.domain.reason import Problem
 from extender.domain.requests import ResourceListError, read_amounts
 from extender.wire import kubernetes as wire
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Members that are made only when others run: once more than `after` of `role` exist, `least` are needed."""
+
+    role: str
+    after: int
+    least: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,8 @@ class PodGroup:
 
     `min_member` counts pods, `role_minimums` those of single roles; `min_resources` is in milli-CPU, bytes and counts;
     `schedule_timeout` is in seconds, None for the default of the settings. `priority` is None where the members' own
-    counts. `problem` says why the object cannot be used.
+    counts. `problem` says why the object cannot be used. `about` is the object where it is no PodGroup, `steps` what
+    its controller makes later.
     """
 
     ref: GroupRef
@@ -33,6 +44,13 @@ class PodGroup:
     generation: int = 0
     options: keys.Options = keys.Options()
     problem: Problem | None = None
+    about: ObjectRef | None = None
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the object."""
+        return "PodGroup" if self.about is None else self.about.kind
 
 
 def read_coscheduling(group: wire.CoschedulingPodGroup) -> PodGroup:
@@ -98,5 +116,6 @@ def read_native(group: wire.NativePodGroup) -> PodGroup:
 
 def read_group_options(meta: wire.ObjectMeta, reading: Reading) -> keys.Options:
     """Read labels and annotations of a PodGroup, whose own fields have been taken in by `reading`."""
-    annotations = meta.annotations or {}
-    return keys.read_options(meta.labels or {}, annotations).with_peers(*read_peers(annotations, reading))
+    labels, annotations = meta.labels or {}, meta.annotations or {}
+    options = keys.read_options(labels, annotations).with_peers(*read_peers(annotations, reading))
+    return options.with_peer_queue(read_peer_queue(labels))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from extender.domain import keys
 from extender.domain.integer import parse_integer
+from extender.domain.membership import LWS_GROUP, RAY_NODE_TYPE
 
 #: Roles whose members come before all others: rank 0 is theirs in MPI, PyTorch, Ray and Spark.
 LEADING_ROLES = frozenset({"leader", "master", "launcher", "head", "chief", "driver"})
@@ -16,13 +17,12 @@ LEADING_ROLES = frozenset({"leader", "master", "launcher", "head", "chief", "dri
 #: pkg/apis/kubeflow.org; volcano-sh/apis pkg/apis/batch/v1alpha1/labels.go; ray-project/kuberay utils/constant.go.
 _JOBSET_ROLE = "jobset.sigs.k8s.io/replicatedjob-name"
 _KUBEFLOW_ROLES = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
-_RAY_ROLE = "ray.io/node-type"
+_RAY_GROUP = "ray.io/group"
 VOLCANO_TASK = "volcano.sh/task-spec"
 #: Labels that stand for a member's role in one framework or another.
-ROLE_LABELS = frozenset({keys.ROLE, _JOBSET_ROLE, *_KUBEFLOW_ROLES, _RAY_ROLE, VOLCANO_TASK})
+ROLE_LABELS = frozenset({keys.ROLE, _JOBSET_ROLE, *_KUBEFLOW_ROLES, _RAY_GROUP, VOLCANO_TASK})
 
 #: Source: kubernetes-sigs/lws api/leaderworkerset/v1. The leader's worker index is 0.
-LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 _LWS_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
 
 JOBSET_JOB = "jobset.sigs.k8s.io/job-index"
@@ -63,7 +63,7 @@ def read_role(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     for label in _KUBEFLOW_ROLES:
         if role := labels.get(label):
             return role.lower()  # the operator's own webhooks and early versions write `Worker`
-    return labels.get(VOLCANO_TASK) or annotations.get(VOLCANO_TASK) or labels.get(_RAY_ROLE) or ""
+    return labels.get(VOLCANO_TASK) or annotations.get(VOLCANO_TASK) or _ray_role(labels)
 
 
 def read_rank(labels: Mapping[str, str], annotations: Mapping[str, str], role: str) -> Rank:
@@ -76,6 +76,12 @@ def read_rank(labels: Mapping[str, str], annotations: Mapping[str, str], role: s
     outer = (labels[JOBSET_JOB],) if JOBSET_JOB in labels else ()
     indices = _numbers(*outer, text or "")
     return _shared(Rank(role not in LEADING_ROLES, role, indices)) if role or indices else UNRANKED
+
+
+def _ray_role(labels: Mapping[str, str]) -> str:
+    """Return `head`, or the group of a worker: groups differ in what they ask for, and have minimums of their own."""
+    node_type = labels.get(RAY_NODE_TYPE, "")
+    return (labels.get(_RAY_GROUP) or node_type) if node_type == "worker" else node_type
 
 
 def _index(keyed: Mapping[str, str]) -> str | None:

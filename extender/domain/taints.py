@@ -8,6 +8,27 @@ from dataclasses import dataclass
 from extender.domain.integer import parse_integer
 from extender.wire import kubernetes as wire
 
+#: Taints by which a node is announced to go, and what that means. Whoever tolerates one may stay; a gang that comes now
+#: would be gone again before it has done anything. Sources: kubernetes/autoscaler cluster-autoscaler/utils/taints;
+#: kubernetes-sigs/karpenter pkg/apis/v1/taints.go, v1beta1 before; k8s.io/api/core/v1 TaintNodeOutOfService;
+#: k8s.io/cloud-provider/api TaintNodeShutdown; aws/aws-node-termination-handler pkg/node/node.go; GKE's
+#: maintenance-handler of accelerator nodes; Azure's documentation of node auto-drain, and its release notes for the
+#: taint's former name.
+DOOM = {
+    "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler removes it",
+    "karpenter.sh/disrupted": "Karpenter removes it",
+    "karpenter.sh/disruption": "Karpenter removes it",
+    "node.kubernetes.io/out-of-service": "it is out of service",
+    "node.cloudprovider.kubernetes.io/shutdown": "its machine is shut down",
+    "aws-node-termination-handler/spot-itn": "its spot instance is taken back",
+    "aws-node-termination-handler/scheduled-maintenance": "its instance is due for maintenance",
+    "aws-node-termination-handler/asg-lifecycle-termination": "its instance is terminated",
+    "aws-node-termination-handler/rebalance-recommendation": "its spot instance is likely to be taken back",
+    "cloud.google.com/impending-node-termination": "its machine is terminated",
+    "remediator.kubernetes.azure.com/unschedulable": "the cloud drains its machine",
+    "remediator.aks.microsoft.com/unschedulable": "the cloud drains its machine",  # codespell:ignore aks
+}
+
 #: Effects that keep a new pod away; PreferNoSchedule only lowers a score. Source: TaintToleration's Filter.
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
@@ -73,6 +94,11 @@ def read_tolerations(tolerations: list[wire.Toleration] | None) -> tuple[Tolerat
         Toleration(key=t.key or "", operator=t.operator or "", value=t.value or "", effect=t.effect or "")
         for t in tolerations or ()
     )
+
+
+def announcement(taints: Iterable[Taint]) -> str:
+    """Return what the first of the taints that announce a node's end says of it, "" if none does."""
+    return next((f"{DOOM[taint.key]} (taint {taint.key})" for taint in taints if taint.key in DOOM), "")
 
 
 def first_untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:

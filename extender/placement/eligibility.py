@@ -1,4 +1,7 @@
-"""Which nodes admit a pod of some shape at all: taints, node selector, required node affinity."""
+"""Which nodes admit members of a gang of some shape at all: taints, node selector, required node affinity.
+
+A node that is announced to go admits none, whatever they tolerate: the whole gang would soon have to start anew.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +65,8 @@ class Eligibility:
 
 def _admits(node: Node, shape: Shape) -> bool:
     # Most nodes have no taints and most pods select nothing: a new set of constraints then costs next to nothing.
-    if node.taints and first_untolerated(node.taints, shape.tolerations) is not None:
+    if node.deleting:
+        return False
+    if node.taints and (node.doomed or first_untolerated(node.taints, shape.tolerations) is not None):
         return False
     return shape.selector == _ANYWHERE or shape.selector.matches(node.name, node.labels)

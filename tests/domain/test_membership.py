@@ -6,7 +6,10 @@ import pytest
 
 from extender.domain.keys import GANG
 from extender.domain.membership import COSCHEDULING_LABEL, VOLCANO_ANNOTATIONS, GroupApi, GroupRef, read_group
+from extender.domain.pod import read_pod
+from extender.wire import codec
 from extender.wire import kubernetes as wire
+from tests.builders import pod_json, written
 
 NATIVE = wire.PodSpec(scheduling_group=wire.SchedulingGroup(pod_group_name="native"))
 ALL_LABELS = {COSCHEDULING_LABEL: "coscheduling", GANG: "label"}
@@ -49,6 +52,101 @@ def test_volcanos_annotations_name_a_gang(annotations: dict[str, str]) -> None:
     """Volcano names a gang by either of two annotations, the usual one first, and before the plain label."""
     group = read_group(wire.PodSpec(), "default", {GANG: "label"}, annotations)
     assert group == GroupRef(GroupApi.VOLCANO, "default", "volcano")
+
+
+#: What the pods of each operator carry, in the order in which the adapters are asked, and what their gang is called.
+OPERATORS: tuple[tuple[GroupApi, dict[str, str], str], ...] = (
+    (GroupApi.KUEUE, {"kueue.x-k8s.io/pod-group-name": "group"}, "group"),
+    (GroupApi.JOBSET, {"jobset.sigs.k8s.io/jobset-name": "set"}, "set"),
+    (
+        GroupApi.LEADER_WORKER_SET,
+        {"leaderworkerset.sigs.k8s.io/name": "llm", "leaderworkerset.sigs.k8s.io/group-index": "2"},
+        "llm-2",
+    ),
+    (GroupApi.KUBEFLOW, {"training.kubeflow.org/job-name": "train"}, "train"),
+    (GroupApi.RAY, {"ray.io/cluster": "ray", "ray.io/node-type": "worker"}, "ray"),
+    (GroupApi.LABEL, {GANG: "label"}, "label"),
+)
+
+
+@pytest.mark.parametrize("place", range(len(OPERATORS)), ids=[api.name for api, _, _ in OPERATORS])
+def test_the_pods_of_operators_name_their_gang(place: int) -> None:
+    """A pod's gang is that of the first operator in this order, and the plain label comes last."""
+    api, _, name = OPERATORS[place]
+    labels = {key: text for _, keyed, _ in OPERATORS[place:] for key, text in keyed.items()}
+    assert read_group(wire.PodSpec(), "default", labels, {}) == GroupRef(api, "default", name)
+
+
+@pytest.mark.parametrize("labels", [labels for _, labels, _ in OPERATORS])
+@pytest.mark.parametrize(
+    ("spec", "own", "annotations", "name"),
+    [
+        (wire.PodSpec(), {COSCHEDULING_LABEL: "coscheduling"}, {}, "coscheduling"),
+        (NATIVE, {}, {}, "native"),
+        (wire.PodSpec(), {}, {"scheduling.k8s.io/group-name": "volcano"}, "volcano"),
+    ],
+)
+def test_a_pod_group_counts_before_its_operator(
+    spec: wire.PodSpec, own: dict[str, str], labels: dict[str, str], annotations: dict[str, str], name: str
+) -> None:
+    """Where an operator writes a PodGroup for its pods, that describes the gang."""
+    group = read_group(spec, "default", labels | own, annotations)
+    assert group is not None
+    assert (group.name, group.api.kind) == (name, "PodGroup")
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations"),
+    [
+        ({"leaderworkerset.sigs.k8s.io/name": "llm"}, {}),
+        ({"ray.io/cluster": "ray"}, {}),
+        ({"ray.io/cluster": "ray", "ray.io/node-type": "redis-cleanup"}, {}),
+        (
+            {"kueue.x-k8s.io/pod-group-name": "statefulset"},
+            {"kueue.x-k8s.io/pod-group-serving": "true", "kueue.x-k8s.io/pod-group-fast-admission": "true"},
+        ),
+    ],
+)
+def test_pods_that_need_not_start_together_are_no_gang(labels: dict[str, str], annotations: dict[str, str]) -> None:
+    """Pods of a StatefulSet under Kueue come one by one, and what cleans up after a Ray cluster is none of it."""
+    assert read_group(wire.PodSpec(), "default", labels, annotations) is None
+
+
+@pytest.mark.parametrize(
+    "annotations", [{"kueue.x-k8s.io/pod-group-serving": "true"}, {"kueue.x-k8s.io/pod-group-fast-admission": "true"}]
+)
+def test_other_groups_of_kueue_are_gangs(annotations: dict[str, str]) -> None:
+    """Either annotation alone says how Kueue admits the group, not that its pods come one by one."""
+    group = read_group(wire.PodSpec(), "default", {"kueue.x-k8s.io/pod-group-name": "group"}, annotations)
+    assert group == GroupRef(GroupApi.KUEUE, "default", "group")
+
+
+@pytest.mark.parametrize(
+    ("api", "annotation"),
+    [
+        (GroupApi.KUEUE, "kueue.x-k8s.io/pod-group-total-count"),
+        (GroupApi.LEADER_WORKER_SET, "leaderworkerset.sigs.k8s.io/size"),
+        (GroupApi.LABEL, "muster.dev/min-member"),
+    ],
+)
+def test_pods_without_an_object_say_how_many_they_are(api: GroupApi, annotation: str) -> None:
+    """Each API without an object has an annotation for that; what is no number is a problem that names it."""
+    assert api.size_annotation == annotation
+    good, bad = (
+        read_pod(codec.decode_pod(written(pod_json("p", annotations={annotation: text})))).options
+        for text in ("4", "four")
+    )
+    assert (good.min_member, good.problems) == (4, ())
+    assert (bad.min_member, [problem.field for problem in bad.problems]) == (
+        None,
+        [f"metadata.annotations[{annotation}]"],
+    )
+
+
+def test_musters_own_number_counts_before_an_operators() -> None:
+    """A gang of Kueue's or of a LeaderWorkerSet may start with fewer pods, if people say so."""
+    both = {"muster.dev/min-member": "2", "leaderworkerset.sigs.k8s.io/size": "4"}
+    assert read_pod(codec.decode_pod(written(pod_json("p", annotations=both)))).options.min_member == 2
 
 
 def test_a_gang_is_written_as_namespace_and_name() -> None:

@@ -39,6 +39,16 @@ def test_hard_taints_are_kept() -> None:
     assert read(node_json(taints=[soft, TAINT])).taints == (Taint(GPU, "present", "NoSchedule"),)
 
 
+def test_a_node_that_is_announced_to_go_is_doomed() -> None:
+    """A taint that says so, or a deletion that waits for a finalizer; the reason is told."""
+    spot: Json = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
+    assert read(node_json(taints=[TAINT])).doomed == ""
+    assert "spot instance is taken back" in read(node_json(taints=[TAINT, spot])).doomed
+    leaving = node_json()
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert read(leaving).doomed == "it is being deleted"
+
+
 def test_a_cordon_is_a_taint() -> None:
     """An unschedulable node carries the taint that a cordon amounts to, once, even before anyone wrote it."""
     written_out: Json = {"key": UNSCHEDULABLE_TAINT.key, "effect": "NoSchedule"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from extender.domain.keys import MIN_MEMBER, PLACEMENT, TOPOLOGY_PREFERRED, Options, Packing
+from extender.domain.keys import MIN_MEMBER, PLACEMENT, QUEUE, TOPOLOGY_PREFERRED, Options, Packing
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.podgroup import PodGroup, read_coscheduling, read_native
 from extender.domain.reason import Problem
@@ -106,6 +106,15 @@ def test_other_schedulers_annotations_on_a_group_are_read() -> None:
     annotations = {TOPOLOGY_PREFERRED: "rack", "kai.scheduler/topology-required-placement": "zone"}
     options = coscheduling(coscheduling_json(annotations=annotations)).options
     assert options == Options(topology=TopologyTerms(preferred="rack"), peers=TopologyTerms(required="zone"))
+
+
+def test_a_group_says_its_queue_in_label_or_annotation() -> None:
+    """Muster's key counts as a label and as an annotation; Kueue's label is what another scheduler says."""
+    annotated = coscheduling_json(annotations={QUEUE: "research"})
+    assert coscheduling(annotated).options == Options(queue="research")
+    labelled = coscheduling_json()
+    labelled["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "theirs", QUEUE: "ours"}
+    assert coscheduling(labelled).options == Options(queue="ours", peer_queue="theirs")
 
 
 @pytest.mark.parametrize("policy", [{"basic": {}}, {}])

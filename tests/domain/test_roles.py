@@ -31,6 +31,8 @@ TASK = "volcano.sh/task-spec"
         ({}, {TASK: "ps"}, "ps"),
         ({"ray.io/node-type": "head"}, {}, "head"),
         ({"muster.dev/role": "", "ray.io/node-type": "worker"}, {}, "worker"),
+        ({"ray.io/node-type": "worker", "ray.io/group": "h100"}, {}, "h100"),
+        ({"ray.io/node-type": "head", "ray.io/group": "headgroup"}, {}, "head"),
         ({"app": "train"}, {"note": "worker"}, ""),
     ],
 )

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.domain.taints import Taint, Toleration, first_untolerated, read_taints, read_tolerations
+from extender.domain.taints import (
+    DOOM,
+    Taint,
+    Toleration,
+    announcement,
+    first_untolerated,
+    read_taints,
+    read_tolerations,
+)
 from extender.wire import kubernetes as wire
 from tests.wire.documents import load
 
@@ -55,6 +63,20 @@ def test_only_hard_taints_are_read() -> None:
         Taint("", "", "NoSchedule"),
     )
     assert read_taints(None) == ()
+
+
+@pytest.mark.parametrize("key", DOOM)
+def test_a_taint_may_announce_that_a_node_goes(key: str) -> None:
+    """What the taint means and its key are said, whatever its value and whatever else the node is tainted with."""
+    said = announcement((GPU_TAINT, Taint(key, "1790000000", "NoSchedule")))
+    assert said == f"{DOOM[key]} (taint {key})"
+
+
+def test_other_taints_announce_nothing() -> None:
+    """A node that is reserved, cordoned or only a candidate for removal is not announced to go."""
+    candidate = wire.Taint("DeletionCandidateOfClusterAutoscaler", "1790000000", "PreferNoSchedule")
+    cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+    assert announcement((GPU_TAINT, MAINTENANCE, cordon, *read_taints([candidate]))) == ""
 
 
 def test_absent_fields_of_a_toleration_read_as_empty() -> None:

@@ -49,6 +49,19 @@ def test_taints_selector_and_affinity_decide(wanted: Shape, expected: list[bool]
     assert Eligibility(table).mask(wanted).tolist() == expected
 
 
+def test_a_node_that_is_announced_to_go_takes_no_gang() -> None:
+    """Whoever tolerates every taint is kept off all the same, and let in again when the announcement is taken back."""
+    tolerates_all = shape(tolerations=(Toleration("", "Exists", "", ""),))
+    table = table_of([node("stays", taints=(DEDICATED,)), node("goes"), node("deleted", deleting=True)])
+    eligibility = Eligibility(table)
+    assert eligibility.mask(tolerates_all).tolist() == [True, True, False]
+    table.upsert(node("goes", taints=(Taint("karpenter.sh/disrupted", "", "NoSchedule"),)))
+    assert eligibility.mask(tolerates_all).tolist() == [True, False, False]
+    table.upsert(node("goes"))
+    table.upsert(node("deleted"))
+    assert eligibility.mask(tolerates_all).tolist() == [True, True, True]
+
+
 def test_requests_do_not_matter() -> None:
     """Shapes that differ in what they ask for alone share one mask."""
     eligibility = Eligibility(table_of([node("node-0")]))

@@ -1,0 +1,1 @@
+"""Tests of what other operators' objects mean for gangs."""
