@@ -1,8 +1,8 @@
 """An API server that replays a large cluster, as a process of its own: `replay.py PORT CERTIFICATE KEY SIZE...`.
 
 It lists and watches what Muster reads, pushes events at a rate that can be changed, and takes Muster's writes so that
-the cluster settles: nominations and Bindings come back as events. It keeps no history: whoever resumes a watch is told
-to list again. It checks nothing, since how Muster decides is judged on a real API server.
+the cluster settles: nominations, Bindings and Evictions come back as events. It keeps no history: whoever resumes a
+watch is told to list again. It checks nothing, since how Muster decides is judged on a real API server.
 
 Its own controls are under /control: `events` (POST, ?rate=N a second), `relist` (POST), `state` (GET).
 """
@@ -54,12 +54,16 @@ class ReplayServer:
                 web.get("/api/v1/pods", self._watch(cluster.pods)),
                 web.get("/apis/scheduling.k8s.io/v1/priorityclasses", self._watch(cluster.priority_classes)),
                 web.get("/api/v1/namespaces/muster-system/configmaps", self._watch(cluster.config_maps)),
+                web.get("/api/v1/namespaces", self._watch(cluster.namespaces)),
+                web.get("/apis/muster.dev/v1alpha1/queues", self._watch(cluster.queues)),
+                web.get("/apis/policy/v1/poddisruptionbudgets", self._watch(cluster.budgets)),
                 web.get("/apis/scheduling.x-k8s.io/v1alpha1/podgroups", self._watch(cluster.groups)),
                 web.get(_GROUPS, self._find_group),
                 web.patch(_GROUPS + "/{name}/status", self._patch_group),
                 web.get(_POD, self._get_pod),
                 web.patch(_POD + "/status", self._patch_pod),
                 web.post(_POD + "/binding", self._post_binding),
+                web.post(_POD + "/eviction", self._post_eviction),
                 web.post(_EVENTS, self._take_event),
                 web.patch(_EVENTS + "/{name}", self._take_event),
                 web.get("/control/state", self._state),
@@ -112,7 +116,9 @@ class ReplayServer:
         return web.json_response(group.document())
 
     async def _get_pod(self, request: web.Request) -> web.Response:
-        pod = self._cluster.population.pods[request.match_info["name"]]
+        pod = self._cluster.population.pods.get(request.match_info["name"])
+        if pod is None:
+            raise web.HTTPNotFound
         return web.Response(body=pod.encode(), content_type="application/json")
 
     async def _patch_pod(self, request: web.Request) -> web.Response:
@@ -123,6 +129,10 @@ class ReplayServer:
     async def _post_binding(self, request: web.Request) -> web.Response:
         binding = await request.json()
         self._cluster.bind(request.match_info["name"], binding["target"]["name"])
+        return web.json_response({"kind": "Status", "status": "Success"}, status=HTTPStatus.CREATED)
+
+    async def _post_eviction(self, request: web.Request) -> web.Response:
+        self._cluster.evict(request.match_info["name"])
         return web.json_response({"kind": "Status", "status": "Success"}, status=HTTPStatus.CREATED)
 
     async def _take_event(self, request: web.Request) -> web.Response:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 
-from bench.service.documents import JsonObject
+from bench.service.documents import NAMESPACE, JsonObject
 from bench.service.objects import NodeRecord, PodRecord
 from bench.service.population import GroupRecord, Population
 
@@ -19,6 +19,11 @@ _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 #: What a watch says to one that wants to go on from where another ended.
 EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
+
+_LABELS = {"kubernetes.io/metadata.name": NAMESPACE, "team": "research-foundation"}
+_NAMESPACE = json.dumps(
+    {"metadata": {"name": NAMESPACE, "uid": "research-namespace", "resourceVersion": "1", "labels": _LABELS}}
+).encode()
 
 
 class WatchedKind:
@@ -93,7 +98,11 @@ class ReplayedCluster:
         self.groups = WatchedKind("PodGroup", lambda: map(_encode_group, population.groups.values()))
         self.priority_classes = WatchedKind("PriorityClass", lambda: ())
         self.config_maps = WatchedKind("ConfigMap", lambda: ())
-        self.kinds = (self.nodes, self.pods, self.groups, self.priority_classes, self.config_maps)
+        self.namespaces = WatchedKind("Namespace", lambda: (_NAMESPACE,))
+        self.queues = WatchedKind("Queue", lambda: ())
+        self.budgets = WatchedKind("PodDisruptionBudget", lambda: ())
+        described = (self.nodes, self.pods, self.groups, self.priority_classes, self.config_maps)
+        self.kinds = (*described, self.namespaces, self.queues, self.budgets)
 
     def happen(self, count: int) -> None:
         """Let so many events happen: heartbeats of nodes and news of running pods, in turn."""
@@ -118,6 +127,14 @@ class ReplayedCluster:
         pod = self.population.pods[name]
         pod.node = node
         self._modified_pod(pod)
+
+    def evict(self, name: str) -> None:
+        """Take in an Eviction."""
+        self.writes["eviction"] += 1
+        pod = self.population.pods.pop(name)
+        self._running = [each for each in self._running if each is not pod]
+        pod.version = next(self._versions)
+        self.pods.tell(line("DELETED", pod.encode()))
 
     def update_status(self, name: str, status: JsonObject) -> GroupRecord:
         """Take in the status of a PodGroup."""

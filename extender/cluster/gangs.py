@@ -10,7 +10,7 @@ from itertools import chain
 from extender.cluster import wording
 from extender.cluster.tally import Kind, Tally, Voice
 from extender.domain import keys
-from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.membership import GroupRef
 from extender.domain.names import NaturalKey, natural_key
 from extender.domain.pod import Pod, Shape
 from extender.domain.podgroup import PodGroup
@@ -65,6 +65,7 @@ class Gang:
     _promised: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
     _census: Census | None = field(init=False, repr=False, compare=False, default=None)
     _voices: tuple[Voice, ...] | None = field(init=False, repr=False, compare=False, default=None)
+    _started: float | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         """Count the members that the gang starts with."""
@@ -108,8 +109,12 @@ class Gang:
 
     @property
     def role_minimums(self) -> Mapping[str, int]:
-        """Return how many members of which role must start together at least, by role."""
-        return wording.role_minimums(self.group, self._said())
+        """Return how many members of which role must start together at least, by role; by the steps that have begun."""
+        minimums = wording.role_minimums(self.group, self._said())
+        if self.group is None or not self.group.steps:
+            return minimums
+        begun = {step.role: step.least for step in self.group.steps if self.census_of(step.role).exist > step.after}
+        return {role: max(minimums.get(role, 0), begun.get(role, 0)) for role in minimums.keys() | begun.keys()}
 
     @property
     def is_complete(self) -> bool:
@@ -123,6 +128,18 @@ class Gang:
     def has_minimum(self) -> bool:
         """Tell whether minMember members, and those that must of each role, are bound or have succeeded."""
         return self.would_have_minimum({})
+
+    @property
+    def is_growing(self) -> bool:
+        """Tell whether the gang has all that starts together at first, and lacks only what its controller made since.
+
+        It has lost nothing: what it lacks now was not there when it started.
+        """
+        if self.group is None or not self.group.steps or self.has_minimum:
+            return False
+        first = wording.role_minimums(self.group, self._said())
+        secured = self.census().secured >= self.group.min_member
+        return secured and all(self.census_of(role).secured >= minimum for role, minimum in first.items())
 
     @property
     def priority(self) -> int:
@@ -146,6 +163,55 @@ class Gang:
     def topology(self) -> TopologyRequest:
         """Return what the gang asks of the topology."""
         return wording.topology(self.group, self._said(), (kind.role for kind in self._tally))
+
+    @property
+    def queue(self) -> str:
+        """Return the name of the queue that the gang asks for in Muster's own words, "" if nobody says."""
+        return wording.queue(self.group, self._said())
+
+    @property
+    def peer_queue(self) -> str:
+        """Return the name of the queue that other schedulers' keys name for the gang, "" if none does."""
+        return wording.peer_queue(self.group, self._said())
+
+    @property
+    def preemptible(self) -> bool:
+        """Tell whether the gang lets itself be preempted."""
+        return wording.preemptible(self.group, self._said())
+
+    @property
+    def below_minimum(self) -> keys.BelowMinimum:
+        """Return what shall become of the gang when it runs and has lost members for good."""
+        return wording.below_minimum(self.group, self._said())
+
+    @property
+    def never_preempts(self) -> bool:
+        """Tell whether a member that waits, else any, may preempt nobody (preemptionPolicy Never)."""
+        waiting = [kind.never_preempts for kind in self._tally if kind.unbound]
+        return any(waiting or [kind.never_preempts for kind in self._tally])
+
+    @property
+    def expected_duration(self) -> float | None:
+        """Return how long the gang runs (seconds): what it says, else the longest of its members' deadlines.
+
+        None where it does not say, and a member has no deadline.
+        """
+        stated = wording.expected_duration(self.group, self._said())
+        if stated is not None:
+            return stated
+        deadlines = [kind.active_deadline for kind in self._tally]
+        known = [deadline for deadline in deadlines if deadline is not None]
+        return max(known, default=None) if len(known) == len(deadlines) else None
+
+    @property
+    def started_at(self) -> float | None:
+        """Return since when the gang runs: when a kubelet first took on one that is bound now (epoch seconds).
+
+        None while none has.
+        """
+        if self._started is None:
+            self._started = min((p.started_at for p in self.members.values() if p.bound and p.started_at), default=0.0)
+        return self._started or None
 
     def would_have_minimum(self, more: Mapping[str, int]) -> bool:
         """Tell whether the gang would have its minimum with so many members of each role bound more, or less if < 0."""
@@ -177,7 +243,7 @@ class Gang:
         self._tally.add(pod)
         if pod.uid in self._promised:
             self._tally.place(pod)
-        self._census = self._voices = None
+        self._census = self._voices = self._started = None
 
     def leave(self, uid: str) -> None:
         """Forget a member."""
@@ -185,7 +251,7 @@ class Gang:
         if pod is not None:
             self._tally.remove(pod)
             self._promised.discard(uid)
-            self._census = self._voices = None
+            self._census = self._voices = self._started = None
 
     def promise(self, uid: str) -> None:
         """Take in that a member has a node promised."""
@@ -232,4 +298,4 @@ def member_order(pod: Pod) -> tuple[Rank, NaturalKey, str]:
 
 def needs_object(ref: GroupRef) -> bool:
     """Tell whether a gang of this API waits until its PodGroup exists."""
-    return ref.api is not GroupApi.LABEL
+    return not ref.api.size_annotation

@@ -59,6 +59,7 @@ class NodeTable:
         last_change: the newest of these generations; a cache that has seen it is up to date.
         last_node_change: the generation at which any node last changed in any way, came or went.
         touched: names of nodes of which anything changed or more was taken since the reader took the names out.
+        claimed: UIDs of pods whose claim, or whose node's labels, changed since the reader took the UIDs out.
         occupancy: which GPUs and zones the claims hold.
     """
 
@@ -78,6 +79,7 @@ class NodeTable:
         self.changed_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
         self.last_change = self.last_node_change = 0
         self.touched: dict[str, None] = {}
+        self.claimed: dict[str, None] = {}
         self._sorted: list[tuple[NaturalKey, str, int]] = []
         self._order: NDArray[np.int64] | None = None
         self.occupancy = Occupancy(self)
@@ -171,7 +173,9 @@ class NodeTable:
         self.generation += 1
         self.last_node_change = self.generation
         self.touched[node.name] = None
-        if before is None or (before.labels, before.taints) != (node.labels, node.taints):
+        if before is None or before.labels != node.labels:
+            self.claimed |= self._claimants.get(node.name, {})
+        if before is None or _entry_terms(before) != _entry_terms(node):
             self.changed_at[row] = self.last_change = self.generation
         return True
 
@@ -192,6 +196,7 @@ class NodeTable:
         self._free_rows.append(row)
         self.generation += 1
         self.touched[name] = None
+        self.claimed |= self._claimants.get(name, {})
         self.changed_at[row] = self.last_change = self.last_node_change = self.generation
         return True
 
@@ -217,7 +222,7 @@ class NodeTable:
         self._claimants.setdefault(node, {})[uid] = None
         self._count(claim, 1)
         self.generation += 1
-        self.touched[node] = None
+        self.touched[node] = self.claimed[uid] = None
         self.occupancy.claim_changed(claim)
         return True
 
@@ -232,6 +237,7 @@ class NodeTable:
             del self._claimants[claim.node]
         self._count(claim, -1)
         self.generation += 1
+        self.claimed[uid] = None
         self.occupancy.claim_changed(claim)
         return True
 
@@ -323,3 +329,8 @@ class NodeTable:
             setattr(self, name, new)
         self.present = np.pad(self.present, (0, shape[1] - self.present.shape[0]))
         self.changed_at = np.pad(self.changed_at, (0, shape[1] - self.changed_at.shape[0]))
+
+
+def _entry_terms(node: Node) -> tuple[object, ...]:
+    """Return all of a node that decides whom it admits."""
+    return (node.labels, node.taints, node.deleting)

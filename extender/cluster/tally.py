@@ -15,7 +15,8 @@ class Kind(NamedTuple):
     """All of a member that counts for its gang as a whole, but for its shape; a gang's members are of very few kinds.
 
     A plain tuple, because it is hashed with every event of every pod. `state` is a field of `Census`; `unbound` says
-    that the pod has neither a node nor an end, `faulty` that something is wrong with it.
+    that the pod has neither a node nor an end, `faulty` that something is wrong with it. `active_deadline` is in
+    seconds.
     """
 
     state: str
@@ -26,6 +27,8 @@ class Kind(NamedTuple):
     role: str
     options: keys.Options
     faulty: bool
+    never_preempts: bool
+    active_deadline: float | None
 
     @property
     def staying(self) -> bool:
@@ -121,6 +124,8 @@ def _kind(pod: Pod) -> Kind:
         pod.role,
         pod.options,
         pod.problem is not None,
+        pod.never_preempts,
+        pod.active_deadline,
     )
 
 

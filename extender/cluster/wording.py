@@ -6,12 +6,12 @@ those of other schedulers, wherever they stand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from extender.cluster.tally import Voice
-from extender.domain.keys import Packing
+from extender.domain.keys import BelowMinimum, Options, Packing
 from extender.domain.pod import Pod, Shape
 from extender.domain.podgroup import PodGroup
 from extender.domain.roles import LEADING_ROLES
@@ -67,3 +67,37 @@ def topology(group: PodGroup | None, said: Sequence[Voice], roles: Iterable[str]
         tiers = [[Statement(group.options.topology, None)], own, [Statement(group.options.peers, None)], peers]
     spoken = tuple(tuple(each for each in tier if each.terms != SILENT) for tier in tiers)
     return settle(spoken, frozenset(roles)) if any(spoken) else UNCONSTRAINED
+
+
+def queue(group: PodGroup | None, said: Sequence[Voice]) -> str:
+    """Return the name of the queue that a gang asks for in Muster's own words, "" if nobody says."""
+    return next((word.queue for word in _words(group, said) if word.queue), "")
+
+
+def peer_queue(group: PodGroup | None, said: Sequence[Voice]) -> str:
+    """Return the name of the queue that a gang asks for in the words of other schedulers, "" if nobody says."""
+    return next((word.peer_queue for word in _words(group, said) if word.peer_queue), "")
+
+
+def expected_duration(group: PodGroup | None, said: Sequence[Voice]) -> float | None:
+    """Return how long a gang says that it runs (seconds), None if nobody says."""
+    durations = (word.expected_duration for word in _words(group, said))
+    return next((seconds for seconds in durations if seconds is not None), None)
+
+
+def preemptible(group: PodGroup | None, said: Sequence[Voice]) -> bool:
+    """Tell whether a gang lets itself be preempted; it does if nobody says."""
+    return next((word.preemptible for word in _words(group, said) if word.preemptible is not None), True)
+
+
+def below_minimum(group: PodGroup | None, said: Sequence[Voice]) -> BelowMinimum:
+    """Return what shall become of a running gang that lost members for good; eviction if nobody says."""
+    policies = (word.below_minimum for word in _words(group, said))
+    return next((policy for policy in policies if policy is not None), BelowMinimum.EVICT)
+
+
+def _words(group: PodGroup | None, said: Sequence[Voice]) -> Iterator[Options]:
+    if group is not None:
+        yield group.options
+    for voice in said:
+        yield voice.options

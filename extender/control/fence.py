@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from extender.clock import Clock
 from extender.control.leadership import Leadership, leads
-from extender.control.ports import NO_ANNOTATIONS, ApiError, ClusterApi, ClusterEvent, GroupStatus, PodKey
+from extender.control.ports import NO_ANNOTATIONS, ApiError, ClusterApi, ClusterEvent, GroupStatus, PodKey, QueueStatus
 from extender.control.window import Rank, WriteWindow
 from extender.domain.membership import GroupRef
 
@@ -53,6 +53,18 @@ class Fence:
     async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
         """Create a Binding; raise FencedError when not leading."""
         await self._send(Rank.BINDING, lambda: self._api.bind(pod, node, annotations))
+
+    async def evict(self, pod: PodKey, *, dry_run: bool = False) -> None:
+        """Evict a pod; raise FencedError when not leading."""
+        await self._send(Rank.NOMINATION, lambda: self._api.evict(pod, dry_run=dry_run))
+
+    async def ungate(self, pod: PodKey, gate: str) -> None:
+        """Take a scheduling gate off a pod; raise FencedError when not leading."""
+        await self._send(Rank.NOMINATION, lambda: self._api.ungate(pod, gate))
+
+    async def update_queue_status(self, name: str, uid: str, status: QueueStatus) -> None:
+        """Write a Queue's status; raise FencedError when not leading."""
+        await self._send(Rank.REPORT, lambda: self._api.update_queue_status(name, uid, status))
 
     async def record_event(self, event: ClusterEvent) -> None:
         """Write an Event; raise FencedError when not leading."""

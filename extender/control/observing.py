@@ -16,6 +16,7 @@ from extender.control.metrics import Metrics
 from extender.control.nominations import Nominations
 from extender.control.ports import REQUIRED_KINDS, Kind
 from extender.control.watches import Watches
+from extender.domain.budget import DisruptionBudget
 from extender.domain.devices import DeviceReport
 from extender.domain.hypernodes import HyperNode
 from extender.domain.lease import Lease
@@ -25,6 +26,7 @@ from extender.domain.node import Node
 from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.domain.queue import Queue
 from extender.numa.nodetopology import NodeTopology
 
 log = structlog.get_logger("muster.control")
@@ -40,7 +42,7 @@ class Reactions:
 
 
 class Observing:
-    """Take in what the watches tell. Implements `extender.control.ports.Observer`; nothing here blocks.
+    """Take in what the watches tell. Implements `extender.control.observer.Observer`; nothing here blocks.
 
     Attributes:
         listed: set whenever all kinds have been listed, and one of them anew.
@@ -112,6 +114,38 @@ class Observing:
     def priority_class_gone(self, name: str) -> None:
         """Forget a PriorityClass."""
         self._default_priorities.pop(name, None)
+
+    # Who shares the room, and what protects those who have some.
+
+    def queue_seen(self, queue: Queue) -> None:
+        """Take in a Queue."""
+        self._admission.queue_seen(queue)
+        self._reactions.settle()
+
+    def queue_gone(self, name: str) -> None:
+        """Forget a Queue."""
+        self._admission.queue_gone(name)
+        self._reactions.settle()
+
+    def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
+        """Take in a namespace."""
+        self._admission.namespace_seen(name, labels)
+        self._reactions.settle()
+
+    def namespace_gone(self, name: str) -> None:
+        """Forget a namespace."""
+        self._admission.namespace_gone(name)
+        self._reactions.settle()
+
+    def budget_seen(self, budget: DisruptionBudget) -> None:
+        """Take in a PodDisruptionBudget."""
+        self._admission.budget_seen(budget)
+        self._reactions.settle()
+
+    def budget_gone(self, namespace: str, name: str) -> None:
+        """Forget a PodDisruptionBudget."""
+        self._admission.budget_gone(namespace, name)
+        self._reactions.settle()
 
     # Where there is room, and how it is connected.
 

@@ -1,4 +1,4 @@
-"""What the control layer asks of the outside, and what the outside tells it."""
+"""What the control layer asks of the outside: which kinds are watched, and the writes. `observer` is the other way."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from extender.domain.devices import DeviceReport
-from extender.domain.hypernodes import HyperNode
-from extender.domain.lease import Lease
-from extender.domain.levelobjects import LevelList
 from extender.domain.membership import GroupRef
-from extender.domain.node import Node
 from extender.domain.objectref import ObjectRef
-from extender.domain.pod import Pod
-from extender.domain.podgroup import PodGroup
-from extender.numa.nodetopology import NodeTopology
 
 
 class Kind(StrEnum):
@@ -29,6 +21,15 @@ class Kind(StrEnum):
     COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
     NATIVE_POD_GROUP = "podgroups.scheduling.k8s.io"
     VOLCANO_POD_GROUP = "podgroups.scheduling.volcano.sh"
+    JOB_SET = "jobsets.jobset.x-k8s.io"
+    LEADER_WORKER_SET = "leaderworkersets.leaderworkerset.x-k8s.io"
+    PYTORCH_JOB = "pytorchjobs.kubeflow.org"
+    TF_JOB = "tfjobs.kubeflow.org"
+    MPI_JOB = "mpijobs.kubeflow.org"
+    XGBOOST_JOB = "xgboostjobs.kubeflow.org"
+    PADDLE_JOB = "paddlejobs.kubeflow.org"
+    JAX_JOB = "jaxjobs.kubeflow.org"
+    RAY_CLUSTER = "rayclusters.ray.io"
     LEASE = "leases.coordination.k8s.io"
     NODE_TOPOLOGY = "noderesourcetopologies.topology.node.k8s.io"
     HYPER_NODE = "hypernodes.topology.volcano.sh"
@@ -37,6 +38,9 @@ class Kind(StrEnum):
     NETWORK_TOPOLOGY = "clusternetworktopologies.scheduling.koordinator.sh"
     DEVICE = "devices.scheduling.koordinator.sh"
     CALIBRATION = "configmaps"
+    QUEUE = "queues.muster.dev"
+    NAMESPACE = "namespaces"
+    DISRUPTION_BUDGET = "poddisruptionbudgets.policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,13 @@ class ApiError(Exception):
         return denied or self.status in {0, 401, 429} or self.status >= 500  # noqa: PLR2004 - the same for classes
 
 
+class BudgetError(ApiError):
+    """The API server evicts nobody here now because a PodDisruptionBudget says no; its status is 429.
+
+    It is no sign of congestion: the API server has time, the budget has not.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
     """A Kubernetes Event; equal events are counted, not repeated."""
@@ -101,7 +112,8 @@ class GroupStatus:
     """What a coscheduling PodGroup's status shall say.
 
     The counters are pods. `condition_status` is the status of the `Scheduled` condition (`True` or `False`), `reason`
-    and `message` its explanation.
+    and `message` its explanation. `preempted` says for whom and why the gang was evicted, where that explains why it
+    does not run; empty, a `Preempted` condition that stands stays until the gang is scheduled again.
     """
 
     phase: str
@@ -113,6 +125,43 @@ class GroupStatus:
     reason: str
     message: str
     observed_generation: int
+    preempted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUsage:
+    """What of one resource in one flavor a Queue's gangs have, in milli-CPU, bytes or counts.
+
+    `borrowed` is what of `used` is others' quota, `lent` what of `nominal` others use.
+    """
+
+    flavor: str
+    resource: str
+    used: int
+    borrowed: int
+    lent: int
+    nominal: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What a Queue's status shall say.
+
+    `share` is what fair sharing goes by. `history` is the decayed mean usage of each resource, as of `history_at`
+    (RFC 3339; empty where no history is kept). `active` is the status of the `Active` condition, `reason` and
+    `message` its explanation.
+    """
+
+    usage: tuple[QueueUsage, ...]
+    share: float
+    pending_gangs: int
+    admitted_gangs: int
+    active: bool
+    reason: str
+    message: str
+    observed_generation: int
+    history: tuple[tuple[str, float], ...] = ()
+    history_at: str = ""
 
 
 #: What a Binding adds to a pod unless it is given something.
@@ -139,6 +188,29 @@ class ClusterApi(Protocol):
         """
         ...
 
+    async def evict(self, pod: PodKey, *, dry_run: bool = False) -> None:
+        """Ask that the pod be evicted, or only whether it could be; that it is gone already is success.
+
+        The pod is marked as a DisruptionTarget and deleted with its grace period. Raises BudgetError where a
+        PodDisruptionBudget does not allow it now, or where there are two for the pod, which the API server refuses.
+        """
+        ...
+
+    async def ungate(self, pod: PodKey, gate: str) -> None:
+        """Take one scheduling gate off the pod; that it is not there is success.
+
+        ApiError with status 404 or 409 means that the pod is gone or another one now.
+        """
+        ...
+
+    async def update_queue_status(self, name: str, uid: str, status: QueueStatus) -> None:
+        """Write a Queue's status subresource.
+
+        The condition's transition time changes only when its status does. ApiError with status 404 or 409 means that
+        the Queue is gone or another one now.
+        """
+        ...
+
     async def record_event(self, event: ClusterEvent) -> None:
         """Write an Event, or raise the count of the same one written before."""
         ...
@@ -148,110 +220,6 @@ class ClusterApi(Protocol):
 
         The condition's transition time changes only when its status does.
         """
-        ...
-
-
-class Observer(Protocol):
-    """What the watches tell, in the order of the API server per kind. Calls are synchronous and must be quick."""
-
-    def pod_seen(self, pod: Pod) -> None:
-        """Take in a pod that was added or changed."""
-        ...
-
-    def pod_gone(self, uid: str) -> None:
-        """Forget a pod that was deleted."""
-        ...
-
-    def node_seen(self, node: Node) -> None:
-        """Take in a node that was added or changed."""
-        ...
-
-    def node_gone(self, name: str) -> None:
-        """Forget a node that was deleted."""
-        ...
-
-    def node_topology_seen(self, topology: NodeTopology) -> None:
-        """Take in a node's NUMA zones, added or changed."""
-        ...
-
-    def node_topology_gone(self, name: str) -> None:
-        """Forget the NUMA zones of the node called `name`."""
-        ...
-
-    def hyper_node_seen(self, hyper_node: HyperNode) -> None:
-        """Take in a HyperNode that was added or changed."""
-        ...
-
-    def hyper_node_gone(self, name: str) -> None:
-        """Forget a HyperNode that was deleted."""
-        ...
-
-    def levels_seen(self, levels: LevelList) -> None:
-        """Take in an object that lists network tiers, added or changed."""
-        ...
-
-    def levels_gone(self, group: str, name: str) -> None:
-        """Forget the object of an API group that listed network tiers."""
-        ...
-
-    def device_seen(self, report: DeviceReport) -> None:
-        """Take in what is said of a node's GPUs, added or changed."""
-        ...
-
-    def device_gone(self, name: str) -> None:
-        """Forget what was said of the GPUs of the node called `name`."""
-        ...
-
-    def calibration_seen(self, about: ObjectRef, data: Mapping[str, str]) -> None:
-        """Take in the data of the ConfigMap with measured bandwidths, added or changed."""
-        ...
-
-    def calibration_gone(self) -> None:
-        """Forget the measured bandwidths."""
-        ...
-
-    def group_seen(self, group: PodGroup) -> None:
-        """Take in a PodGroup that was added or changed."""
-        ...
-
-    def group_gone(self, ref: GroupRef, uid: str) -> None:
-        """Forget a PodGroup that was deleted."""
-        ...
-
-    def default_priority(self) -> int:
-        """Return the priority of pods that name none: the value of the global default PriorityClass, else 0."""
-        ...
-
-    def priority_class_seen(self, name: str, value: int, *, global_default: bool) -> None:
-        """Take in a PriorityClass."""
-        ...
-
-    def priority_class_gone(self, name: str) -> None:
-        """Forget a PriorityClass."""
-        ...
-
-    def lease_seen(self, lease: Lease) -> None:
-        """Take in the scheduler's Lease, where it is watched."""
-        ...
-
-    def lease_gone(self) -> None:
-        """Learn that there is no such Lease any more."""
-        ...
-
-    def synced(self, kind: Kind) -> None:
-        """Learn that a complete list of `kind` has been delivered: the first, or a later one that was needed."""
-        ...
-
-    def heard(self, kind: Kind) -> None:
-        """Learn that the watch of `kind` is alive: an event, a bookmark or a list arrived."""
-        ...
-
-    def skipped(self, kind: Kind) -> None:
-        """Learn that an object or event of `kind` could not be decoded and was left out."""
-        ...
-
-    def watch_restarted(self, kind: Kind, cause: str) -> None:
-        """Learn that the watch of `kind` had to start again; `cause` is a short fixed word for the metric."""
         ...
 
 
@@ -270,5 +238,5 @@ VITAL_KINDS: Collection[Kind] = (
 )
 """What must be fresh to decide: whoever knows too little of these gives a node twice, or starts a gang in part.
 
-The others only make placements better. They seldom change, and of what changed unheard of a kubelet, or the next list,
-will tell: no watch of theirs that hangs may keep gangs waiting."""
+The others make placements better, or are rules that people seldom change. Of what changed unheard of a kubelet, the API
+server (of budgets), or the next list will tell: no watch of theirs that hangs may keep gangs waiting."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from enum import IntEnum
 from itertools import count
 
-from extender.control.ports import ApiError
+from extender.control.ports import ApiError, BudgetError
 
 #: The API server refuses a request because too many are under way (RFC 6585; API Priority and Fairness).
 _TOO_MANY_REQUESTS = 429
@@ -61,7 +61,8 @@ class WriteWindow:
         try:
             yield
         except ApiError as error:
-            if error.status == _TOO_MANY_REQUESTS and serial > self._cut_at:
+            congested = error.status == _TOO_MANY_REQUESTS and not isinstance(error, BudgetError)
+            if congested and serial > self._cut_at:
                 self._resize(self._places / 2)
                 self._cut_at = next(self._serial)
             raise

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extender.domain.integer import parse_integer
+from extender.domain.labelselector import read_label_selector
 from extender.domain.objectref import ObjectRef
 from extender.domain.reason import Problem
 from extender.domain.selectors import Requirement
 from extender.wire import topology as wire
 from extender.wire.kubernetes import ObjectMeta
-
-_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +70,11 @@ def read_hyper_node(item: wire.HyperNode) -> HyperNode:
                 "Node",
                 wire.MemberSelector(exact_match=None, regex_match=None, label_match=wire.LabelSelector() as labels),
             ):
-                try:
-                    selectors.append(_requirements(labels))
-                except ValueError as error:
-                    problems.append(Problem(f"{field}.selector.labelMatch", str(error)))
+                selected = _requirements(labels, f"{field}.selector.labelMatch")
+                if isinstance(selected, Problem):
+                    problems.append(selected)
+                else:
+                    selectors.append(selected)
             case ("Node", _):
                 problems.append(
                     Problem(
@@ -97,16 +97,9 @@ def read_hyper_node(item: wire.HyperNode) -> HyperNode:
     )
 
 
-def _requirements(selector: wire.LabelSelector) -> tuple[Requirement, ...]:
-    """Return what a selector asks for; raise ValueError for one that Volcano would not use either."""
-    requirements = [Requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items()]
-    for each in selector.match_expressions or ():
-        operator, values = each.operator or "", tuple(each.values or ())
-        if operator not in _OPERATORS or bool(values) != (operator in {"In", "NotIn"}):
-            msg = f"{each.key} {operator} {list(values)} is not a requirement that can be met"
-            raise ValueError(msg)
-        requirements.append(Requirement(each.key or "", operator, values))
-    if not requirements:
-        msg = "is empty, which selects no node"
-        raise ValueError(msg)
-    return tuple(requirements)
+def _requirements(selector: wire.LabelSelector, where: str) -> tuple[Requirement, ...] | Problem:
+    """Return what a selector asks for, or why Volcano would not use it either."""
+    read = read_label_selector(selector, where)
+    if isinstance(read, Problem):
+        return read
+    return read.requirements or Problem(where, "is empty, which selects no node")

@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from extender.domain.holdings import OWN_KEYS as HOLDING_KEYS
 from extender.domain.integer import parse_integer
 from extender.domain.reason import Problem, quoted
+from extender.domain.schedulerconfig.goduration import parse_go_duration
 from extender.domain.topology import SILENT, Objective, RoleGroup, Slice, TopologyTerms
 
 PREFIX = "muster.dev/"
@@ -25,11 +26,20 @@ TOPOLOGY_PREFERRED = "muster.dev/topology-preferred"
 TOPOLOGY_SLICE = "muster.dev/topology-slice"
 TOPOLOGY_ROLE_GROUPS = "muster.dev/topology-role-groups"
 OBJECTIVE = "muster.dev/objective"
+QUEUE = "muster.dev/queue"
+EXPECTED_DURATION = "muster.dev/expected-duration"
+PREEMPTIBLE = "muster.dev/preemptible"
+BELOW_MINIMUM = "muster.dev/below-minimum"
 
 _TOPOLOGY_KEYS = frozenset({TOPOLOGY_REQUIRED, TOPOLOGY_PREFERRED, TOPOLOGY_SLICE, TOPOLOGY_ROLE_GROUPS, OBJECTIVE})
+#: Those by which a gang says how it shares the cluster with others.
+SHARING_KEYS = frozenset({QUEUE, EXPECTED_DURATION, PREEMPTIBLE, BELOW_MINIMUM})
 #: Every key by which people ask for something, and where it stands.
-KNOWN_LABELS = frozenset({GANG, ROLE})
-KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, PLACEMENT, ROLE_MINIMUMS}) | _TOPOLOGY_KEYS
+KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE})
+KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, PLACEMENT, ROLE_MINIMUMS}) | _TOPOLOGY_KEYS | SHARING_KEYS
+
+#: Scheduling gate that Muster takes off a pod when its gang could start.
+ADMISSION_GATE = "muster.dev/admission"
 
 #: Annotations of nodes that say how their GPUs are linked: Muster's own, and those of HAMi's device plugin. Of all the
 #: others nothing is kept.
@@ -49,6 +59,11 @@ MAX_MIN_MEMBER = 2**31 - 1
 _LEVEL = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_./]{0,314}[A-Za-z0-9])?", re.ASCII)
 #: A role is a label's value.
 _ROLE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+#: The name of a Queue, which has no namespace. Source: apimachinery validation IsDNS1123Subdomain.
+_QUEUE = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,9})?", re.ASCII)
+#: Go's durations are int64 of nanoseconds (seconds).
+_LONGEST_DURATION = (2**63 - 1) / 1e9
 
 _Read = TypeVar("_Read")
 
@@ -60,13 +75,24 @@ class Packing(StrEnum):
     SPREAD = "spread"
 
 
+class BelowMinimum(StrEnum):
+    """What becomes of a running gang that lost members for good."""
+
+    EVICT = "evict"
+    """It is repaired if there is room, else evicted whole."""
+    REPAIR = "repair"
+    """It waits for room to be repaired, however long."""
+    IGNORE = "ignore"
+    """Nothing is kept for it and nobody is evicted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the annotations of one object ask for; None and empty where they say nothing.
+    """What the labels and annotations of one object ask for; None and empty where they say nothing.
 
     `packings` are (resource, packing of whoever asks for it), what counts first in front. `role_minimums` are (role,
     least members that must start together) in order of the roles. `topology` is what Muster's own keys say, `peers`
-    what those of other schedulers do.
+    what those of other schedulers do; so are `queue` and `peer_queue`. `expected_duration` is in seconds.
     """
 
     min_member: int | None = None
@@ -75,13 +101,18 @@ class Options:
     topology: TopologyTerms = SILENT
     peers: TopologyTerms = SILENT
     packings: tuple[tuple[str, Packing], ...] = ()
+    queue: str = ""
+    peer_queue: str = ""
+    expected_duration: float | None = None
+    preemptible: bool | None = None
+    below_minimum: BelowMinimum | None = None
     problems: tuple[Problem, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Hash once: members are counted by their options, with every event of every pod."""
         asked = (self.min_member, self.packing, self.packings, self.role_minimums, self.topology, self.peers)
-        object.__setattr__(self, "_hash", hash((asked, self.problems)))
+        object.__setattr__(self, "_hash", hash((asked, self._sharing, self.problems)))
 
     def __hash__(self) -> int:
         """Return the precomputed hash."""
@@ -91,7 +122,11 @@ class Options:
     def speaks_for_gang(self) -> bool:
         """Tell whether anything is asked for that members of one gang can disagree about, minMember aside."""
         said = bool(self.role_minimums or self.packings) or self.packing is not None
-        return said or self.topology is not SILENT or self.peers is not SILENT
+        return said or self.topology is not SILENT or self.peers is not SILENT or self._sharing != _UNSHARED
+
+    @property
+    def _sharing(self) -> tuple[object, ...]:
+        return (self.queue, self.peer_queue, self.expected_duration, self.preemptible, self.below_minimum)
 
     def packing_of(self, resources: Container[str]) -> Packing | None:
         """Return the packing of pods that ask for `resources`, None if nobody says."""
@@ -113,6 +148,12 @@ class Options:
             return self
         return replace(self, peers=terms, problems=self.problems + problems)
 
+    def with_peer_queue(self, queue: str) -> Self:
+        """Return these options with the queue that other schedulers' keys or fields name, themselves if none does."""
+        return replace(self, peer_queue=queue) if queue else self
+
+
+_UNSHARED: tuple[object, ...] = ("", "", None, None, None)
 
 #: The options of an object that asks for nothing, as most pods do.
 NO_OPTIONS = Options()
@@ -124,6 +165,7 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
         *_unknown("metadata.labels", labels, KNOWN_LABELS),
         *_unknown("metadata.annotations", annotations.keys() - HOLDING_KEYS, KNOWN_ANNOTATIONS),
     ]
+    queue = _read_queue(labels.get(QUEUE, ""), annotations.get(QUEUE, ""), problems)
 
     def read(key: str, parse: Callable[[str], _Read | None], expected: str) -> _Read | None:
         text = annotations.get(key)
@@ -146,7 +188,7 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
             or (),
             role_groups=read(TOPOLOGY_ROLE_GROUPS, _role_groups, "roles with a level, such as leader+worker=rack")
             or (),
-            objective=read(OBJECTIVE, _objective, f"{', '.join(list(Objective)[:-1])} or {list(Objective)[-1]}"),
+            objective=read(OBJECTIVE, _objective, _one_of(Objective)),
         )
     return Options(
         min_member=min_member,
@@ -154,6 +196,10 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
         role_minimums=minimums or (),
         topology=topology,
         packings=packings if packing is None else (),
+        queue=queue,
+        expected_duration=read(EXPECTED_DURATION, _duration, "a duration such as 90m or 1h30m, or a number of seconds"),
+        preemptible=read(PREEMPTIBLE, {"true": True, "false": False}.get, "true or false"),
+        below_minimum=read(BELOW_MINIMUM, _below_minimum, _one_of(BelowMinimum)),
         problems=tuple(problems),
     )
 
@@ -187,6 +233,32 @@ def _unknown(field: str, keys: Iterable[str], known: frozenset[str]) -> list[Pro
         Problem(f"{field}[{key}]", f"unknown key; known here: {', '.join(sorted(known))}")
         for key in sorted(key for key in keys if key.startswith(PREFIX) and key not in known)
     ]
+
+
+def _read_queue(label: str, annotation: str, problems: list[Problem]) -> str:
+    """Return the queue that an object names; one that cannot be a Queue's name stays, since no other is meant."""
+    name = label or annotation
+    where = f"metadata.{'labels' if label else 'annotations'}[{QUEUE}]"
+    if label and annotation and label != annotation:
+        problems.append(Problem(f"metadata.annotations[{QUEUE}]", f"contradicts {where}, which counts"))
+    if name and _QUEUE.fullmatch(name) is None:
+        message = f"{quoted(name)} cannot be the name of a Queue: lower-case letters, digits, - and ."
+        problems.append(Problem(where, message))
+    return name
+
+
+def _one_of(words: Iterable[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}"
+
+
+def _duration(text: str) -> float | None:
+    seconds = float(text) if _SECONDS.fullmatch(text) else parse_go_duration(text)
+    return seconds if seconds is not None and 0 < seconds <= _LONGEST_DURATION else None
+
+
+def _below_minimum(text: str) -> BelowMinimum | None:
+    return BelowMinimum(text) if text in set(BelowMinimum) else None
 
 
 def _packings(text: str) -> tuple[tuple[str, Packing], ...] | None:

@@ -1,4 +1,4 @@
-"""What the annotations of other schedulers ask of the topology, in Muster's terms.
+"""What the annotations of other schedulers and operators ask for, in Muster's terms: of the topology above all.
 
 Kueue's are about one set of pods, KAI's about the whole gang. Sources: kubernetes-sigs/kueue
 apis/kueue/v1beta2/topology_types.go and KEP-2724; kai-scheduler/KAI-Scheduler docs/topology and
@@ -7,7 +7,8 @@ docs/developer/designs/segmented-subgroups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from extender.domain.holdings import OWN_KEYS as HOLDING_KEYS
@@ -15,12 +16,14 @@ from extender.domain.keys import (
     KNOWN_LABELS,
     NO_OPTIONS,
     PREFIX,
+    QUEUE,
     Options,
     is_level,
     parse_count,
     parse_slices,
     read_options,
 )
+from extender.domain.membership import KUEUE_SIZE, LWS_SIZE
 from extender.domain.reason import Problem, quoted
 from extender.domain.topology import SILENT, Slice, TopologyTerms
 from extender.wire.codec import DecodeError
@@ -34,6 +37,11 @@ KUEUE_SLICE_REQUIRED = f"{_KUEUE}podset-slice-required-topology"
 KUEUE_SLICE_SIZE = f"{_KUEUE}podset-slice-size"
 KUEUE_SLICE_LAYERS = f"{_KUEUE}podset-slice-required-topology-constraints"
 KUEUE_GROUP_NAME = f"{_KUEUE}podset-group-name"
+KUEUE_QUEUE = f"{_KUEUE}queue-name"
+#: Labels of pods that Kueue itself manages, and of those whose workload it has admitted. Source: kubernetes-sigs/kueue
+#: pkg/controller/constants and pkg/constants.
+_KUEUE_MANAGED = f"{_KUEUE}managed"
+_KUEUE_PODSET = f"{_KUEUE}podset"
 
 _KAI = "kai.scheduler/"
 KAI_REQUIRED = f"{_KAI}topology-required-placement"
@@ -42,9 +50,13 @@ KAI_SEGMENT_SIZE = f"{_KAI}segment-size"
 KAI_SEGMENT_REQUIRED = f"{_KAI}segment-topology-required-placement"
 KAI_SEGMENT_PREFERRED = f"{_KAI}segment-topology-preferred-placement"
 
+#: How many pods start together, in the words of those whose gangs have no object that says it.
+_SIZES = (KUEUE_SIZE, LWS_SIZE)
+
 #: Every annotation that is read here.
 PEER_KEYS = frozenset(
     {
+        *_SIZES,
         *(KUEUE_REQUIRED, KUEUE_PREFERRED, KUEUE_UNCONSTRAINED, KUEUE_GROUP_NAME),
         *(KUEUE_SLICE_REQUIRED, KUEUE_SLICE_SIZE, KUEUE_SLICE_LAYERS),
         *(KAI_REQUIRED, KAI_PREFERRED, KAI_SEGMENT_SIZE, KAI_SEGMENT_REQUIRED, KAI_SEGMENT_PREFERRED),
@@ -191,31 +203,62 @@ def _level(annotations: Mapping[str, str], key: str, reading: Reading) -> str:
     return ""
 
 
-def read_pod_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Options:
-    """Read all that a pod's labels and annotations ask for, Muster's own and other schedulers'.
+def read_peer_queue(labels: Mapping[str, str], gates: Sequence[str] = ()) -> str:
+    """Return the queue that Kueue's label names, "" if none.
+
+    Where Kueue itself decides, by a gate or on the workload that a pod is of, the queue is Kueue's and was its affair.
+    """
+    queue = labels.get(KUEUE_QUEUE, "")
+    if not queue or labels.get(_KUEUE_MANAGED) == "true" or _KUEUE_PODSET in labels:
+        return ""
+    return "" if any(gate.startswith(_KUEUE) for gate in gates) else queue
+
+
+def read_pod_options(labels: Mapping[str, str], annotations: Mapping[str, str], gates: Sequence[str] = ()) -> Options:
+    """Read all that a pod's labels and annotations ask for, Muster's own and other schedulers'; `gates` are its own.
 
     Equal words give one object: members of a gang say the same, and most pods say nothing.
     """
-    unknown = [key for key in labels if key.startswith(PREFIX) and key not in KNOWN_LABELS]
+    said = [
+        (key, text)
+        for key, text in labels.items()
+        if key.startswith(PREFIX) and (key == QUEUE or key not in KNOWN_LABELS)
+    ]
     words = [
         (key, text)
         for key, text in annotations.items()
         if key in PEER_KEYS or (key.startswith(PREFIX) and key not in HOLDING_KEYS)
     ]
-    if not unknown and not words:
+    peer_queue = read_peer_queue(labels, gates)
+    if not (said or words or peer_queue):
         return NO_OPTIONS
-    if sum(map(len, unknown)) + sum(len(key) + len(text) for key, text in words) > _LONGEST_SHARED:
-        return _read_pod_options(labels, annotations)
-    return _shared_pod_options(tuple(unknown), tuple(words))
+    if len(peer_queue) + sum(len(key) + len(text) for key, text in (*said, *words)) > _LONGEST_SHARED:
+        return _read_pod_options(dict(said), dict(words), peer_queue)
+    return _shared_pod_options(tuple(said), tuple(words), peer_queue)
 
 
 @lru_cache(maxsize=4096)
-def _shared_pod_options(labels: tuple[str, ...], annotations: tuple[tuple[str, str], ...]) -> Options:
-    return _read_pod_options(dict.fromkeys(labels, ""), dict(annotations))
+def _shared_pod_options(
+    labels: tuple[tuple[str, str], ...], annotations: tuple[tuple[str, str], ...], peer_queue: str
+) -> Options:
+    return _read_pod_options(dict(labels), dict(annotations), peer_queue)
 
 
-def _read_pod_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Options:
-    return read_options(labels, annotations).with_peers(*read_peers(annotations))
+def _read_pod_options(labels: Mapping[str, str], annotations: Mapping[str, str], peer_queue: str) -> Options:
+    options = read_options(labels, annotations).with_peers(*read_peers(annotations)).with_peer_queue(peer_queue)
+    return _with_size(options, annotations)
+
+
+def _with_size(options: Options, annotations: Mapping[str, str]) -> Options:
+    """Return a pod's options with the size of its gang, if another operator says it and Muster's own key does not."""
+    key = next((key for key in _SIZES if key in annotations), None)
+    if key is None:
+        return options
+    count = parse_count(annotations[key])
+    if count is None:
+        message = f"{quoted(annotations[key])} is not a whole number of at least 1"
+        return options.with_problems((Problem(field_of(key), message),))
+    return replace(options, min_member=options.min_member or count)
 
 
 def field_of(key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -11,6 +12,7 @@ from typing import Self
 from extender.domain import keys
 from extender.domain.alignment import ContainerRequest, is_guaranteed, read_containers
 from extender.domain.holdings import Holding, read_holdings
+from extender.domain.labels import NO_LABELS, share_labels
 from extender.domain.membership import GroupRef, read_group
 from extender.domain.peers import read_pod_options
 from extender.domain.reason import Problem
@@ -18,6 +20,7 @@ from extender.domain.requests import PODS, ResourceListError, effective_request
 from extender.domain.roles import UNRANKED, Rank, read_rank, read_role
 from extender.domain.selectors import Selector, read_selector
 from extender.domain.taints import Toleration, read_tolerations
+from extender.domain.timestamp import read_timestamp
 from extender.wire import kubernetes as wire
 
 
@@ -111,7 +114,8 @@ class Pod:
     `created` is the API server's RFC 3339 text (UTC, so it sorts as text). `rank` is the member's place in its gang.
     `refusal` is the message of a PodScheduled condition that is False: kube-scheduler's own reason. `rejection` is the
     kubelet's, of a pod that it did not admit. `observed` and `predicted` are which GPUs and zones the pod holds, as
-    somebody wrote onto it.
+    somebody wrote onto it. `gates` are the names of its scheduling gates. `started_at` is when the kubelet took it on
+    (epoch seconds), `active_deadline` how long after that it is ended (seconds).
     """
 
     uid: str
@@ -135,6 +139,11 @@ class Pod:
     observed: Holding | None = None
     predicted: Holding | None = None
     rejection: Rejection | None = None
+    labels: Mapping[str, str] = NO_LABELS
+    never_preempts: bool = False
+    active_deadline: float | None = None
+    started_at: float | None = None
+    gates: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -179,8 +188,9 @@ def read_pod(pod: wire.Pod, default_priority: int = 0) -> Pod:
     shape, problem = _read_shape(pod, spec)
     holdings = read_holdings(annotations)
     group = read_group(spec, namespace, labels, annotations)
-    options = read_pod_options(labels, annotations)
-    if group is None and options.packings:
+    gates = tuple([intern(gate.name or "") for gate in spec.scheduling_gates]) if spec.scheduling_gates else ()
+    options = read_pod_options(labels, annotations, gates)
+    if group is None and (options.packings or options.peer_queue):
         options = options.alone({resource for resource, _ in shape.requests})
     role = intern(read_role(labels, annotations))
     return Pod(
@@ -197,7 +207,7 @@ def read_pod(pod: wire.Pod, default_priority: int = 0) -> Pod:
         node_name=intern(spec.node_name or ""),
         nominated_node=intern(status.nominated_node_name or ""),
         phase=_read_phase(status.phase),
-        gated=bool(spec.scheduling_gates),
+        gated=bool(gates),
         deleting=meta.deletion_timestamp is not None,
         refusal=_read_refusal(status),
         options=options.with_problems(holdings.problems),
@@ -205,6 +215,11 @@ def read_pod(pod: wire.Pod, default_priority: int = 0) -> Pod:
         observed=holdings.observed,
         predicted=holdings.predicted,
         rejection=_read_rejection(status),
+        labels=share_labels(labels),
+        never_preempts=spec.preemption_policy == "Never",
+        active_deadline=None if spec.active_deadline_seconds is None else float(spec.active_deadline_seconds),
+        started_at=None if status.start_time is None else read_timestamp(status.start_time),
+        gates=gates,
     )
 
 

@@ -19,6 +19,14 @@ class Reason(StrEnum):
     MEMBERS_MISSING = "MembersMissing"
     ROLE_MEMBERS_GATED = "RoleMembersGated"
     MEMBERS_GATED = "MembersGated"
+    UNKNOWN_QUEUE = "UnknownQueue"
+    INVALID_QUEUE = "InvalidQueue"
+    NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+    QUEUE_STOPPED = "QueueStopped"
+    EXCEEDS_QUOTA = "ExceedsQuota"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    TOO_MANY_RUNNING = "TooManyRunningGangs"
+    BEHIND_IN_QUEUE = "BehindInQueue"
     MIN_RESOURCES_UNMET = "MinResourcesUnmet"
     NO_NODE_MATCHES = "NoNodeMatches"
     EXCEEDS_CLUSTER = "ExceedsCluster"
@@ -29,6 +37,8 @@ class Reason(StrEnum):
     DOMAIN_FULL = "TopologyDomainFull"
     ZONES_FULL = "NumaZonesFull"
     BEHIND_HEAD = "BehindHead"
+    PREEMPTING = "Preempting"
+    BEING_EVICTED = "BeingEvicted"
     BACKING_OFF = "BackingOff"
     REFUSED_BY_SCHEDULER = "RefusedByScheduler"
     REJECTED_BY_KUBELET = "RejectedByKubelet"
@@ -42,8 +52,8 @@ class Reason(StrEnum):
 #: How each reason reads. Short, and without numbers that change from call to call, because kube-scheduler aggregates
 #: identical strings over nodes and writes a new event for each different one.
 _MESSAGES = {
-    Reason.POD_GROUP_MISSING: "PodGroup {group} does not exist",
-    Reason.INVALID_POD_GROUP: "PodGroup {group} is invalid: {detail}",
+    Reason.POD_GROUP_MISSING: "{kind} {group} does not exist",
+    Reason.INVALID_POD_GROUP: "{kind} {group} is invalid: {detail}",
     Reason.INVALID_MEMBER: "member {pod} is invalid: {detail}",
     Reason.MIXED_PRIORITIES: "members have different priorities: {detail}",
     Reason.MIXED_SCHEDULERS: "members name different schedulers: {detail}",
@@ -53,6 +63,16 @@ _MESSAGES = {
     Reason.ROLE_MEMBERS_GATED: (
         "{gated} of {exist} members of role {role} have scheduling gates, {minMember} must be free of them"
     ),
+    Reason.UNKNOWN_QUEUE: "no Queue is called {queue}; known: {known}",
+    Reason.INVALID_QUEUE: "Queue {queue} cannot be used: {detail}",
+    Reason.NAMESPACE_NOT_ALLOWED: "Queue {queue} takes no gangs from namespace {namespace}",
+    Reason.QUEUE_STOPPED: "Queue {queue} starts nothing: its stopPolicy is {policy}",
+    Reason.EXCEEDS_QUOTA: (
+        "asks for {wanted} {resource} of {flavor}, of which Queue {queue} can never have more than {most}"
+    ),
+    Reason.QUOTA_EXCEEDED: "asks for {wanted} {resource} of {flavor}, of which Queue {queue} has {left} left now",
+    Reason.TOO_MANY_RUNNING: "Queue {queue} runs {running} of at most {most} gangs",
+    Reason.BEHIND_IN_QUEUE: "{head} is ahead in Queue {queue}, and nobody may pass it",
     Reason.MIN_RESOURCES_UNMET: "minResources asks for {wanted}, the cluster has less free",
     Reason.NO_NODE_MATCHES: "none of {nodes} nodes matches the selectors and tolerations of {unplaceable}",
     Reason.EXCEEDS_CLUSTER: "{fits} of {minMember} members would fit on the empty cluster",
@@ -71,6 +91,8 @@ _MESSAGES = {
         "number alone {counted} would"
     ),
     Reason.BEHIND_HEAD: "the free capacity is held for {head}, which is ahead in the queue",
+    Reason.PREEMPTING: "its place is being cleared; pods of others that are still there: {pods}",
+    Reason.BEING_EVICTED: "is being evicted for {by}; pods of it that are still there: {pods}",
     Reason.BACKING_OFF: "backing off after {attempts} reservations that did not start",
     Reason.REFUSED_BY_SCHEDULER: "kube-scheduler refused: {detail}",
     Reason.REJECTED_BY_KUBELET: (

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from extender.domain.keys import is_level
-from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.membership import LWS_GROUP, GroupApi, GroupRef
 from extender.domain.peers import Reading
 from extender.domain.podgroup import PodGroup, read_group_options
 from extender.domain.reason import Problem, quoted
 from extender.domain.requests import ResourceListError, read_amounts
-from extender.domain.roles import JOBSET_JOB, LWS_GROUP, ROLE_LABELS
+from extender.domain.roles import JOBSET_JOB, ROLE_LABELS
 from extender.domain.topology import RoleGroup, Slice
 from extender.wire.kubernetes import ObjectMeta
 from extender.wire.topology import LabelSelector
@@ -42,7 +42,7 @@ class _Subgroups:
 
 
 def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGroup:
-    """Read a `scheduling.volcano.sh/v1beta1` PodGroup; its queue is not looked at.
+    """Read a `scheduling.volcano.sh/v1beta1` PodGroup.
 
     Args:
         group: the object.
@@ -57,7 +57,7 @@ def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGrou
     for index, policy in enumerate(spec.sub_group_policy or ()):
         _read_policy(policy, f"spec.subGroupPolicy[{index}]", subgroups, reading)
     reading.slices(tuple(subgroups.slices), "spec.subGroupPolicy")
-    options = read_group_options(meta, reading)
+    options = read_group_options(meta, reading).with_peer_queue(spec.queue or "")
     if subgroups.groups:
         options = replace(options, peers=replace(options.peers, role_groups=tuple(subgroups.groups)))
     problem = _negative(spec)

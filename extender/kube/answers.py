@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator
 
 from aiohttp import ClientError, ClientResponse, ConnectionTimeoutError
 
-from extender.control.ports import ApiError
+from extender.control.ports import ApiError, BudgetError
 from extender.kube.api import DISCONNECTED, TIMEOUT
+from extender.wire.api import Status
 from extender.wire.codec import DecodeError, decode_status
 
 #: What a connection raises when no answer comes, or not all of it.
 NO_ANSWER = (TimeoutError, ClientError, OSError)
+
+#: A cause of refused evictions. Source: k8s.io/api/policy/v1 DisruptionBudgetCause.
+_DISRUPTION_BUDGET = "DisruptionBudget"
 
 #: How much is shown of an answer that is not a metav1.Status.
 _SHOWN_CHARACTERS = 300
@@ -37,7 +41,12 @@ async def refusal(response: ClientResponse) -> ApiError:
     except DecodeError:
         text = body.decode(errors="replace")[:_SHOWN_CHARACTERS].strip()
         return ApiError(response.status, response.reason or "", text, wait)
-    return ApiError(response.status, status.reason or response.reason or "", status.message or "", wait)
+    return _kind_of(status)(response.status, status.reason or response.reason or "", status.message or "", wait)
+
+
+def _kind_of(status: Status) -> type[ApiError]:
+    causes = (status.details and status.details.causes) or ()
+    return BudgetError if any(cause.reason == _DISRUPTION_BUDGET for cause in causes) else ApiError
 
 
 async def whole_body(response: ClientResponse) -> bytes:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 JsonObject: TypeAlias = dict[str, Any]
 Query: TypeAlias = Mapping[str, str]
+
+
+class PatchForm(StrEnum):
+    """What a patch means; the value is its content type."""
+
+    MERGE = "application/merge-patch+json"
+    """RFC 7386: what is given replaces what is there, lists whole, and null deletes."""
+    STRATEGIC = "application/strategic-merge-patch+json"
+    """Kubernetes' own, for its built-in kinds: the elements of most lists are found by their key."""
+
 
 #: `ApiError.reason` where no answer came (status 0): too long a silence; a connection that could not be made or broke;
 #: something that is not what was asked for.
@@ -43,6 +54,6 @@ class ApiServer(Protocol):
         """Create an object."""
         ...
 
-    async def patch(self, path: str, body: JsonObject) -> bytes:
-        """Change an object by a merge patch (RFC 7386) and return it as stored."""
+    async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
+        """Change an object and return it as stored."""
         ...

@@ -8,7 +8,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from extender.control.ports import Kind, Observer
+from extender.control.observer import Observer
+from extender.control.ports import Kind
 from extender.domain.lease import read_lease
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import read_node
@@ -17,8 +18,10 @@ from extender.domain.podgroup import read_coscheduling, read_native
 from extender.domain.volcano import read_volcano
 from extender.kube.api import ApiServer
 from extender.kube.reflector import Reflector, Sleep
+from extender.kube.sharingfeeds import sharing_feeds
 from extender.kube.topologyfeeds import calibration_feed, topology_feeds
 from extender.kube.watch import Feed, Identity, WatchOptions
+from extender.kube.workloadfeeds import workload_feeds
 from extender.wire import codec
 from extender.wire import kubernetes as wire
 from extender.wire.volcano import VolcanoPodGroup
@@ -86,7 +89,9 @@ def feeds(observer: Observer) -> tuple[Feed[Any], ...]:
         _coscheduling_pod_groups(observer),
         _native_pod_groups(observer),
         _volcano_pod_groups(observer, priorities),
+        *workload_feeds(observer, priorities),
         *topology_feeds(observer),
+        *sharing_feeds(observer),
         _pods(observer),
     )
 

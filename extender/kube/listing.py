@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from extender.control.ports import ApiError
 from extender.kube.api import UNREADABLE, ApiServer, Query
+from extender.wire.api import ListMeta, ObjectList
 from extender.wire.codec import DecodeError, decode_object_list
-from extender.wire.kubernetes import ListMeta, ObjectList
 
 
 async def list_pages(

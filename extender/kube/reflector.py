@@ -15,7 +15,8 @@ from typing import Generic, NoReturn, TypeAlias
 import msgspec
 import structlog
 
-from extender.control.ports import ApiError, Observer
+from extender.control.observer import Observer
+from extender.control.ports import ApiError
 from extender.kube.api import NOT_FOUND, TIMEOUT, UNREADABLE, ApiServer
 from extender.kube.backoff import Backoff
 from extender.kube.listing import list_pages

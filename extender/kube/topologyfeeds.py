@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from extender.control.ports import Kind, Observer
+from extender.control.observer import Observer
+from extender.control.ports import Kind
 from extender.domain.devices import read_device
 from extender.domain.hypernodes import read_hyper_node
 from extender.domain.levelobjects import NETWORK_TOPOLOGY_GROUP, read_network_topology, read_topology

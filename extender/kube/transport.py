@@ -26,7 +26,7 @@ from kubernetes.aio.config import incluster_config
 import extender
 from extender.clock import Clock
 from extender.kube.answers import NO_ANSWER, chunks, hang_up, no_answer, refusal, whole_body
-from extender.kube.api import JsonObject, Query
+from extender.kube.api import JsonObject, PatchForm, Query
 from extender.kube.credentials import SERVICE_HOST, SERVICE_PORT, CredentialsError, CredentialSource, InCluster
 
 #: The package's functions that read configuration have no types.
@@ -45,7 +45,6 @@ _CONNECT_SECONDS = 5.0
 #: How long the other end gets to answer the end of TLS when everything is closed; a live one takes a millisecond.
 _FAREWELL_SECONDS = 0.05
 _JSON = "application/json"
-_MERGE_PATCH = "application/merge-patch+json"
 _UNAUTHORIZED = 401
 _FIRST_ERROR_STATUS = 300
 
@@ -130,9 +129,9 @@ class Transport:
         """Create an object."""
         return await whole_body(await self._open(_Request("POST", path, self._timeout, _JSON, body)))
 
-    async def patch(self, path: str, body: JsonObject) -> bytes:
-        """Change an object by a merge patch and return it as stored."""
-        return await whole_body(await self._open(_Request("PATCH", path, self._timeout, _MERGE_PATCH, body)))
+    async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
+        """Change an object and return it as stored."""
+        return await whole_body(await self._open(_Request("PATCH", path, self._timeout, form.value, body)))
 
     @asynccontextmanager
     async def stream(

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 import orjson
 
-from extender.wire import extender, kubernetes, topology, volcano
+from extender.wire import api, extender, kubernetes, policy, queue, topology, volcano, workloads
 
 T = TypeVar("T")
 
@@ -42,17 +42,24 @@ decode_priority_class = Decoder(kubernetes.PriorityClass)
 decode_coscheduling_pod_group = Decoder(kubernetes.CoschedulingPodGroup)
 decode_native_pod_group = Decoder(kubernetes.NativePodGroup)
 decode_volcano_pod_group = Decoder(volcano.VolcanoPodGroup)
+decode_job_set = Decoder(workloads.JobSet)
+decode_leader_worker_set = Decoder(workloads.LeaderWorkerSet)
+decode_kubeflow_job = Decoder(workloads.KubeflowJob)
+decode_ray_cluster = Decoder(workloads.RayCluster)
 decode_lease = Decoder(kubernetes.Lease)
 decode_hyper_node = Decoder(topology.HyperNode)
 decode_topology = Decoder(topology.Topology)
 decode_network_topology = Decoder(topology.NetworkTopology)
 decode_device = Decoder(topology.Device)
 decode_config_map = Decoder(topology.ConfigMap)
-decode_object_list = Decoder(kubernetes.ObjectList)
-decode_watch_event = Decoder(kubernetes.WatchEvent)
-decode_metadata = Decoder(kubernetes.MetadataOnly)
-decode_status = Decoder(kubernetes.Status)
-decode_version = Decoder(kubernetes.VersionInfo)
+decode_queue = Decoder(queue.Queue)
+decode_disruption_budget = Decoder(policy.PodDisruptionBudget)
+decode_object_list = Decoder(api.ObjectList)
+decode_watch_event = Decoder(api.WatchEvent)
+decode_metadata = Decoder(api.MetadataOnly)
+decode_conditioned = Decoder(api.Conditioned)
+decode_status = Decoder(api.Status)
+decode_version = Decoder(api.VersionInfo)
 decode_extender_args = Decoder(extender.ExtenderArgs)
 decode_extender_question = Decoder(extender.ExtenderQuestion, "ExtenderArgs")
 decode_binding_args = Decoder(extender.BindingArgs)

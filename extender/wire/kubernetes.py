@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
 Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -126,6 +126,8 @@ class PodSpec(Struct, gc=False, frozen=True, rename="camel"):
     scheduler_name: str | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
+    preemption_policy: str | None = None
+    active_deadline_seconds: Int64 | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
 
@@ -153,6 +155,7 @@ class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
+    start_time: str | None = None
     nominated_node_name: str | None = None
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
@@ -348,54 +351,3 @@ class Lease(Struct, gc=False, frozen=True):
 
     metadata: ObjectMeta | None = None
     spec: LeaseSpec | None = None
-
-
-class ListMeta(
-    Struct,
-    gc=False,
-    frozen=True,
-    rename={
-        "resource_version": "resourceVersion",
-        "continue_": "continue",
-        "remaining_item_count": "remainingItemCount",
-    },
-):
-    """Metadata of a list: where a watch resumes and where the next page starts."""
-
-    resource_version: str | None = None
-    continue_: str | None = None
-    remaining_item_count: Int64 | None = None
-
-
-class ObjectList(Struct, gc=False, frozen=True):
-    """One page of a list, its items still undecoded so that the caller can slice the work."""
-
-    metadata: ListMeta | None = None
-    items: list[Raw] | None = None
-
-
-class WatchEvent(Struct, gc=False, frozen=True):
-    """One line of a watch; `object` stays undecoded until its kind is known."""
-
-    type: str | None = None
-    object: Raw = Raw(b"null")
-
-
-class MetadataOnly(Struct, gc=False, frozen=True):
-    """Any object, for its metadata alone (bookmarks)."""
-
-    metadata: ObjectMeta | None = None
-
-
-class Status(Struct, gc=False, frozen=True):
-    """A metav1.Status: how the API server says no."""
-
-    code: Int32 | None = None
-    reason: str | None = None
-    message: str | None = None
-
-
-class VersionInfo(Struct, gc=False, frozen=True, rename="camel"):
-    """What `GET /version` answers, a version.Info; `git_version` is such as `v1.37.0` or `v1.36.3-gke.1234`."""
-
-    git_version: str | None = None

@@ -40,6 +40,7 @@ class VolcanoSpec(Struct, gc=False, frozen=True, rename="camel"):
     min_member: Int32 | None = None
     min_task_member: dict[str, Int32] | None = None
     min_resources: ResourceList | None = None
+    queue: str | None = None
     priority_class_name: str | None = None
     network_topology: TierLimit | None = None
     sub_group_policy: list[SubGroupPolicy] | None = None

@@ -14,7 +14,7 @@ from extender.cluster.registry import GangRegistry
 from extender.domain import keys
 from extender.domain.membership import GroupApi
 from extender.domain.pod import Phase, Pod
-from extender.domain.podgroup import PodGroup
+from extender.domain.podgroup import PodGroup, Step
 from extender.domain.roles import Rank
 from extender.domain.topology import TopologyRequest, TopologyTerms
 from tests.cluster.conftest import group_ref, pod
@@ -138,6 +138,45 @@ def test_packing_is_the_pod_groups_then_the_first_members() -> None:
     assert gang_of(says("a"), group=group()).packing is keys.Packing.BINPACK
 
 
+def test_a_gang_says_how_it_shares() -> None:
+    """Queue, preemption and what becomes of a rest come from whoever speaks for the gang, and follow its changes."""
+    gang = gang_of(says("a", queue="research", preemptible=False, below_minimum=keys.BelowMinimum.IGNORE), pod("b"))
+    assert (gang.queue, gang.preemptible, gang.below_minimum) == ("research", False, keys.BelowMinimum.IGNORE)
+    gang.join(says("a", queue="other"))
+    assert (gang.queue, gang.preemptible, gang.below_minimum) == ("other", True, keys.BelowMinimum.EVICT)
+    gang.leave("uid-a")
+    assert gang.queue == ""
+
+
+def test_who_waits_says_whether_the_gang_may_preempt() -> None:
+    """One waiting member with preemptionPolicy Never is enough; those that have a node count where nobody waits."""
+    assert gang_of(pod("a"), pod("b", never_preempts=True)).never_preempts
+    assert not gang_of(pod("a"), pod("b", node_name="n", never_preempts=True)).never_preempts
+    assert gang_of(pod("a", node_name="n"), pod("b", node_name="n", never_preempts=True)).never_preempts
+    assert not gang_of(pod("a")).never_preempts
+    assert not gang_of().never_preempts
+
+
+def test_a_gang_without_word_lasts_as_long_as_its_members_may() -> None:
+    """The longest deadline counts, and none at all if a member has none; what the gang says itself counts first."""
+    short, long, endless = (pod(n, active_deadline=t) for n, t in (("a", 60.0), ("b", 90.0), ("c", None)))
+    assert gang_of(short, long).expected_duration == 90.0
+    assert gang_of(short, endless).expected_duration is None
+    assert gang_of().expected_duration is None
+    assert gang_of(short, says("d", expected_duration=30.0)).expected_duration == 30.0
+
+
+def test_a_gang_runs_since_its_first_member_does() -> None:
+    """Members without a node, and those that have ended, do not count; it is known once a kubelet has said so."""
+    gang = gang_of(pod("a"), pod("b", node_name="n"), pod("z", started_at=5.0, node_name="n", phase=Phase.SUCCEEDED))
+    assert [gang.started_at] == [None]
+    gang.join(pod("b", node_name="n", started_at=20.0))
+    gang.join(pod("c", node_name="n", started_at=10.0))
+    assert gang.started_at == 10.0
+    gang.leave("uid-c")
+    assert gang.started_at == 20.0
+
+
 def test_members_are_ordered_by_rank_then_by_natural_name() -> None:
     """Rank decides where a controller gave one; otherwise numbers in names compare as numbers; UID breaks ties."""
     ranked = (pod(name, rank=Rank(indices=(index,))) for name, index in (("z", 0), ("a", 10), ("m", 9)))
@@ -148,9 +187,52 @@ def test_members_are_ordered_by_rank_then_by_natural_name() -> None:
     assert [p.name for p in gang_of(*twins).ordered()] == [p.name for p in gang_of(*reversed(twins)).ordered()]
 
 
-def test_only_label_gangs_live_without_an_object() -> None:
-    """A gang made of labels alone needs no PodGroup; all others wait for theirs."""
-    assert [api for api in GroupApi if not needs_object(group_ref(api=api))] == [GroupApi.LABEL]
+def test_only_gangs_whose_pods_say_their_number_live_without_an_object() -> None:
+    """A gang made of labels needs no PodGroup, nor one of Kueue or of a LeaderWorkerSet; all others wait for theirs."""
+    without = [api for api in GroupApi if not needs_object(group_ref(api=api))]
+    assert without == [GroupApi.KUEUE, GroupApi.LEADER_WORKER_SET, GroupApi.LABEL]
+
+
+def test_a_step_counts_from_its_first_pod_on() -> None:
+    """Pods that are made when others run are no reason to wait before, and must start together then."""
+    ref = group_ref(api=GroupApi.JOBSET)
+    gang = Gang(ref, "u", 0.0)
+    gang.group = PodGroup(ref, "u", 1, role_minimums=(("init", 1),), steps=(Step("worker", after=0, least=2),))
+    gang.join(pod("init", role="init", node_name="n"))
+    assert (gang.min_member, gang.has_minimum, gang.is_complete) == (1, True, True)
+    gang.join(pod("worker-0", role="worker"))
+    assert (gang.min_member, dict(gang.role_minimums)) == (3, {"init": 1, "worker": 2})
+    assert (gang.has_minimum, gang.is_complete) == (False, False)
+    gang.join(pod("worker-1", role="worker"))
+    assert (gang.has_minimum, gang.is_complete) == (False, True)
+
+
+def test_a_gang_that_grows_by_a_step_has_lost_nothing() -> None:
+    """What comes later is no loss; one of those that started first would be."""
+    ref = group_ref(api=GroupApi.JOBSET)
+    gang = Gang(ref, "u", 0.0)
+    gang.group = PodGroup(ref, "u", 1, role_minimums=(("driver", 1),), steps=(Step("worker", after=0, least=2),))
+    gang.join(pod("driver", role="driver", node_name="n"))
+    assert not gang.is_growing
+    for number in range(2):
+        gang.join(pod(f"worker-{number}", role="worker"))
+    assert (gang.has_minimum, gang.is_growing) == (False, True)
+    gang.join(pod("driver", role="driver", node_name="n", phase=Phase.FAILED))
+    assert not gang.is_growing
+    gang.group = None
+    assert not gang.is_growing
+
+
+def test_a_step_of_the_same_role_counts_from_one_more_pod_on() -> None:
+    """First pods that start alone are not taken for the beginning of the step that follows them."""
+    ref = group_ref(api=GroupApi.JOBSET)
+    gang = Gang(ref, "u", 0.0)
+    gang.group = PodGroup(ref, "u", 2, role_minimums=(("worker", 2),), steps=(Step("worker", after=2, least=6),))
+    for number in range(2):
+        gang.join(pod(f"first-{number}", role="worker", node_name="n"))
+    assert (gang.min_member, gang.has_minimum) == (2, True)
+    gang.join(pod("later", role="worker"))
+    assert (gang.min_member, gang.has_minimum) == (6, False)
 
 
 # -------------------------------------------------------------------------------------------------------- role minimums

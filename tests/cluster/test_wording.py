@@ -5,7 +5,7 @@ from __future__ import annotations
 from extender.cluster import wording
 from extender.cluster.gangs import member_order
 from extender.cluster.tally import Voice
-from extender.domain.keys import Options, Packing
+from extender.domain.keys import BelowMinimum, Options, Packing
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
 from extender.domain.topology import RoleGroup, Slice, TopologyRequest, TopologyTerms
@@ -100,3 +100,32 @@ def test_sets_of_pods_are_those_of_a_role() -> None:
 def test_nobodys_word_asks_for_nothing() -> None:
     """A gang without words is a plain request."""
     assert wording.topology(group(), (), WORKER) == wording.topology(None, (), WORKER) == TopologyRequest()
+
+
+def test_own_queue_and_that_of_other_schedulers_are_told_apart() -> None:
+    """Of Muster's key and of what other schedulers' words say the PodGroup's counts first, then the members'."""
+    own, peer = heard(speaker("a", queue="own")), heard(speaker("a", peer_queue="kueue"))
+    assert wording.queue(group(queue="object", peer_queue="volcano"), own) == "object"
+    assert wording.queue(group(peer_queue="volcano"), own) == "own"
+    assert wording.queue(group(peer_queue="volcano"), peer) == ""
+    assert wording.peer_queue(group(peer_queue="volcano"), peer) == "volcano"
+    assert wording.peer_queue(group(), peer) == "kueue"
+    assert wording.peer_queue(None, peer) == "kueue"
+    assert wording.peer_queue(None, ()) == wording.queue(None, ()) == ""
+
+
+def test_who_shares_says_how() -> None:
+    """Duration, preemption and what becomes of a rest: the PodGroup's word, the first member's, then the default."""
+    said = heard(speaker("a", expected_duration=60.0, preemptible=False, below_minimum=BelowMinimum.REPAIR))
+    stated = group(expected_duration=30.0, preemptible=True, below_minimum=BelowMinimum.IGNORE)
+    for described, duration, preemptible, rest in (
+        (stated, 30.0, True, BelowMinimum.IGNORE),
+        (group(), 60.0, False, BelowMinimum.REPAIR),
+        (None, 60.0, False, BelowMinimum.REPAIR),
+    ):
+        assert wording.expected_duration(described, said) == duration
+        assert wording.preemptible(described, said) is preemptible
+        assert wording.below_minimum(described, said) is rest
+    assert wording.expected_duration(group(), ()) is None
+    assert wording.preemptible(None, ()) is True
+    assert wording.below_minimum(None, ()) is BelowMinimum.EVICT

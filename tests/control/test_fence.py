@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from extender.control.fence import Fence, FencedError
-from extender.control.ports import ClusterEvent, GroupStatus, PodKey
+from extender.control.ports import ClusterEvent, GroupStatus, PodKey, QueueStatus
 from extender.control.window import WriteWindow
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.objectref import ObjectRef
@@ -17,6 +17,7 @@ from tests.control.conftest import ScriptedApi, Term
 POD = PodKey("default", "p", "uid-p")
 EVENT = ClusterEvent(ObjectRef("v1", "Pod", "default", "p", "uid-p"), warning=False, reason="R", message="", action="A")
 STATUS = GroupStatus("Pending", 0, 0, 0, 0, "False", "R", "", 1)
+QUEUE_STATUS = QueueStatus((), 0.0, 0, 0, active=True, reason="R", message="", observed_generation=1)
 PLACES = 8
 GROUP = GroupRef(GroupApi.COSCHEDULING, "default", "g")
 
@@ -28,6 +29,9 @@ async def write_all(fence: Fence) -> list[bool]:
         fence.bind(POD, "n"),
         fence.record_event(EVENT),
         fence.update_group_status(GROUP, "uid-g", STATUS),
+        fence.evict(POD),
+        fence.ungate(POD, "muster.dev/admission"),
+        fence.update_queue_status("q", "uid-q", QUEUE_STATUS),
     )
     results = await asyncio.gather(*calls, return_exceptions=True)
     return [isinstance(result, FencedError) for result in results]
@@ -37,10 +41,12 @@ async def test_the_leader_writes_and_nobody_else() -> None:
     """Each of the writes passes while the Lease is held, and none a moment later."""
     api, term = ScriptedApi(), Term(until=10)
     fence = Fence(api, term, LoopClock(asyncio.get_running_loop()), WriteWindow(PLACES))
-    assert await write_all(fence) == [False] * 4
+    assert await write_all(fence) == [False] * 7
     await asyncio.sleep(10)
-    assert await write_all(fence) == [True] * 4
+    assert await write_all(fence) == [True] * 7
     assert (len(api.nominations), len(api.bindings), len(api.events), len(api.statuses)) == (1, 1, 1, 1)
+    assert (api.evictions, api.ungated) == ([("p", False)], [("p", "muster.dev/admission")])
+    assert api.queue_statuses == [("q", QUEUE_STATUS)]
 
 
 async def test_a_write_that_had_to_wait_is_checked_when_its_turn_comes() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.control.ports import ApiError
+from extender.control.ports import ApiError, BudgetError
 from extender.control.window import Rank, WriteWindow
 
 
@@ -65,6 +65,13 @@ async def test_429_halves_the_window_once_for_all_that_were_under_way() -> None:
     window = WriteWindow(8)
     await Writes(window).many(8, BUSY)
     assert window.places == 4
+
+
+async def test_a_budgets_no_is_no_congestion() -> None:
+    """The API server refuses an eviction with 429 as well, but it is a PodDisruptionBudget that has nothing to give."""
+    window = WriteWindow(8)
+    await Writes(window).many(8, BudgetError(429, "TooManyRequests", "Cannot evict pod"))
+    assert window.places == 8
 
 
 async def test_429_for_a_later_write_halves_the_window_again_down_to_one_place() -> None:

@@ -18,7 +18,7 @@ from extender.clock import ManualClock, SystemClock
 from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, Kind, PodKey
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.objectref import ObjectRef
-from extender.kube.api import ApiServer, JsonObject, Query
+from extender.kube.api import ApiServer, JsonObject, PatchForm, Query
 from extender.kube.credentials import KubeConfig
 from extender.kube.feeds import Feeds
 from extender.kube.transport import Transport
@@ -84,9 +84,9 @@ class PassingOn:
         """Pass on."""
         return await self._api.post(path, body)
 
-    async def patch(self, path: str, body: JsonObject) -> bytes:
+    async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
         """Pass on."""
-        return await self._api.patch(path, body)
+        return await self._api.patch(path, body, form)
 
     def stream(
         self, path: str, query: Query, *, idle_timeout_seconds: float
@@ -203,6 +203,22 @@ class TestWatches:
             await observer.until(lambda: ("pod gone", pod.uid) in observer.told)
             await observer.until(lambda: ("node gone", "node-0") in observer.told)
             await observer.until(lambda: any(words[0] == "group gone" for words in observer.told))
+
+    async def test_who_shares_the_cluster_arrives(self, transport: Transport, cluster: Sandbox) -> None:
+        """Queues, namespaces with their labels, and PodDisruptionBudgets are told of, and so is their end."""
+        async with watching(transport) as observer:
+            assert ("namespace seen", "default", "kubernetes.io/metadata.name=default") in observer.told
+            metadata = {"name": "research"}
+            queue = cluster.api.create(
+                {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "metadata": metadata, "spec": {}}
+            )
+            cluster.disruption_budget("b", min_available=1, labels={"team": "red"})
+            await observer.until(lambda: ("queue seen", "research", queue["metadata"]["uid"]) in observer.told)
+            await observer.until(lambda: ("budget seen", "default/b", "0") in observer.told)
+            cluster.api.request("DELETE", "/apis/muster.dev/v1alpha1/queues/research")
+            cluster.reset()
+            await observer.until(lambda: ("queue gone", "research") in observer.told)
+            await observer.until(lambda: ("budget gone", "default/b") in observer.told)
 
     async def test_server_without_watch_list_is_listed_in_pages(self, transport: Transport, cluster: Sandbox) -> None:
         """The server's own paged lists and continue tokens lead to the same state, and the watch goes on from there."""

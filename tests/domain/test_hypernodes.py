@@ -62,11 +62,11 @@ def test_without_a_tier_it_is_no_domain(tier: object) -> None:
         (member(labelMatch={}), "spec.members[0].selector.labelMatch"),
         (
             member(labelMatch={"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}),
-            "spec.members[0].selector.labelMatch",
+            "spec.members[0].selector.labelMatch.matchExpressions[0].operator",
         ),
         (
             member(labelMatch={"matchExpressions": [{"key": "a", "operator": "In"}]}),
-            "spec.members[0].selector.labelMatch",
+            "spec.members[0].selector.labelMatch.matchExpressions[0].values",
         ),
         (member("HyperNode", regexMatch={"pattern": "s.*"}), "spec.members[0].selector"),
         (member("Rack", exactMatch={"name": "a"}), "spec.members[0].type"),

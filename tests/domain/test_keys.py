@@ -9,17 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.domain.keys import (
+    BELOW_MINIMUM,
+    EXPECTED_DURATION,
     GANG,
     MIN_MEMBER,
     OBJECTIVE,
     PLACEMENT,
+    PREEMPTIBLE,
     PREFIX,
+    QUEUE,
     ROLE,
     ROLE_MINIMUMS,
     TOPOLOGY_PREFERRED,
     TOPOLOGY_REQUIRED,
     TOPOLOGY_ROLE_GROUPS,
     TOPOLOGY_SLICE,
+    BelowMinimum,
     Options,
     Packing,
     parse_slices,
@@ -79,9 +84,10 @@ def test_a_placement_may_be_that_of_resources() -> None:
 def test_an_unknown_key_is_a_problem() -> None:
     """Every key under muster.dev/ that means nothing where it stands is named, in order, with those that would."""
     options = read_options({"muster.dev/rol": "x", PLACEMENT: "spread"}, {GANG: "y"})
-    labels = "unknown key; known here: muster.dev/gang, muster.dev/role"
+    labels = "unknown key; known here: muster.dev/gang, muster.dev/queue, muster.dev/role"
     annotations = (
-        "unknown key; known here: muster.dev/min-member, muster.dev/objective, muster.dev/placement, "
+        "unknown key; known here: muster.dev/below-minimum, muster.dev/expected-duration, muster.dev/min-member, "
+        "muster.dev/objective, muster.dev/placement, muster.dev/preemptible, muster.dev/queue, "
         "muster.dev/role-minimums, muster.dev/topology-preferred, muster.dev/topology-required, "
         "muster.dev/topology-role-groups, muster.dev/topology-slice"
     )
@@ -250,3 +256,66 @@ def test_no_own_key_is_met_with_silence(labels: dict[str, str], annotations: dic
     ]
     taken += [options.role_minimums or None, options.topology.slices or None, options.topology.objective]
     assert len(options.problems) == own - sum(value is not None for value in taken)
+
+
+def test_sharing_is_read() -> None:
+    """Queue, expected duration, whether it may be preempted, and what becomes of the rest of a gang."""
+    annotations = {EXPECTED_DURATION: "1h30m", PREEMPTIBLE: "false", BELOW_MINIMUM: "repair"}
+    options = read_options({QUEUE: "research"}, annotations)
+    assert options == Options(
+        queue="research", expected_duration=5400.0, preemptible=False, below_minimum=BelowMinimum.REPAIR
+    )
+    assert options.speaks_for_gang
+    assert hash(options) != hash(Options())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90m", 5400.0), ("90", 90.0), ("0.5", 0.5), ("1.5h", 5400.0), ("250ms", 0.25)]
+)
+def test_a_duration_is_gos_or_seconds(text: str, seconds: float) -> None:
+    """How long a gang runs may be said as Go writes durations, or in seconds."""
+    assert read_options({}, {EXPECTED_DURATION: text}).expected_duration == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "-5m", "90 m", "soon", "1e3", "99999999999", "9999999h", "9" * 400])
+def test_a_bad_duration_is_a_problem(text: str) -> None:
+    """What is no duration, or none that can be waited for, counts as unsaid."""
+    problem = f"{quoted(text)} is not a duration such as 90m or 1h30m, or a number of seconds"
+    field = "metadata.annotations[muster.dev/expected-duration]"
+    assert read_options({}, {EXPECTED_DURATION: text}) == Options(problems=(Problem(field, problem),))
+
+
+def test_bad_choices_are_problems() -> None:
+    """Whoever writes something else than the words that there are is told those words."""
+    options = read_options({}, {PREEMPTIBLE: "no", BELOW_MINIMUM: "kill"})
+    assert options == Options(
+        problems=(
+            Problem("metadata.annotations[muster.dev/preemptible]", "'no' is not true or false"),
+            Problem("metadata.annotations[muster.dev/below-minimum]", "'kill' is not evict, repair or ignore"),
+        )
+    )
+
+
+def test_the_queue_may_stand_in_an_annotation() -> None:
+    """A label counts before an annotation that says otherwise, which is a problem; one that says the same is none."""
+    assert read_options({}, {QUEUE: "research"}) == Options(queue="research")
+    assert read_options({QUEUE: "research"}, {QUEUE: "research"}) == Options(queue="research")
+    problem = Problem(
+        "metadata.annotations[muster.dev/queue]", "contradicts metadata.labels[muster.dev/queue], which counts"
+    )
+    assert read_options({QUEUE: "research"}, {QUEUE: "other"}) == Options(queue="research", problems=(problem,))
+
+
+@pytest.mark.parametrize("name", ["Research", "a_b", "-a", "a.", "a" * 254])
+def test_a_name_that_no_queue_can_have_stays_and_is_a_problem(name: str) -> None:
+    """It is not forgotten, or the gang would run on the quota of another queue."""
+    options = read_options({}, {QUEUE: name})
+    assert options.queue == name
+    (problem,) = options.problems
+    assert problem.message == f"{quoted(name)} cannot be the name of a Queue: lower-case letters, digits, - and ."
+
+
+def test_a_pod_alone_keeps_apart_what_its_own_queue_is_and_what_others_call_one() -> None:
+    """Another scheduler's word counts only where there is such a Queue, also for a pod without gang."""
+    alone = Options(queue="b", peer_queue="a").alone({})
+    assert (alone.queue, alone.peer_queue) == ("b", "a")

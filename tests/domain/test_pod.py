@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from extender.domain import keys
-from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.membership import COSCHEDULING_LABEL, GroupApi, GroupRef
 from extender.domain.pod import Phase, Pod, Shape, read_pod
 from extender.domain.reason import Problem
 from extender.domain.roles import Rank
@@ -58,6 +58,7 @@ def test_a_pod_is_read_whole() -> None:
         node_name="node-1",
         phase=Phase.RUNNING,
         options=keys.Options(packing=keys.Packing.SPREAD),
+        labels={COSCHEDULING_LABEL: "train", keys.ROLE: "worker", INDEX: "3"},
     )
 
 
@@ -210,6 +211,53 @@ def test_a_pod_without_priority_has_the_default() -> None:
 def test_a_refusal_is_kube_schedulers_own_words(conditions: list[Json], refusal: str) -> None:
     """A PodScheduled condition that is False says why, by message or else by reason."""
     assert read(pod_json(status={"conditions": conditions})).refusal == refusal
+
+
+def test_what_sharing_goes_by_is_read() -> None:
+    """Whether it may preempt, how long it may run and since when it does, and which gates it has."""
+    plain = read(pod_json())
+    assert (plain.never_preempts, plain.active_deadline, plain.started_at, plain.gates) == (False, None, None, ())
+    spec = {
+        "preemptionPolicy": "Never",
+        "activeDeadlineSeconds": 3600,
+        "schedulingGates": [{"name": keys.ADMISSION_GATE}, {"name": "example.com/wait"}],
+    }
+    told = read(pod_json(spec=spec, status={"startTime": "2026-01-01T00:00:00Z"}))
+    assert (told.never_preempts, told.active_deadline, told.started_at) == (True, 3600.0, 1767225600.0)
+    assert told.gates == (keys.ADMISSION_GATE, "example.com/wait")
+    assert told.gated
+    assert not read(pod_json(spec={"preemptionPolicy": "PreemptLowerPriority"})).never_preempts
+
+
+def test_kueues_label_on_a_pod_is_read_beside_musters_own() -> None:
+    """A pod that Kueue has nothing to do with may say its queue in Kueue's word, alone or as a member of a gang."""
+    label = {"kueue.x-k8s.io/queue-name": "research"}
+    own = label | {keys.QUEUE: "own"}
+    for labels, gang, queue in ((label, "", ""), (own, "", "own"), (label, "train", "")):
+        options = read(pod_json(gang=gang, labels=labels)).options
+        assert (options.queue, options.peer_queue) == (queue, "research")
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec"),
+    [
+        ({"kueue.x-k8s.io/managed": "true"}, {}),
+        ({"kueue.x-k8s.io/podset": "main"}, {}),
+        ({}, {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}),
+    ],
+    ids=["managed", "of an admitted workload", "gated"],
+)
+def test_the_queue_of_a_pod_that_kueue_manages_is_kueues_affair(labels: dict[str, str], spec: Json) -> None:
+    """Its quota has been, or will be, granted there: Muster knows no queue of that name."""
+    pod = read(pod_json(labels=labels | {"kueue.x-k8s.io/queue-name": "research"}, spec=spec))
+    assert (pod.options.queue, pod.options.peer_queue) == ("", "")
+
+
+def test_a_queue_is_one_object_for_all_who_name_it() -> None:
+    """Options that name a queue are shared as others are."""
+    one, other = (read(pod_json(name, labels={keys.QUEUE: "research"})) for name in "ab")
+    assert one.options is other.options
+    assert one.options.queue == "research"
 
 
 def test_an_unreadable_request_is_a_problem() -> None:

@@ -8,10 +8,10 @@ from extender.domain.reason import Problem, Reason, Wait, quoted
 
 #: Every reason with what it is given, and the sentence that people read.
 SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
-    Reason.POD_GROUP_MISSING: ({}, {"group": "ns/a"}, "PodGroup ns/a does not exist"),
+    Reason.POD_GROUP_MISSING: ({}, {"kind": "JobSet", "group": "ns/a"}, "JobSet ns/a does not exist"),
     Reason.INVALID_POD_GROUP: (
         {},
-        {"group": "ns/a", "detail": "spec.minMember: -1 is negative"},
+        {"kind": "PodGroup", "group": "ns/a", "detail": "spec.minMember: -1 is negative"},
         "PodGroup ns/a is invalid: spec.minMember: -1 is negative",
     ),
     Reason.INVALID_MEMBER: ({}, {"pod": "a-0", "detail": "spec: {odd}"}, "member a-0 is invalid: spec: {odd}"),
@@ -32,6 +32,52 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
         {"gated": 2, "exist": 5, "minMember": 4},
         {},
         "2 of 5 members have scheduling gates, 4 must be free of them",
+    ),
+    Reason.UNKNOWN_QUEUE: (
+        {},
+        {"queue": "search", "known": "research, train"},
+        "no Queue is called search; known: research, train",
+    ),
+    Reason.INVALID_QUEUE: (
+        {},
+        {"queue": "train", "detail": "spec.parent: there is no Queue all"},
+        "Queue train cannot be used: spec.parent: there is no Queue all",
+    ),
+    Reason.NAMESPACE_NOT_ALLOWED: (
+        {},
+        {"queue": "train", "namespace": "dev"},
+        "Queue train takes no gangs from namespace dev",
+    ),
+    Reason.QUEUE_STOPPED: (
+        {},
+        {"queue": "train", "policy": "Hold"},
+        "Queue train starts nothing: its stopPolicy is Hold",
+    ),
+    Reason.EXCEEDS_QUOTA: (
+        {"asked": 64, "available": 16},
+        {"wanted": "64", "resource": "nvidia.com/gpu", "flavor": "h100", "queue": "train", "most": "16"},
+        "asks for 64 nvidia.com/gpu of h100, of which Queue train can never have more than 16",
+    ),
+    Reason.QUOTA_EXCEEDED: (
+        {"asked": 64, "available": 8},
+        {"wanted": "64", "resource": "nvidia.com/gpu", "flavor": "h100", "queue": "train", "left": "8"},
+        "asks for 64 nvidia.com/gpu of h100, of which Queue train has 8 left now",
+    ),
+    Reason.TOO_MANY_RUNNING: (
+        {"running": 3, "most": 3},
+        {"queue": "train"},
+        "Queue train runs 3 of at most 3 gangs",
+    ),
+    Reason.BEHIND_IN_QUEUE: (
+        {},
+        {"head": "ns/b", "queue": "train"},
+        "ns/b is ahead in Queue train, and nobody may pass it",
+    ),
+    Reason.PREEMPTING: ({"pods": 16}, {}, "its place is being cleared; pods of others that are still there: 16"),
+    Reason.BEING_EVICTED: (
+        {"pods": 3},
+        {"by": "ns/b"},
+        "is being evicted for ns/b; pods of it that are still there: 3",
     ),
     Reason.MIN_RESOURCES_UNMET: (
         {"needed": 32, "free": 8},

@@ -42,7 +42,7 @@ def selecting(key: str, *values: str) -> Json:
 
 
 def test_a_volcano_group_is_read_whole() -> None:
-    """Identity, minimums, resources, priority, topology and Muster's own keys are taken over; the queue is not."""
+    """Identity, minimums, resources, priority, queue, topology and Muster's own keys are taken over."""
     document = volcano_json(
         "train",
         annotations={ROLE_MINIMUMS: "worker=3", TOPOLOGY_REQUIRED: "block"},
@@ -67,8 +67,18 @@ def test_a_volcano_group_is_read_whole() -> None:
             role_minimums=(("worker", 3),),
             topology=TopologyTerms(required="block"),
             peers=TopologyTerms(required="tier-2"),
+            peer_queue="research",
         ),
     )
+
+
+def test_the_queue_of_the_spec_counts_before_kueues_label() -> None:
+    """A PodGroup of Volcano's has a field for its queue."""
+    document = volcano_json(queue="field")
+    document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "label"}
+    assert read(document).options.peer_queue == "field"
+    del document["spec"]["queue"]
+    assert read(document).options.peer_queue == "label"
 
 
 @pytest.mark.parametrize("document", [{}, volcano_json(), volcano_json(minMember=0), volcano_json(minMember=None)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from extender.control.ports import Kind
+from extender.domain.budget import DisruptionBudget
 from extender.domain.devices import DeviceReport
 from extender.domain.hypernodes import HyperNode
 from extender.domain.lease import Lease
@@ -14,6 +15,7 @@ from extender.domain.node import Node
 from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.domain.queue import Queue
 from extender.numa.nodetopology import NodeTopology
 from tests.kube.changes import Changes
 
@@ -21,7 +23,7 @@ Told = tuple[str, ...]
 
 
 class Recorder(Changes):
-    """Keep every call, and the objects themselves; implements `extender.control.ports.Observer`.
+    """Keep every call, and the objects themselves; implements `extender.control.observer.Observer`.
 
     Args:
         priority: the priority of pods that name none.
@@ -76,6 +78,30 @@ class Recorder(Changes):
     def group_gone(self, ref: GroupRef, uid: str) -> None:
         """Keep that a PodGroup is gone."""
         self.tell("group gone", ref.api, str(ref), uid)
+
+    def queue_seen(self, queue: Queue) -> None:
+        """Keep a Queue."""
+        self.tell("queue seen", queue.name, queue.uid, *map(str, queue.problems))
+
+    def queue_gone(self, name: str) -> None:
+        """Keep that a Queue is gone."""
+        self.tell("queue gone", name)
+
+    def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
+        """Keep a namespace."""
+        self.tell("namespace seen", name, *(f"{key}={value}" for key, value in labels.items()))
+
+    def namespace_gone(self, name: str) -> None:
+        """Keep that a namespace is gone."""
+        self.tell("namespace gone", name)
+
+    def budget_seen(self, budget: DisruptionBudget) -> None:
+        """Keep a PodDisruptionBudget."""
+        self.tell("budget seen", budget.key, str(budget.allowed))
+
+    def budget_gone(self, namespace: str, name: str) -> None:
+        """Keep that a PodDisruptionBudget is gone."""
+        self.tell("budget gone", f"{namespace}/{name}")
 
     def default_priority(self) -> int:
         """Return the default priority."""

@@ -25,6 +25,9 @@ COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 NATIVE = "/apis/scheduling.k8s.io/v1beta1/podgroups"
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 CALIBRATION = "/api/v1/namespaces/muster-system/configmaps"
+NAMESPACES = "/api/v1/namespaces"
+#: What every cluster has.
+CORE = (NODES, PODS, CLASSES, CALIBRATION, NAMESPACES)
 
 
 @contextlib.asynccontextmanager
@@ -135,9 +138,9 @@ async def test_volcano_pod_groups(script: ApiScript, transport: Transport) -> No
 
 
 async def test_cluster_without_further_apis_is_synced(script: ApiScript, transport: Transport) -> None:
-    """Nothing beyond nodes, pods, priority classes and the ConfigMap need be there: all kinds are synced, each once."""
+    """Nothing beyond the core kinds and the ConfigMap need be there: all kinds are synced, each once."""
     optional = [feed for feed in feeds(Recorder()) if feed.optional]
-    for path in (NODES, PODS, CLASSES, CALIBRATION):
+    for path in CORE:
         script.plan(path, watch(listed(7), then=hold))
     for path in (path for feed in optional for path in (feed.path, *feed.older)):
         script.plan(path, refuses(404, "NotFound"))
@@ -145,10 +148,10 @@ async def test_cluster_without_further_apis_is_synced(script: ApiScript, transpo
     async with running(transport, observer):
         await observer.until(lambda: len(observer.synced_kinds) == len(REQUIRED_KINDS))
     assert sorted(observer.synced_kinds) == sorted(REQUIRED_KINDS)
-    assert len(optional) == len(REQUIRED_KINDS) - 4
+    assert len(optional) == len(REQUIRED_KINDS) - len(CORE)
 
 
-@pytest.mark.parametrize("path", [NODES, PODS, CLASSES, CALIBRATION])
+@pytest.mark.parametrize("path", CORE)
 async def test_cluster_that_lacks_a_core_api_is_not_synced(script: ApiScript, transport: Transport, path: str) -> None:
     """A 404 for a kind that every cluster has is not an empty list."""
     script.plan(path, refuses(404, "NotFound"))

@@ -169,6 +169,37 @@ class TestConditions:
         assert sent_versions(script) == ["7", "7"]
 
 
+class TestPreempted:
+    """The condition that says for whom a gang was evicted."""
+
+    BY = "evicted for x/urgent, of higher priority"
+
+    async def test_preemption_is_a_condition_of_its_own(self, script: ApiScript, writer: GroupStatusWriter) -> None:
+        """It stands beside the one that says why the gang waits."""
+        script.plan(GROUPS_PATH, stands(group()))
+        script.plan(STATUS_PATH, says(group()))
+        await writer.write(GROUP, "uid-job", dataclasses.replace(WAITING, preempted=self.BY))
+        scheduled, preempted = sent_conditions(script)
+        assert scheduled == condition("False", "2026-01-01T00:00:00Z")
+        assert preempted == condition("True", "2026-01-01T00:00:00Z", "Preempted", "Preempted") | {"message": self.BY}
+
+    @pytest.mark.parametrize(
+        ("stands_as", "status", "expected"),
+        [("True", WAITING, "True"), ("True", STARTED, "False"), ("False", STARTED, "False"), ("", STARTED, "")],
+        ids=["still waiting", "placed again", "placed again before", "never preempted"],
+    )
+    async def test_preemption_is_over_when_the_gang_is_placed_again(
+        self, script: ApiScript, writer: GroupStatusWriter, stands_as: str, status: GroupStatus, expected: str
+    ) -> None:
+        """Until then it stays, though whoever writes now may not know of it: Muster may have restarted."""
+        known = [condition(stands_as, "2025-06-01T12:00:00Z", "Preempted", "Preempted")] if stands_as else []
+        script.plan(GROUPS_PATH, stands(group(*known)))
+        script.plan(STATUS_PATH, says(group()))
+        await writer.write(GROUP, "uid-job", status)
+        states = {sent["type"]: sent["status"] for sent in sent_conditions(script)}
+        assert states.get("Preempted", "") == expected
+
+
 class TestOthers:
     """PodGroups that change, go away, or come again."""
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from extender.clock import ManualClock
-from extender.control.ports import ApiError, ClusterEvent, GroupStatus, PodKey
+from extender.control.ports import ApiError, BudgetError, ClusterEvent, GroupStatus, PodKey, QueueStatus
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.objectref import ObjectRef
 from extender.kube.transport import Transport
 from extender.kube.writer import KubeClusterApi
-from tests.kube.apiscript import ApiScript, JsonObject, named, page, refuses, says
+from tests.kube.apiscript import Answer, ApiScript, JsonObject, named, page, refuses, says, status_object
 
 POD = PodKey("x", "p", "uid-p")
 POD_PATH = "/api/v1/namespaces/x/pods/p"
 OK = says({"kind": "Status", "status": "Success"})
+THERE = says(named("p", namespace="x"))
 BOUND_ALREADY = refuses(
     409,
     "Conflict",
@@ -151,7 +152,136 @@ class TestBind:
         assert len(script.requests) == 1
 
 
-async def test_events_and_group_status_go_through(script: ApiScript, api: KubeClusterApi) -> None:
+class TestEvict:
+    """Creating Evictions."""
+
+    PATH = f"{POD_PATH}/eviction"
+
+    async def test_eviction_names_the_uid(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """The UID is a precondition of the deletion, so that a namesake is spared."""
+        script.plan(POD_PATH, THERE)
+        script.plan(self.PATH, OK)
+        await api.evict(POD)
+        assert [request.method for request in script.requests] == ["GET", "POST"]
+        assert script.requests[1].body == {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": "x", "name": "p"},
+            "deleteOptions": {"preconditions": {"uid": "uid-p"}},
+        }
+
+    async def test_dry_run_is_the_servers(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """The server says what it would do, and does not do it."""
+        script.plan(POD_PATH, THERE)
+        script.plan(self.PATH, OK)
+        await api.evict(POD, dry_run=True)
+        body = script.requests[1].body
+        assert body is not None
+        assert body["deleteOptions"] == {"preconditions": {"uid": "uid-p"}, "dryRun": ["All"]}
+
+    @pytest.mark.parametrize(
+        "found",
+        [says(named("p", "uid-of-another", namespace="x")), refuses(404, "NotFound")],
+        ids=["another", "gone"],
+    )
+    async def test_pod_that_is_gone_is_success(self, script: ApiScript, api: KubeClusterApi, found: Answer) -> None:
+        """Nobody holds its place any more; its namesake is not even asked about."""
+        script.plan(POD_PATH, found)
+        await api.evict(POD)
+        assert len(script.requests) == 1
+
+    @pytest.mark.parametrize(
+        "found",
+        [says(named("p", "uid-of-another", namespace="x")), refuses(404, "NotFound")],
+        ids=["another", "gone"],
+    )
+    async def test_pod_that_goes_meanwhile_is_success(
+        self, script: ApiScript, api: KubeClusterApi, found: Answer
+    ) -> None:
+        """A conflict may mean that the UID is another one by now; the pod itself tells."""
+        script.plan(POD_PATH, THERE, found, THERE)
+        script.plan(self.PATH, refuses(409, "Conflict"), refuses(404, "NotFound"))
+        for _ in range(2):
+            await api.evict(POD)
+        assert [request.method for request in script.requests] == ["GET", "POST", "GET", "GET", "POST"]
+
+    @pytest.mark.parametrize("found", [THERE, says({"metadata": 7}), says({}), refuses(503, "Unavailable")])
+    async def test_other_conflicts_may_pass(self, script: ApiScript, api: KubeClusterApi, found: Answer) -> None:
+        """Where the pod is there still, or nobody can tell, another attempt is worth making."""
+        script.plan(POD_PATH, THERE, found)
+        script.plan(self.PATH, refuses(409, "Conflict"))
+        with pytest.raises(ApiError) as conflict:
+            await api.evict(POD)
+        assert conflict.value.transient
+        assert not isinstance(conflict.value, BudgetError)
+
+    @pytest.mark.parametrize(("code", "headers", "wait"), [(429, {"Retry-After": "10"}, 10.0), (403, {}, None)])
+    async def test_budget_says_no(
+        self, script: ApiScript, api: KubeClusterApi, code: int, headers: dict[str, str], wait: float | None
+    ) -> None:
+        """A refusal for the sake of a PodDisruptionBudget is told as that, with the time that the server asks for."""
+        cause = {"reason": "DisruptionBudget", "message": "The disruption budget b needs 2 healthy pods and has 2"}
+        status = status_object(code, "TooManyRequests", "Cannot evict pod") | {"details": {"causes": [cause]}}
+        script.plan(POD_PATH, THERE)
+        script.plan(self.PATH, says(status, code, headers))
+        with pytest.raises(BudgetError, match="Cannot evict pod") as refused:
+            await api.evict(POD)
+        assert (refused.value.status, refused.value.retry_after) == (429, wait)
+
+    async def test_two_budgets_are_a_no(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """The server calls it an internal error, which it stays until somebody deletes one of the budgets."""
+        two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        script.plan(POD_PATH, THERE)
+        script.plan(self.PATH, refuses(500, "InternalError", two))
+        with pytest.raises(BudgetError, match="more than one PodDisruptionBudget") as refused:
+            await api.evict(POD)
+        assert refused.value.status == 429
+
+    @pytest.mark.parametrize(("code", "transient"), [(429, True), (500, True), (403, False)])
+    async def test_other_refusals_are_the_callers(
+        self, script: ApiScript, api: KubeClusterApi, code: int, *, transient: bool
+    ) -> None:
+        """A server that is busy or broken says nothing about budgets."""
+        script.plan(POD_PATH, THERE)
+        script.plan(self.PATH, refuses(code, "Reason"))
+        with pytest.raises(ApiError) as refused:
+            await api.evict(POD)
+        assert type(refused.value) is ApiError
+        assert (refused.value.status, refused.value.transient) == (code, transient)
+
+
+class TestUngate:
+    """Taking a scheduling gate off."""
+
+    async def test_gate_is_deleted_by_its_name(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """A strategic merge patch finds it, whatever other gates there are; the UID goes along."""
+        script.plan(POD_PATH, OK)
+        await api.ungate(POD, "muster.dev/admission")
+        (request,) = script.requests
+        assert request.method == "PATCH"
+        assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+        assert request.body == {
+            "metadata": {"uid": "uid-p"},
+            "spec": {"schedulingGates": [{"$patch": "delete", "name": "muster.dev/admission"}]},
+        }
+
+    async def test_namesake_is_a_conflict(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """The server calls another UID invalid; for the caller it is a 409."""
+        complaint = 'Pod "p" is invalid: metadata.uid: Invalid value: "uid-p": field is immutable'
+        script.plan(POD_PATH, refuses(422, "Invalid", complaint))
+        with pytest.raises(ApiError, match="409 Conflict: the pod is another one now"):
+            await api.ungate(POD, "muster.dev/admission")
+
+    @pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (422, "Invalid")])
+    async def test_refusal_is_the_callers(self, script: ApiScript, api: KubeClusterApi, code: int, reason: str) -> None:
+        """Any other answer comes out as it is."""
+        script.plan(POD_PATH, refuses(code, reason))
+        with pytest.raises(ApiError) as refused:
+            await api.ungate(POD, "muster.dev/admission")
+        assert (refused.value.status, refused.value.reason) == (code, reason)
+
+
+async def test_events_and_statuses_go_through(script: ApiScript, api: KubeClusterApi) -> None:
     """The writer knows all writes of `ClusterApi`; each arrives at its path."""
     events = "/apis/events.k8s.io/v1/namespaces/x/events"
     groups = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/x/podgroups"
@@ -162,4 +292,10 @@ async def test_events_and_group_status_go_through(script: ApiScript, api: KubeCl
     await api.record_event(ClusterEvent(about, warning=False, reason="Started", message="m", action="Scheduling"))
     status = GroupStatus("Pending", 0, 0, 0, 0, "False", "BehindHead", "m", 1)
     await api.update_group_status(GroupRef(GroupApi.COSCHEDULING, "x", "job"), "uid-job", status)
-    assert [request.path for request in script.requests] == [events, groups, f"{groups}/job/status"]
+    queues = "/apis/muster.dev/v1alpha1/queues"
+    script.plan(queues, says(page(named("q"), version=7)))
+    script.plan(f"{queues}/q/status", says(named("q")))
+    usage = QueueStatus((), 0.0, 0, 0, active=True, reason="Ready", message="", observed_generation=1)
+    await api.update_queue_status("q", "uid-q", usage)
+    written = [events, groups, f"{groups}/job/status", queues, f"{queues}/q/status"]
+    assert [request.path for request in script.requests] == written

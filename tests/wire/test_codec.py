@@ -58,6 +58,48 @@ DOCUMENTS: dict[codec.Decoder[Any], object] = {
     },
     codec.decode_device: {"metadata": {"name": "n", "annotations": {"key": "value"}}},
     codec.decode_config_map: {"metadata": {"name": "c"}, "data": {"key": "value"}},
+    codec.decode_queue: {
+        "metadata": {"name": "team"},
+        "spec": {"weight": 2, "flavors": [{"name": "h100", "resources": [{"name": "cpu", "nominalQuota": "8"}]}]},
+        "status": {"history": [{"resource": "cpu", "usage": "1.5"}]},
+    },
+    codec.decode_disruption_budget: OBJECTS["PodDisruptionBudget"],
+    codec.decode_conditioned: builders.coscheduling_json() | {"status": {"conditions": [OBJECTS["Condition"]]}},
+    codec.decode_job_set: {
+        "metadata": {"name": "train"},
+        "spec": {
+            "replicatedJobs": [
+                {
+                    "name": "worker",
+                    "replicas": 2,
+                    "dependsOn": [{"name": "driver", "status": "Ready"}],
+                    "template": {"spec": {"parallelism": 4, "completions": 4, "template": OBJECTS["Pod"]}},
+                }
+            ],
+            "startupPolicy": {"startupPolicyOrder": "InOrder"},
+        },
+    },
+    codec.decode_leader_worker_set: {
+        "metadata": {"name": "serve"},
+        "spec": {
+            "replicas": 2,
+            "leaderWorkerTemplate": {"size": 4, "workerTemplate": OBJECTS["Pod"]},
+            "startupPolicy": "LeaderReady",
+            "rolloutStrategy": {"rollingUpdateConfiguration": {"maxSurge": "25%"}},
+        },
+    },
+    codec.decode_kubeflow_job: {
+        "metadata": {"name": "train"},
+        "spec": {
+            "runPolicy": {"schedulingPolicy": {"minAvailable": 3, "queue": "research", "minResources": {"cpu": "4"}}},
+            "elasticPolicy": {"minReplicas": 2},
+            "pytorchReplicaSpecs": {"Worker": {"replicas": 4, "template": OBJECTS["Pod"]}},
+        },
+    },
+    codec.decode_ray_cluster: {
+        "metadata": {"name": "ray"},
+        "spec": {"workerGroupSpecs": [{"groupName": "gpu", "replicas": 2, "minReplicas": 1, "numOfHosts": 4}]},
+    },
     codec.decode_object_list: OBJECTS["ObjectList"],
     codec.decode_watch_event: {"type": "ADDED", "object": builders.pod_json()},
     codec.decode_metadata: OBJECTS["Pod"],

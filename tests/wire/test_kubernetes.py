@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 import pytest
-import yaml
 
-from extender.wire import codec, kubernetes
+from extender.wire import api, codec, kubernetes, policy
 from tests.builders import pod_json, written
 from tests.wire.documents import load
+from tests.wire.schemas import crd_schema, declared, properties
 
 OBJECTS = load("wire/data/objects.json")
-CRD = Path(__file__).parents[2] / "manifests" / "podgroup-crd.yaml"
+STRUCTS: dict[str, type[msgspec.Struct]] = {**vars(api), **vars(policy), **vars(kubernetes)}
 
 
 def unknown_fields(struct: msgspec.Struct, path: str) -> Iterator[str]:
@@ -32,30 +30,13 @@ def unknown_fields(struct: msgspec.Struct, path: str) -> Iterator[str]:
 @pytest.mark.parametrize("kind", sorted(OBJECTS))
 def test_every_field_is_one_that_kubernetes_writes(kind: str) -> None:
     """Of an object that Kubernetes wrote with every field set, every declared field is found."""
-    decoded = codec.Decoder(getattr(kubernetes, kind))(written(OBJECTS[kind]))
+    decoded = codec.Decoder(STRUCTS[kind])(written(OBJECTS[kind]))
     assert list(unknown_fields(decoded, kind)) == []
-
-
-def properties(schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield the path of every property of an OpenAPI schema."""
-    for name, inner in schema.get("properties", {}).items():
-        yield f"{path}.{name}"
-        yield from properties(inner.get("items", inner), f"{path}.{name}")
-
-
-def declared(kind: type[msgspec.Struct], path: str) -> Iterator[str]:
-    """Yield the path of every field of a struct."""
-    for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]  # a StructType for a struct
-        yield f"{path}.{field.encode_name}"
-        for variant in getattr(field.type, "types", ()):
-            inner = getattr(variant, "item_type", variant)
-            if isinstance(inner, msgspec.inspect.StructType):
-                yield from declared(inner.cls, f"{path}.{field.encode_name}")
 
 
 def test_every_field_of_a_coscheduling_group_is_in_the_crd() -> None:
     """The PodGroup struct reads no field of spec and status that the shipped CRD lacks."""
-    schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = crd_schema("podgroup-crd.yaml")
     read = set(declared(kubernetes.CoschedulingSpec, ".spec")) | set(declared(kubernetes.CoschedulingStatus, ".status"))
     assert ".status.conditions.observedGeneration" in read
     assert read - set(properties(schema, "")) == set()
