@@ -72,6 +72,26 @@ class Settings(BaseModel):
     node, and for a refusal an event, a status, and another attempt. kube-scheduler schedules nothing else meanwhile, so
     longer is felt by others; zero answers at once."""
 
+    backfill: Literal["easy", "conservative", "none"] = "easy"
+    """Who may use what is kept for a gang that waits for room: with `easy` whoever ends, by its declared runtime,
+    before that gang is expected to start; with `conservative` whoever thereby delays none of the first gangs that wait;
+    with `none` nobody. Without declared runtimes all three are the same. Conservative keeps more promises and leaves
+    more room unused."""
+
+    ageing_seconds: float = Field(default=86_400.0, gt=0)
+    """How old a waiting gang gets before it goes ahead of higher priorities and of queues that have less of their
+    share. Nobody is evicted for its age. Shorter makes first come, first served of priorities; longer lets what is
+    unimportant wait for longer on a cluster that is always full."""
+
+    below_minimum_grace_seconds: float = Field(default=300.0, gt=0)
+    """How long a running gang that lost members has its places kept, and may be below minMember. Then what is left of
+    it is evicted, unless it says otherwise with muster.dev/below-minimum. Shorter than its controller takes to make new
+    pods evicts for nothing; longer lets nodes idle that hold a gang which cannot run."""
+
+    fair_share_half_life_seconds: float | None = Field(default=None, gt=0)
+    """By when half of what a queue has used no longer counts for whose turn it is. Without it only what a queue uses
+    now counts. Hours to days even out who had the cluster last week; much longer punishes for what is long past."""
+
     backoff_initial_seconds: float = Field(default=1.0, gt=0)
     """Pause before a gang whose reservation expired is placed again; it doubles with every expiry."""
 

@@ -43,5 +43,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"minor version of Kubernetes for the control-plane tests [default: {NEWEST}]",
     )
     parser.addoption("--long", action="store_true", help="let the stories of outages and of scale take minutes")
+    parser.addoption("--reclaims", type=int, default=2, help="how often quota is reclaimed [default: 2]")
     for name, default, text in STORM_OPTIONS:
         parser.addoption(name, type=int, default=default, help=f"{text} [default: {default}]")

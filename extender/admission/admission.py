@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from extender.admission.admission_pass import AdmissionPass
+from collections.abc import Mapping
+
+from extender.admission.budgets import Budgets
 from extender.admission.complaints import Complaints
+from extender.admission.defragment import Defragmentation, Defragmenter
 from extender.admission.effects import Effects, Nomination
 from extender.admission.evictions import AllowedEvictions
-from extender.admission.head import Head
+from extender.admission.keep import Keep
 from extender.admission.kubelets import Kubelets
 from extender.admission.ledger import Reservation, Slot, SlotState
 from extender.admission.rejections import Rejections
 from extender.admission.reservations import Reservations
+from extender.admission.sharing import Sharing
+from extender.admission.term import Surroundings, Term
 from extender.admission.vetoes import Vetoes
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
+from extender.domain.budget import DisruptionBudget
 from extender.domain.levels import Level
 from extender.domain.membership import GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.domain.queue import Queue
 from extender.domain.reason import Wait
 from extender.placement.better import Better, next_better
 from extender.placement.eligibility import Eligibility
@@ -33,35 +40,51 @@ class Admission:
     Nothing is decided before `rebuild` has read the ledger back from the cluster.
 
     Attributes:
+        clock: the time.
         model: the cluster as it was last heard of.
-        reservations: the ledger and what changes it.
-        vetoes: nodes that kube-scheduler refused.
         rejections: nodes whose kubelet turned pods away.
-        evictions: whom kube-scheduler was allowed to evict lately.
-        head: the blocked head of the queue after the last pass, or None.
+        evictions: whom kube-scheduler was allowed to evict lately, or Muster has.
+        sharing: the queues, and what is charged to them.
+        budgets: how many pods may be evicted.
+        term: what is remembered as long as decisions are made here.
         rebuilt: whether decisions are being made.
         passes: how many passes have run.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         """Start with an empty cluster."""
-        self._clock = clock
+        self.clock = clock
         self.settings = settings
         self.model = ClusterModel(settings.scheduler_names, _levels(settings), settings.topology_preset)
-        self.reservations = Reservations(self.model, settings, clock)
-        self.vetoes = Vetoes(settings.veto_seconds, clock.monotonic)
         self.rejections = Rejections(settings.veto_seconds, clock.monotonic)
         self.evictions = AllowedEvictions(clock)
-        self.head: Head | None = None
+        self.sharing = Sharing(self.model, clock, settings.fair_share_half_life_seconds)
+        self.budgets = Budgets()
+        self._around = Surroundings(self.model, self.sharing, self.budgets, self.evictions, settings, clock)
+        self.term = Term(self._around)
         self.rebuilt = False
         self.passes = 0
         self._eligibility = Eligibility(self.model.table)
         self._kubelets = Kubelets(self.model, self.rejections)
-        self._pass = AdmissionPass(self.model, self.reservations, self.vetoes, clock)
         self._pending = False
         self._obstacle: Wait | None = None
         self._unjudged: set[GroupRef] = set()
         self._complaints = Complaints(self.model)
+
+    @property
+    def reservations(self) -> Reservations:
+        """Return the ledger and what changes it."""
+        return self.term.reservations
+
+    @property
+    def vetoes(self) -> Vetoes:
+        """Return the nodes that kube-scheduler refused."""
+        return self.term.vetoes
+
+    @property
+    def heads(self) -> tuple[Keep, ...]:
+        """Return for whom room is kept because it does not fit yet, first in the queue first, after the last pass."""
+        return self.term.heads.keeps
 
     @property
     def pending(self) -> bool:
@@ -72,7 +95,7 @@ class Admission:
         """Ask for a pass, because something about the gang called `ref` changed if one is named."""
         self._pending = True
         if not self.rebuilt:
-            self._pass.changes.nothing()  # whoever takes up deciding judges everybody
+            self.term.decider.changes.nothing()  # whoever takes up deciding judges everybody
         elif ref is not None:
             self._unjudged.add(ref)
 
@@ -84,7 +107,7 @@ class Admission:
     def rebuild(self) -> None:
         """Take up deciding, once everything has been listed: read the ledger back from the cluster, then judge."""
         self.reservations.rebuild(self.rejections.leave_out(self._eligibility.mask, self.model.table))
-        self._pass.forget()
+        self.term.decider.forget()
         self._unjudged = {gang.ref for gang in self.model.gangs}
         self.rebuilt = True
         self._pending = True
@@ -95,18 +118,24 @@ class Admission:
 
         Nothing is taken back in the cluster: whoever decides next reads the nominations there.
         """
-        self.reservations.ledger.clear()
-        self.reservations = Reservations(self.model, self.settings, self._clock)
-        self.vetoes = Vetoes(self.settings.veto_seconds, self._clock.monotonic)
-        self._pass = AdmissionPass(self.model, self.reservations, self.vetoes, self._clock)
-        self.head = None
+        self.term.end()
+        self.term = Term(self._around)
         self.rebuilt = False
         self._complaints.forget_all()
         self._unjudged.clear()
 
+    def defragment(self, gang: Gang, *, apply: bool) -> Defragmentation:
+        """Return which moves of others would make a gang fit; with `apply` have them made."""
+        parts = (self.model, self.sharing, self.budgets, self.term.clearances, self.clock)
+        possible = self._eligibility.mask
+        admitted = self.rejections.leave_out(possible, self.model.table)
+        found = Defragmenter(*parts).run(gang, admitted, apply=apply)
+        self._pending |= apply
+        return found
+
     def forget_verdicts(self) -> None:
         """Judge everybody anew in the next pass, whether or not anything of theirs has changed; and ask for one."""
-        self._pass.forget()
+        self.term.decider.forget()
         self._pending = True
 
     def placement_of(self, ref: GroupRef) -> Placement | None:
@@ -139,9 +168,8 @@ class Admission:
         self.passes += 1
         possible = self._eligibility.mask
         admitted = self.rejections.leave_out(possible, self.model.table)
-        head = self._pass.run(admitted, possible, self._obstacle)
-        self.head = head if self._obstacle is None else self.head
-        self._pending = self._pass.again
+        self.term.decider.run(admitted, possible, self._obstacle)
+        self._pending = self.term.decider.again
         self._complaints.about_hardware(self.reservations.effects)
         return True
 
@@ -170,35 +198,32 @@ class Admission:
         """Do what time alone asks for: deadlines, lost nominations, pauses and vetoes that ended."""
         if not self.rebuilt:
             return
-        expired, resumed = self.reservations.expire(), self._pass.changes.pass_time()
-        tried_again = self.rejections.ended(self._clock.monotonic())
+        due = self.term.pass_time()
+        tried_again = self.rejections.ended(self.clock.monotonic())
         for node in tried_again:
             self.model.table.reassess(node)
-        self._pending |= expired or resumed or bool(tried_again)
+        self._pending |= due or bool(tried_again)
         self.reservations.nudge()
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do next (seconds, monotonic), or None."""
-        reservations = self.reservations
-        times = (
-            reservations.ledger.next_deadline(),
-            reservations.nudges.next(),
-            reservations.backoff.next_end(),
-            self.vetoes.next_end(),
-            self.rejections.next_end(),
-        )
+        times = (self.term.next_turn(), self.rejections.next_end())
         return min((time for time in times if time is not None), default=None)
 
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod that was added or changed."""
-        change = self.model.put_pod(pod, self._clock.monotonic())
+        change = self.model.put_pod(pod, self.clock.monotonic())
         before = change.before
+        if before is not None and before.options != pod.options:
+            self.model.table.claimed[pod.uid] = None  # it may be in another queue now
         if before is None or _decisive(before) != _decisive(pod):
             self.reconsider(pod.group)
         self._follow_slot(pod, before)
         if self._kubelets.follow(pod, before, self.reservations.effects if self.rebuilt else None):
             self.reconsider()
         if change.gang is not None:
+            if before is not None and before.bound and not pod.bound:
+                self.term.repairs.lost(pod, change.gang)
             self._changed(change.gang)
             if pod.node_name and self.rebuilt:
                 self.reservations.open_barrier(change.gang)
@@ -219,6 +244,8 @@ class Admission:
             if pod.bound:
                 self.rejections.eased(pod.node_name)
         if change.gang is not None:
+            if pod is not None and pod.bound:
+                self.term.repairs.lost(pod, change.gang)
             self._changed(change.gang)
             if self.model.gangs.get(change.gang.ref) is None:
                 self.reservations.end_life(change.gang.uid, "the gang is gone")
@@ -226,19 +253,57 @@ class Admission:
     def node_seen(self, node: Node) -> None:
         """Take in a node that was added or changed."""
         if self.model.put_node(node):
+            self.term.repairs.node_seen(node)
             self._pending = True
             self.rejections.eased(node.name)
 
     def node_gone(self, name: str) -> None:
         """Forget a node that was deleted."""
         self._pending |= self.model.drop_node(name)
+        self.term.repairs.node_gone(name)
         self.rejections.forget_node(name)
+
+    def queue_seen(self, queue: Queue) -> None:
+        """Take in a Queue that was added or changed; everybody is judged anew if that decides anything."""
+        if self.sharing.put_queue(queue):
+            self.forget_verdicts()
+
+    def queue_gone(self, name: str) -> None:
+        """Forget a Queue that was deleted; its gangs wait from now on, those that run go on."""
+        if self.sharing.drop_queue(name):
+            self.forget_verdicts()
+
+    def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
+        """Take in a namespace that was added or changed."""
+        if self.sharing.put_namespace(name, labels):
+            self.forget_verdicts()
+
+    def namespace_gone(self, name: str) -> None:
+        """Forget a namespace that was deleted."""
+        self.sharing.drop_namespace(name)
+
+    def budget_seen(self, budget: DisruptionBudget) -> None:
+        """Take in a PodDisruptionBudget that was added or changed."""
+        if self.budgets.put(budget):
+            self.term.preemptions.look_again()
+            self._pending = True
+
+    def budget_gone(self, namespace: str, name: str) -> None:
+        """Forget a PodDisruptionBudget that was deleted."""
+        if self.budgets.drop(namespace, name):
+            self.term.preemptions.look_again()
+            self._pending = True
+
+    def eviction_refused(self, uid: str, why: str) -> None:
+        """Take in that the API server will not evict a pod."""
+        self.term.preemptions.refused(uid, why)
+        self._pending = True
 
     def group_seen(self, group: PodGroup) -> None:
         """Take in a PodGroup that was added or changed; a new UID starts a new life that inherits nothing."""
         known = self.model.gangs.get(group.ref)
         unchanged = known is not None and known.group == group
-        gang, ended = self.model.put_group(group, self._clock.monotonic())
+        gang, ended = self.model.put_group(group, self.clock.monotonic())
         if unchanged:
             return
         if ended is not None:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from extender.admission.head import Head
+from extender.admission.ageing import Ageing
 from extender.admission.reservations import Reservations
 from extender.admission.vetoes import Vetoes
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
-from extender.domain.reason import Wait
-
-
-class Footing(NamedTuple):
-    """What a verdict about a gang rests on apart from the gang itself.
-
-    `generation` is that of the node table: it grows with every change of a node and of what is taken there. `head` is
-    whom room is kept for, None where nobody before the gang waits for it. `obstacle` is why nobody at all is placed.
-    """
-
-    generation: int
-    head: Head | None
-    obstacle: Wait | None
 
 
 class Changes:
@@ -31,10 +16,12 @@ class Changes:
     The rule, on which the pass relies and which a property test compares with judging everybody every time:
 
     - What a gang is (fit to be placed, short of members, pausing, placed) depends on the gang alone: its pods and
-      PodGroup, its slots, its pause, its vetoes, and how long its members have been away from the barrier. Whatever
-      changes one of them takes the gang into `GangRegistry.changed`. Time is the exception: it changes pauses, vetoes
-      and expectations by itself, and `pass_time` asks for those.
+      PodGroup, its slots, its pause, its vetoes, its age, whether it is being evicted, and how long its members have
+      been away from the barrier. Whatever changes one of them takes the gang into `GangRegistry.changed`. Time is the
+      exception: it changes pauses, vetoes, ages and expectations by itself, and `pass_time` asks for those.
     - Whether a gang fits that could be placed depends on its `Footing` besides. The verdict stands on an equal one.
+      What is charged to queues follows from what is claimed, and so from the footing's generation.
+    - What queues, namespaces and budgets say changes seldom, and then everybody is judged.
     - Whether a slot's node still holds it depends on that node, on what is taken of it, on the vetoes there and on
       how far the member has come. Whatever changes one of them takes the node into `NodeTable.touched`.
     - What a kubelet turned away is part of what its node admits: `NodeTable.reassess` changes the footing and marks the
@@ -44,11 +31,14 @@ class Changes:
     node.
     """
 
-    def __init__(self, model: ClusterModel, reservations: Reservations, vetoes: Vetoes, clock: Clock) -> None:
+    def __init__(
+        self, model: ClusterModel, reservations: Reservations, vetoes: Vetoes, ageing: Ageing, clock: Clock
+    ) -> None:
         """Collect from these; nothing is known of them yet, so everything counts as changed."""
         self._model = model
         self._reservations = reservations
         self._vetoes = vetoes
+        self._ageing = ageing
         self._clock = clock
         self.everything()
 
@@ -65,7 +55,7 @@ class Changes:
     def pass_time(self) -> bool:
         """Take in what time alone has changed; return whether anybody may be placed for it who could not before."""
         now = self._clock.monotonic()
-        ended = [*self._reservations.backoff.ended(now), *self._vetoes.ended(now)]
+        ended = [*self._reservations.backoff.ended(now), *self._vetoes.ended(now), *self._ageing.ended(now)]
         for gang_uid in (*ended, *self._reservations.missed(now)):
             self._model.gangs.touch(gang_uid)
         return bool(ended)

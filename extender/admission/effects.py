@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 
 from extender.domain.membership import GroupRef
 from extender.domain.objectref import ObjectRef
@@ -44,6 +44,34 @@ class Milestone:
     waited: float = 0.0
 
 
+class EvictionReason(StrEnum):
+    """Why Muster evicts a pod; the value is the reason of the Event and the metric's label."""
+
+    PREEMPTED = "Preempted"  # by a gang of higher priority
+    RECLAIMED = "Reclaimed"  # by a gang to whose queue the quota belongs
+    DEFRAGMENTED = "Defragmented"  # on somebody's request
+    BELOW_MINIMUM = "BelowMinimum"  # what is left of the gang cannot run
+    QUEUE_DRAINED = "QueueDrained"
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict a pod through the Eviction API; `by` is for whom (namespace/name), "" for nobody."""
+
+    pod: Pod
+    by: str
+    reason: EvictionReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ungate:
+    """Take a scheduling gate off a pod."""
+
+    pod: Pod
+    gate: str
+
+
 class Fact(Enum):
     """What of a pod's devices is predicted, and observed later."""
 
@@ -67,7 +95,8 @@ class Effects:
     those whose held bind calls fail, with the message. `changed` are the gangs whose status may read differently.
     `milestones` are for the log, `plan_seconds` is how long each plan took, `expired` counts
     reservations given up at their deadline. `rejections` are why kubelets turned pods away, one for each pod, and
-    `observations` how predictions turned out.
+    `observations` how predictions turned out. `evictions` and `ungates` hold one wish per pod UID; `spared` are those
+    whose eviction is not wanted any more.
     """
 
     nominations: dict[str, Nomination] = field(default_factory=dict)
@@ -80,3 +109,6 @@ class Effects:
     expired: int = 0
     rejections: list[RejectionReason] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
+    evictions: dict[str, Evict] = field(default_factory=dict)
+    spared: set[str] = field(default_factory=set)
+    ungates: dict[str, Ungate] = field(default_factory=dict)

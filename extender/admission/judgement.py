@@ -68,7 +68,7 @@ def _role_gated(gang: Gang, minimums: Mapping[str, int]) -> Wait | None:
 
 def _unfit(gang: Gang) -> Wait | None:
     """Return what is wrong with the gang's description, or None."""
-    names = {"group": str(gang.ref)}
+    names = {"kind": gang.ref.api.kind if gang.group is None else gang.group.kind, "group": str(gang.ref)}
     if gang.group is None and needs_object(gang.ref):
         return Wait(Reason.POD_GROUP_MISSING, names=names)
     if gang.group is not None and gang.group.problem is not None:
@@ -78,7 +78,7 @@ def _unfit(gang: Gang) -> Wait | None:
         bad = next(pod for pod in gang.unbound() if pod.problem is not None and not pod.deleting)
         return Wait(Reason.INVALID_MEMBER, names={"pod": bad.key, "detail": str(bad.problem)})
     if gang.group is None and kinds and not any(_states_minimum(kind.options) for kind in kinds):
-        detail = "annotation muster.dev/min-member is missing or invalid"
+        detail = f"annotation {gang.ref.api.size_annotation} is missing or invalid"
         first = next(pod for pod in gang.unbound() if not pod.deleting)
         return Wait(Reason.INVALID_MEMBER, names={"pod": first.key, "detail": detail})
     schedulers = sorted({kind.scheduler for kind in kinds})

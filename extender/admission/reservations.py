@@ -129,6 +129,23 @@ class Reservations:
         self.effects.changed[gang.ref] = None
         return True
 
+    def await_members(self, gang: Gang) -> None:
+        """Open the barrier if it may be, or say that the gang is placed and waits for its members to arrive there."""
+        if not self.open_barrier(gang):
+            self.wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
+
+    def wait(self, gang: Gang, wait: Wait | None) -> None:
+        """Record a gang's reason (None: it does not wait) and note when it changed."""
+        waits = self.waits
+        before = waits.get(gang.uid)
+        if before is wait or before == wait:
+            return
+        if wait is None:
+            waits.pop(gang.uid, None)
+        else:
+            waits[gang.uid] = wait
+        self.effects.changed[gang.ref] = None
+
     def drop(self, uid: str, why: str) -> Slot | None:
         """Take back one pod's slot; its held bind call fails with `why`, its nomination is cleared."""
         slot = self.ledger.release(uid)

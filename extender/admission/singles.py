@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 
 from extender.admission.admission import Admission
 from extender.admission.answers import Arrival, BindVerdict, Filtered, Outcome, Refusal
+from extender.admission.heads import declared
+from extender.admission.keep import withhold
 from extender.admission.queue import single_position
+from extender.admission.sharing import ANYWHERE
 from extender.cluster.occupancy import NO_NODE, Holding
 from extender.cluster.whatif import WhatIf
 from extender.domain.pod import Pod
 
+_NO_QUOTA = "no quota"
 _NO_ROOM = "no room beside what is reserved for gangs"
 _MISALIGNED = "what is free is in NUMA zones or GPU partitions that the pod cannot have together"
 _REJECTED = "its kubelet turned away a pod that asks for the same"
@@ -32,16 +36,20 @@ class Singles:
         """Let a pod go wherever there is room beside reservations and what is kept for the head."""
         self._admission.decide()
         rows = self._model.table.rows_of(names)
+        if barred := self._barred(pod):
+            return Filtered(Outcome.REFUSED, [], (Refusal(names, barred),))
         rejected = self._rejected(pod)[rows]
-        lacking = ~(self._room(pod, self._free_for(pod))[rows] | rejected)
-        misaligned = ~(self._aligned(pod, rows) | rejected | lacking)
+        beyond = ~self._within_quota(pod)[rows] & ~rejected
+        lacking = ~(self._room(pod, self._free_for(pod))[rows] | rejected | beyond)
+        misaligned = ~(self._aligned(pod, rows) | rejected | beyond | lacking)
         refusals = (
             Refusal(_named(names, rejected), _REJECTED),
+            Refusal(_named(names, beyond), self._quota_words(pod)),
             Refusal(_named(names, lacking), _NO_ROOM, resolvable=True),
             Refusal(_named(names, misaligned), _MISALIGNED),  # kube-scheduler would find nobody to evict: it has room
         )
         told = tuple(refusal for refusal in refusals if refusal.names)
-        accepted = _named(names, ~(rejected | lacking | misaligned)) if told else names
+        accepted = _named(names, ~(rejected | beyond | lacking | misaligned)) if told else names
         return Filtered(Outcome.FITS if accepted else Outcome.REFUSED, accepted, told)
 
     def arrive(self, pod: Pod, node: str) -> Arrival:
@@ -72,8 +80,12 @@ class Singles:
     def _refusal_of(self, pod: Pod, node: str) -> str:
         """Return why the pod may not go to one node, or ""."""
         rows = self._model.table.rows_of([node])
+        if barred := self._barred(pod):
+            return barred
         if self._rejected(pod)[rows].any():
             return _REJECTED
+        if not self._within_quota(pod)[rows].all():
+            return self._quota_words(pod)
         if not self._room(pod, self._free_for(pod))[rows].all():
             return _NO_ROOM
         return "" if self._aligned(pod, rows).all() else _MISALIGNED
@@ -85,11 +97,37 @@ class Singles:
         """
         whatif = WhatIf(self._model.table)
         whatif.give_back(pod.uid)
-        head = self._admission.head
-        if head is not None and head.position < single_position(pod):
-            resources, rows = head.kept.shape  # the table may have grown since the pass
-            whatif.free[:resources, :rows] -= head.kept
+        place, now = single_position(pod), self._admission.clock.now().timestamp()
+        for keep in self._admission.term.keeps:
+            if keep.firm or (keep.position < place and not keep.open_to(declared(pod), now)):
+                withhold(whatif.free, keep.kept)
         return whatif
+
+    def _barred(self, pod: Pod) -> str:
+        """Return why nothing of the pod's queue starts, or ""."""
+        sharing = self._admission.sharing
+        queue = sharing.queue_of_pod(pod)
+        wait = sharing.unusable(queue, pod.namespace) or sharing.barred(queue, pod.uid)
+        return "" if wait is None else wait.message
+
+    def _within_quota(self, pod: Pod) -> NDArray[np.bool_]:
+        """Return (rows + 1,) for which nodes the pod's queue has quota; the last, read for unknown nodes, says yes."""
+        sharing, table = self._admission.sharing, self._model.table
+        sharing.charges.refresh()
+        within = np.ones(table.rows + 1, dtype=np.bool_)
+        queue, amounts = sharing.queue_of_pod(pod), dict(pod.shape.requests)
+        options = sharing.options(queue, amounts)
+        if options is ANYWHERE or sharing.charges.of(pod.uid) is not None:  # what is charged for it already is its own
+            return within
+        within[: table.rows] = False
+        for option in options:
+            if sharing.lack(queue, option, amounts) is None:
+                within[: table.rows] |= sharing.nodes_of(option)
+        return within
+
+    def _quota_words(self, pod: Pod) -> str:
+        queue = self._admission.sharing.queue_of_pod(pod)
+        return f"Queue {queue} has no quota left for the pod" if queue in self._admission.sharing.tree else _NO_QUOTA
 
     def _room(self, pod: Pod, free: WhatIf) -> NDArray[np.bool_]:
         """Return (rows + 1,) whether the pod has room on each node; the last, read for unknown nodes, says no."""

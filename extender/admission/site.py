@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import groupby
@@ -69,6 +69,11 @@ class Demand:
             counts = {first: pods} if alike else Counter(pod.shape for pod in core(gang, pods))
         return cls(frozenset(counts.items()), gang.packing, pods, topology)
 
+    @classmethod
+    def of_pods(cls, pods: Sequence[Pod], gang: Gang) -> Demand:
+        """Return what members of a gang ask for that cannot be placed yet."""
+        return cls(frozenset(Counter(pod.shape for pod in pods).items()), gang.packing, len(pods), gang.topology)
+
 
 @dataclass(slots=True)
 class Party:
@@ -83,6 +88,14 @@ class Party:
     settled: Mapping[int, int] = field(default_factory=dict)
     ever: tuple[int, Shortfall | None] | None = None
     _pods: list[Pod] | None = field(default=None, repr=False)
+    _amounts: Mapping[str, int] | None = field(default=None, repr=False)
+
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        """Return how much of each resource the members ask for together."""
+        if self._amounts is None:
+            self._amounts = amounts_of(self.demand.shapes)
+        return self._amounts
 
     @property
     def pods(self) -> list[Pod]:
@@ -111,6 +124,16 @@ class Misfit:
     vetoed: bool = False
     rejected: bool = False
     kept: bool = False
+
+
+def amounts_of(shapes: Iterable[tuple[Shape, int]]) -> Mapping[str, int]:
+    """Return how much of each resource so many pods of each shape ask for."""
+    total: Counter[str] = Counter()
+    for shape, count in shapes:
+        for resource, amount in shape.requests:
+            if amount:
+                total[resource] += amount * count
+    return total
 
 
 class Site:

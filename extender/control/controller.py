@@ -11,14 +11,16 @@ import structlog
 
 from extender.admission.admission import Admission
 from extender.admission.answers import BindVerdict, Filtered, Outcome
-from extender.admission.effects import Milestone
+from extender.admission.defragment import Defragmentation
+from extender.admission.effects import Effects, Milestone
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
 from extender.cluster.occupancy import Held
 from extender.control.arrivals import Arrivals
 from extender.control.binding import Binder, Bound
+from extender.control.evictions import Evictions, Gates
 from extender.control.expectation import Expectation
-from extender.control.exposition import count, expose
+from extender.control.exposition import count, expose, expose_queues
 from extender.control.fence import Fence
 from extender.control.health import Condition, DegradedError, Health, Mode
 from extender.control.inspection import Inspection
@@ -28,6 +30,7 @@ from extender.control.nominations import Nominations
 from extender.control.observing import Observing, Reactions
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Outbox
 from extender.control.ports import ClusterApi, PodKey
+from extender.control.queuereports import QueueReports
 from extender.control.reporting import Reporting
 from extender.control.reports import Reports
 from extender.control.views import GangView
@@ -74,8 +77,12 @@ class Controller:
         self._binder = Binder(settings, clock, self._api, metrics, self._verbs)
         self._outbox = Outbox(settings, clock, metrics, self._window)
         self._nominations = Nominations(self._api, self._outbox, metrics, self._admission.model.table)
+        self._evictions = Evictions(self._api, self._outbox, clock, metrics, self._eviction_refused)
+        self._gates = Gates(self._api, self._outbox)
         self._reporting = Reporting(self._admission, Reports(self._api, self._outbox), settings.report_delay_seconds)
         self.inspection = Inspection(self._admission, self._reporting.view)
+        delay = settings.report_delay_seconds
+        self._queue_reports = QueueReports(self._api, self._outbox, clock, self.inspection.queues, delay)
         self._watches = Watches(clock, metrics, settings.stale_after_seconds)
         self._health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
         self._wake = asyncio.Event()
@@ -174,6 +181,19 @@ class Controller:
 
     # What people ask.
 
+    def defragment(self, ref: GroupRef, *, apply: bool) -> Defragmentation:
+        """Return which moves of others would make a gang fit, and with `apply` have them made.
+
+        Raises KeyError if there is no such gang, DegradedError where nothing is decided here now.
+        """
+        self._require_health()
+        gang = self._admission.model.gangs.get(ref)
+        if gang is None:
+            raise KeyError(ref)
+        found = self._admission.defragment(gang, apply=apply)
+        self._settle()
+        return found
+
     def gangs(self) -> list[GangView]:
         """Return how every gang stands, those of other schedulers included."""
         return list(self._reporting.views())
@@ -189,6 +209,7 @@ class Controller:
     def scrape_in_steps(self) -> Iterator[None]:
         """Set the gauges that are read off the state, in steps between which others may have the event loop."""
         yield from expose(self._metrics, self._admission, self._reporting.views())
+        expose_queues(self._metrics, self.inspection.queues())
         self._metrics.binds_held.set(len(self._binder.barrier))
         self._metrics.write_queue.set(len(self._outbox))
         self._metrics.write_window.set(self._window.places)
@@ -221,6 +242,7 @@ class Controller:
             if self._admission.decide():
                 rest = self._clock.monotonic() - began
                 self._metrics.pass_seconds.observe(rest)
+                self._queues_changed()
             self._settle()
 
     def _next_turn(self) -> float:
@@ -251,6 +273,7 @@ class Controller:
         self._metrics.leadership_changes.labels("began").inc()
         self._admission.rebuild()
         self._reporting.changed(gang.ref for gang in self._admission.model.gangs)
+        self._queues_changed()
         self._taken_up.set()
         log.info("leading", gangs=len(self._admission.model.gangs))
 
@@ -259,7 +282,9 @@ class Controller:
         self._metrics.leadership_changes.labels("ceased").inc()
         self._binder.barrier.refuse_all(f"{Reason.NOT_LEADING}: {Wait(Reason.NOT_LEADING).message}")
         self._outbox.clear()
+        self._evictions.stand_down()
         self._reporting.stand_down()
+        self._queue_reports.stand_down()
         self._admission.stand_down()
         self._taken_up.clear()
         log.warning("standing by: the Lease is not held any more")
@@ -273,16 +298,36 @@ class Controller:
             self._binder.barrier.refuse(uid, why)
         for nomination in effects.nominations.values():
             self._nominations.put(nomination)
+        for uid in effects.spared:
+            self._evictions.spare(uid)
+        for eviction in effects.evictions.values():
+            self._evictions.put(eviction)
+        for gate in effects.ungates.values():
+            self._gates.open(gate)
         for step in effects.milestones:
             self._log_milestone(step)
         count(self._metrics, effects)
+        self._tell(effects)
+        if self._admission.pending or effects.nominations or effects.refused:
+            self._wake.set()  # there is something to judge, or a deadline has moved
+
+    def _tell(self, effects: Effects) -> None:
+        """Have people told what is new."""
         for note in effects.notes:
             self._reporting.note(note)
             about = note.about.key if isinstance(note.about, Pod) else str(note.about)
             log.info("note", reason=note.reason, message=note.message, about=about)
         self._reporting.changed(effects.changed)
-        if self._admission.pending or effects.nominations or effects.refused:
-            self._wake.set()  # there is something to judge, or a deadline has moved
+        if effects.changed:
+            self._queues_changed()
+
+    def _queues_changed(self) -> None:
+        if self._admission.sharing.queues:
+            self._queue_reports.changed()
+
+    def _eviction_refused(self, uid: str, why: str) -> None:
+        self._admission.eviction_refused(uid, why)
+        self._wake.set()
 
     def _turned_away(self, uid: str) -> None:
         if self.known(uid) is not None:  # of others nobody would ever say that they are gone

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from extender.backfill.start import Start
 from extender.cluster.gangs import member_order
 from extender.cluster.occupancy import Held
 from extender.control.views import GangView
@@ -45,7 +47,8 @@ class Explanation:
 
     `levels` are those that it is placed by, `placement` is None while it holds no node. `promised` has the node of each
     member with a reservation, `held` what members hold of their nodes, where that is known, both by UID. `doubts` says
-    by node what was reported of it and is not believed, `better` what a faster placement would have taken.
+    by node what was reported of it and is not believed, `better` what a faster placement would have taken. `start` is
+    when a gang that waits for others to end is expected to start, where they have said when that is.
     """
 
     view: GangView
@@ -56,6 +59,7 @@ class Explanation:
     held: Mapping[str, Held] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
     better: Better | None = None
+    start: Start | None = None
 
 
 def headline(explained: Explanation) -> str:
@@ -70,11 +74,24 @@ def remarks(explained: Explanation) -> tuple[str, ...]:
     names = " > ".join(level.name for level in levels.levels) or "none"
     return (
         *([] if wait is None else [f"waits: {wait.reason.value}: {wait.message}"]),
+        *([] if explained.start is None else [_expected(explained.start)]),
         *([] if placement is None else _consequences(placement)),
         *([] if explained.better is None else [_would_take(explained.better)]),
         *(f"{node}: {doubt}" for node, doubt in list(explained.doubts.items())[:_MOST_DOUBTS]),
         f"levels: {names}{f' ({levels.source})' if levels.source else ''}",
     )
+
+
+def _expected(start: Start) -> str:
+    """Return when a start is expected: `starts at 2026-11-21T12:00:00Z if default/old ends as expected`."""
+    if not start.because:
+        return f"starts at {_time(start.at)} if all goes as expected"
+    ends = "which should have ended already, ends by then" if start.overdue else "ends as declared"
+    return f"starts at {_time(start.at)} if {start.because}{',' if start.overdue else ''} {ends}"
+
+
+def _time(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _would_take(better: Better) -> str:
@@ -128,6 +145,7 @@ def explanation_json(explained: Explanation) -> dict[str, Any]:
         "placement": None if placement is None else placement_json(placement),
         "headline": headline(explained),
         "nextBetter": None if explained.better is None else _better_json(explained.better),
+        "expectedStart": None if explained.start is None else _start_json(explained.start),
         "remarks": list(remarks(explained)),
         "levels": {"source": levels.source, "names": [level.name for level in levels.levels]},
         "pods": [_member_json(explained, pod) for pod in sorted(explained.members, key=member_order)],
@@ -143,6 +161,10 @@ def placement_json(placement: Placement) -> dict[str, Any]:
         "fragmentationCost": _rounded(placement.fragmentation),
         "gpusPerNode": dict(placement.gpus_per_node),
     }
+
+
+def _start_json(start: Start) -> dict[str, Any]:
+    return {"at": _time(start.at), "waitsFor": start.because or None, "overdue": start.overdue}
 
 
 def _better_json(better: Better) -> dict[str, Any]:

@@ -8,13 +8,17 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import Gauge
 
 from extender.admission.admission import Admission
+from extender.admission.demand import unmet_demand
 from extender.admission.effects import Effects, Fact
+from extender.admission.queueview import QueueView
 from extender.control.metrics import Metrics
 from extender.control.views import GangView
 
 #: Gangs and promised slots that are counted in one step: a millisecond at most.
 _GANGS_PER_STEP = 100
 _SLOTS_PER_STEP = 1000
+#: Gangs of which it is worked out in one step what they lack: a millisecond at most.
+_DEMANDS_PER_STEP = 40
 
 
 def count(metrics: Metrics, effects: Effects) -> None:
@@ -43,6 +47,14 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
                 reasons[seen.wait.reason] += 1
         if number % _GANGS_PER_STEP == 0:
             yield
+    lacking: Counter[str] = Counter()
+    pods = 0
+    demands = unmet_demand(list(admission.model.gangs), admission.reservations.waits)
+    for number, row in enumerate(demands, start=1):
+        lacking.update(row.requests)
+        pods += row.pods
+        if number % _DEMANDS_PER_STEP == 0:
+            yield
     ledger = admission.reservations.ledger
     promised = [slot for reservation in ledger for slot in reservation.slots.values()]
     reserved: Counter[str] = Counter()
@@ -54,7 +66,24 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
     _show(metrics.gangs, phases)
     _show(metrics.gangs_waiting, reasons)
     _show(metrics.reserved, reserved)
+    _show(metrics.unmet_demand, lacking)
+    metrics.unmet_demand_pods.set(pods)
     metrics.vetoes.set(len(admission.vetoes))
+
+
+def expose_queues(metrics: Metrics, queues: Iterable[QueueView]) -> None:
+    """Set the gauges about queues; one that is gone is in none of them any more."""
+    by_quota = (metrics.queue_nominal, metrics.queue_used, metrics.queue_borrowed, metrics.queue_lent)
+    by_queue = (metrics.queue_share, metrics.queue_pending, metrics.queue_admitted)
+    for gauge in (*by_quota, *by_queue):
+        gauge.clear()
+    for seen in queues:
+        for use in seen.flavors:
+            values = (use.nominal, use.used, use.borrowed, use.lent)
+            for gauge, value in zip(by_quota, values, strict=True):
+                gauge.labels(seen.name, use.flavor, use.resource).set(value)
+        for gauge, figure in zip(by_queue, (seen.share, seen.pending, seen.admitted), strict=True):
+            gauge.labels(seen.name).set(figure)
 
 
 def _show(gauge: Gauge, counts: Counter[str]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from extender.admission.admission import Admission
+from extender.admission.demand import UnmetDemand, unmet_demand
 from extender.admission.ledger import Reservation
+from extender.admission.queueview import QueueView
+from extender.admission.queueviews import queue_views
 from extender.cluster.gangs import Gang
 from extender.cluster.nodekinds import gpus_of
 from extender.cluster.occupancy import Held
@@ -51,6 +55,7 @@ class Inspection:
             held=self._held(gang),
             doubts={node: doubt for node in nodes if (doubt := model.table.occupancy.distrust(node))},
             better=None if placement is None else self._admission.next_better(gang, placement),
+            start=next((keep.start for keep in self._admission.heads if keep.gang is gang), None),
         )
 
     def survey(self, ref: GroupRef) -> Survey:
@@ -72,6 +77,19 @@ class Inspection:
             held={} if gang is None else {uid: held.gpus for uid, held in self._held(gang).items()},
             zones={node.name: zones for node in shown if (zones := self._zones(node))},
         )
+
+    def demand(self) -> tuple[UnmetDemand, ...]:
+        """Return what waiting gangs lack that more nodes would give them, the oldest gang first."""
+        found = unmet_demand(self._admission.model.gangs, self._admission.reservations.waits)
+        return tuple(sorted(found, key=lambda row: (row.since, row.gang)))
+
+    def queues(self) -> list[QueueView]:
+        """Return how each Queue stands, in order of their names."""
+        sharing, waits = self._admission.sharing, self._admission.reservations.waits
+        sharing.charges.refresh()
+        waiting = ((gang, sharing.queue_of(gang)) for gang in self._admission.model.gangs if gang.uid in waits)
+        pending = Counter(queue for gang, queue in waiting if gang.ref not in sharing.charges.holders(queue))
+        return queue_views(sharing, pending)
 
     def _reservation(self, gang: Gang) -> Reservation | None:
         return self._admission.reservations.ledger.of_gang(gang.uid)

@@ -43,11 +43,46 @@ class Metrics:
         self.gangs_waiting = Gauge(
             "muster_gangs_waiting", "Waiting gangs by reason.", ("reason",), registry=self.registry
         )
+        self.unmet_demand_pods = Gauge(
+            "muster_unmet_demand_pods", "Pods without which gangs cannot start, and that wait for capacity.",
+            registry=self.registry,
+        )  # fmt: skip
+        self.unmet_demand = Gauge(
+            "muster_unmet_demand", "What these pods ask for (milli-CPU, bytes, counts).", ("resource",),
+            registry=self.registry,
+        )  # fmt: skip
         self.reserved = Gauge(
             "muster_reserved_unbound",
             "What is reserved for pods that are not bound yet (milli-CPU, bytes, counts).",
             ("resource",), registry=self.registry,
         )  # fmt: skip
+        quota = ("queue", "flavor", "resource")
+        self.queue_nominal = Gauge(
+            "muster_queue_nominal", "Nominal quota of a Queue (milli-CPU, bytes, counts).",
+            quota, registry=self.registry,
+        )  # fmt: skip
+        self.queue_used = Gauge(
+            "muster_queue_used", "What gangs of a Queue and its children have of its quota, or beyond it.",
+            quota, registry=self.registry,
+        )  # fmt: skip
+        self.queue_borrowed = Gauge(
+            "muster_queue_borrowed", "What of it is above the nominal quota.", quota, registry=self.registry
+        )
+        self.queue_lent = Gauge(
+            "muster_queue_lent", "What others have of the nominal quota.", quota, registry=self.registry
+        )
+        self.queue_share = Gauge(
+            "muster_queue_share", "Weighted dominant share, by which Queues are ordered.",
+            ("queue",), registry=self.registry,
+        )  # fmt: skip
+        self.queue_pending = Gauge(
+            "muster_queue_pending_gangs", "Waiting gangs by Queue.", ("queue",), registry=self.registry
+        )
+        self.queue_admitted = Gauge(
+            "muster_queue_admitted_gangs", "Gangs that hold nodes, or are promised some, by Queue.",
+            ("queue",), registry=self.registry,
+        )  # fmt: skip
+        self.evictions = Counter("muster_evictions", "Pods evicted, by reason.", ("reason",), registry=self.registry)
         self.binds_held = Gauge(
             "muster_binds_held", "Bind calls that wait for the rest of their gang.", registry=self.registry
         )

@@ -34,8 +34,9 @@ class Urgency(IntEnum):
 
     WAKING = 0  #: nominations of pods that kube-scheduler has set aside: only a change wakes them
     NOMINATION = 1
-    STATUS = 2
-    EVENT = 3
+    EVICTION = 2
+    STATUS = 3
+    EVENT = 4
 
     @property
     def kind(self) -> str:

@@ -75,4 +75,5 @@ class Reporting:
         reservation = reservations.ledger.of_gang(gang.uid)
         slots = 0 if reservation is None else len(reservation.slots)
         managed = model.concerns(gang)
-        return view(gang, slots, reservations.waits.get(gang.uid), managed=managed)
+        evicted = "" if gang.has_minimum else self._admission.term.clearances.told.get(gang.uid, "")
+        return view(gang, slots, reservations.waits.get(gang.uid), managed=managed, evicted=evicted)

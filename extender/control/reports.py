@@ -97,6 +97,8 @@ class Reports:
 
 
 def _about_gang(gang: Gang) -> ObjectRef | None:
+    if gang.group is not None and gang.group.about is not None:
+        return gang.group.about
     if gang.group is not None:
         version = _API_VERSIONS[gang.ref.api]
         return ObjectRef(version, "PodGroup", gang.ref.namespace, gang.ref.name, gang.group.uid)

@@ -27,7 +27,8 @@ class GangView:
 
     `reserved` counts members that have a reservation and are not bound yet; `wait` is None unless the gang waits.
     `managed` is false for gangs that another scheduler looks after. `lacks_role` says that enough members are bound or
-    have succeeded, but too few of a role with a minimum of its own.
+    have succeeded, but too few of a role with a minimum of its own. `evicted` says for whom and why the gang was
+    evicted, as long as that is why it does not run.
     """
 
     ref: GroupRef
@@ -39,6 +40,7 @@ class GangView:
     wait: Wait | None
     managed: bool
     lacks_role: bool = False
+    evicted: str = ""
 
     @property
     def has_minimum(self) -> bool:
@@ -60,14 +62,14 @@ def phase_of(census: Census, min_member: int, reserved: int) -> GangPhase:
     return GangPhase.PENDING
 
 
-def view(gang: Gang, reserved: int, wait: Wait | None, *, managed: bool) -> GangView:
+def view(gang: Gang, reserved: int, wait: Wait | None, *, managed: bool, evicted: str = "") -> GangView:
     """Put together how a gang stands."""
     census = gang.census()
     phase = phase_of(census, gang.min_member, reserved)
     lacks_role = census.secured >= gang.min_member and not gang.has_minimum
     if lacks_role and phase is GangPhase.RUNNING:
         phase = GangPhase.SCHEDULING
-    return GangView(gang.ref, gang.uid, phase, gang.min_member, census, reserved, wait, managed, lacks_role)
+    return GangView(gang.ref, gang.uid, phase, gang.min_member, census, reserved, wait, managed, lacks_role, evicted)
 
 
 def group_status(seen: GangView, generation: int) -> GroupStatus:
@@ -85,6 +87,7 @@ def group_status(seen: GangView, generation: int) -> GroupStatus:
         if started
         else _message(seen),
         observed_generation=generation,
+        preempted="" if started else seen.evicted,
     )
 
 

@@ -17,8 +17,10 @@ import extender
 from extender.clock import Clock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
+from extender.service.demand import add_demand
 from extender.service.gangs import add_gangs
 from extender.service.openapi import add_verbs
+from extender.service.queues import add_queues
 from extender.service.verbs import VerbRoutes
 from extender.settings import Settings
 
@@ -60,6 +62,8 @@ def create_app(controller: Controller, settings: Settings, metrics: Metrics, clo
     """
     app = _VerbApp(VerbRoutes(controller, settings, metrics, clock).routes())
     add_gangs(app, controller)
+    add_demand(app, controller)
+    add_queues(app, controller, controller.inspection.queues)
     return _add_reads(app, controller, metrics)
 
 

@@ -11,8 +11,10 @@ import re
 
 from fastapi import FastAPI, HTTPException, Response
 
+from extender.admission.defragment import Defragmentation
 from extender.control.controller import Controller
 from extender.control.explanation import Explanation, explanation_json, headline, remarks
+from extender.control.health import DegradedError
 from extender.domain.membership import GroupRef
 from extender.drawing.survey import Survey, draw
 from extender.drawing.svg import render
@@ -33,6 +35,19 @@ _ERROR = {"type": "object", "required": ["detail"], "properties": {"detail": {"t
 _RESPONSES: dict[int | str, dict[str, object]] = {
     status: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
     for status, text in _FAILURES.items()
+}
+_NAMES = {"type": "array", "items": {"type": "string"}}
+_MOVE = {
+    "type": "object",
+    "properties": {"gang": {"type": "string"}, "pods": {"type": "integer"}, "from": _NAMES, "to": _NAMES},
+}
+_DEFRAG = {
+    "type": "object",
+    "properties": {
+        "fits": {"type": "boolean"},
+        "moves": {"type": "array", "items": _MOVE},
+        "reason": {"type": "string"},
+    },
 }
 #: A picture runs nothing and loads nothing, whatever its texts are.
 _SVG_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", "Cache-Control": "no-store"}
@@ -63,6 +78,41 @@ def add_gangs(app: FastAPI, controller: Controller) -> None:
         explained, survey = controller.inspection.explain(ref), controller.inspection.survey(ref)
         body = await asyncio.to_thread(_draw, explained, survey)
         return Response(body, media_type="image/svg+xml", headers=_SVG_HEADERS)
+
+    async def defrag(namespace: str, name: str, *, apply: bool) -> Response:
+        ref = _ref(controller, namespace, name)
+        try:
+            found = controller.defragment(ref, apply=apply)
+        except DegradedError as error:
+            raise HTTPException(_UNAVAILABLE, str(error)) from error
+        return Response(encode(defragmentation_json(found)), media_type="application/json")
+
+    @app.get(
+        "/api/v1/gangs/{namespace}/{name}/defrag",
+        summary="Say which moves of preemptible gangs would make a waiting gang fit.",
+        response_class=Response,
+        responses={**_RESPONSES, 200: {"content": {"application/json": {"schema": _DEFRAG}}}},
+    )
+    async def plan_defrag(namespace: str, name: str) -> Response:
+        return await defrag(namespace, name, apply=False)
+
+    @app.post(
+        "/api/v1/gangs/{namespace}/{name}/defrag",
+        summary="Evict what has to move for a waiting gang to fit, within PodDisruptionBudgets.",
+        response_class=Response,
+        responses={**_RESPONSES, 200: {"content": {"application/json": {"schema": _DEFRAG}}}},
+    )
+    async def apply_defrag(namespace: str, name: str) -> Response:
+        return await defrag(namespace, name, apply=True)
+
+
+def defragmentation_json(found: Defragmentation) -> dict[str, object]:
+    """Return moves as plain values."""
+    moves = [
+        {"gang": move.name, "pods": move.pods, "from": list(move.origins), "to": list(move.targets)}
+        for move in found.moves
+    ]
+    return {"fits": found.fits, "moves": moves, "reason": found.reason}
 
 
 def _ref(controller: Controller, namespace: str, name: str) -> GroupRef:

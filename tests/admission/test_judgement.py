@@ -10,6 +10,7 @@ from extender.admission.judgement import Candidates, judge
 from extender.cluster.gangs import Gang
 from extender.domain.keys import Options
 from extender.domain.membership import GroupApi
+from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Phase, Pod
 from extender.domain.podgroup import PodGroup
 from extender.domain.reason import Problem, Reason, Wait
@@ -108,3 +109,42 @@ def test_a_gang_without_object_states_a_minimum(options: Options, *, stated: boo
     member = pod("worker-0", group=LABELS, role="worker", options=options)
     verdict = judge(Gang(LABELS, "uid", 0.0, None, {member.uid: member}), 0)
     assert isinstance(verdict, Candidates) == stated
+
+
+@pytest.mark.parametrize(
+    ("api", "message"),
+    [
+        (GroupApi.COSCHEDULING, "PodGroup default/job does not exist"),
+        (GroupApi.VOLCANO, "PodGroup default/job does not exist"),
+        (GroupApi.JOBSET, "JobSet default/job does not exist"),
+        (GroupApi.KUBEFLOW, "Kubeflow job default/job does not exist"),
+        (GroupApi.RAY, "RayCluster default/job does not exist"),
+    ],
+)
+def test_a_missing_object_is_called_by_its_kind(api: GroupApi, message: str) -> None:
+    """People look for the object that their operator knows."""
+    ref = group_ref(api=api)
+    wait = judge(Gang(ref, "pod:p", 0.0, members={"p": pod("p", group=ref)}), 0)
+    assert isinstance(wait, Wait)
+    assert (wait.reason, wait.message) == (Reason.POD_GROUP_MISSING, message)
+
+
+def test_an_invalid_object_is_called_by_its_kind() -> None:
+    """Object and field are named."""
+    ref = group_ref(api=GroupApi.KUBEFLOW)
+    about = ObjectRef("kubeflow.org/v1", "PyTorchJob", "default", "job", "u")
+    problem = Problem("spec.pytorchReplicaSpecs[Worker].replicas", "-1 is negative")
+    group = PodGroup(ref, "u", about=about, problem=problem)
+    wait = judge(Gang(ref, "u", 0.0, group, {"p": pod("p", group=ref)}), 0)
+    assert isinstance(wait, Wait)
+    assert wait.message == f"PyTorchJob default/job is invalid: {problem}"
+
+
+@pytest.mark.parametrize("api", [GroupApi.KUEUE, GroupApi.LEADER_WORKER_SET, GroupApi.LABEL])
+def test_pods_that_do_not_say_how_many_they_are_are_told_where_to(api: GroupApi) -> None:
+    """The annotation is named that such pods have."""
+    ref = group_ref(api=api)
+    wait = judge(Gang(ref, "pod:p", 0.0, members={"p": pod("p", group=ref)}), 0)
+    assert isinstance(wait, Wait)
+    assert wait.reason is Reason.INVALID_MEMBER
+    assert f"annotation {api.size_annotation} is missing or invalid" in wait.message

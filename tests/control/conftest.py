@@ -11,7 +11,15 @@ import pytest
 
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.control.ports import NO_ANNOTATIONS, REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, PodKey
+from extender.control.ports import (
+    NO_ANNOTATIONS,
+    REQUIRED_KINDS,
+    ApiError,
+    ClusterEvent,
+    GroupStatus,
+    PodKey,
+    QueueStatus,
+)
 from extender.domain.keys import Options
 from extender.domain.lease import Lease
 from extender.domain.membership import GroupApi, GroupRef
@@ -40,6 +48,12 @@ class ScriptedApi:
     annotations: dict[str, dict[str, str]] = field(default_factory=dict)
     events: list[ClusterEvent] = field(default_factory=list)
     statuses: list[tuple[str, GroupStatus]] = field(default_factory=list)
+    status_failures: list[ApiError] = field(default_factory=list)
+    queue_statuses: list[tuple[str, QueueStatus]] = field(default_factory=list)
+    queue_status_failures: list[ApiError] = field(default_factory=list)
+    evictions: list[tuple[str, bool]] = field(default_factory=list)
+    eviction_failures: list[ApiError] = field(default_factory=list)
+    ungated: list[tuple[str, str]] = field(default_factory=list)
     write_seconds: float = 0.0
     nominating_fails: ApiError | None = None
 
@@ -57,14 +71,33 @@ class ScriptedApi:
         self.bindings.append((pod.name, node))
         self.annotations[pod.name] = dict(annotations)
 
+    async def evict(self, pod: PodKey, *, dry_run: bool = False) -> None:
+        """Record an eviction, or fail as scripted."""
+        if self.eviction_failures:
+            raise self.eviction_failures.pop(0)
+        self.evictions.append((pod.name, dry_run))
+
+    async def ungate(self, pod: PodKey, gate: str) -> None:
+        """Record a gate that is taken off."""
+        self.ungated.append((pod.name, gate))
+
     async def record_event(self, event: ClusterEvent) -> None:
         """Record an Event."""
         self.events.append(event)
 
     async def update_group_status(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
-        """Record a status."""
+        """Record a status, or fail as scripted."""
         assert uid
+        if self.status_failures:
+            raise self.status_failures.pop(0)
         self.statuses.append((group.name, status))
+
+    async def update_queue_status(self, name: str, uid: str, status: QueueStatus) -> None:
+        """Record a Queue's status, or fail as scripted."""
+        assert uid
+        if self.queue_status_failures:
+            raise self.queue_status_failures.pop(0)
+        self.queue_statuses.append((name, status))
 
 
 @dataclass

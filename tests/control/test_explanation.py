@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from extender.backfill.outlook import Reservation
+from extender.backfill.start import Start
 from extender.cluster.gangs import Census
 from extender.cluster.occupancy import Held
 from extender.control.explanation import (
@@ -75,6 +78,7 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
         },
         "headline": "Running, 329 GB/s predicted, within rack r1",
         "nextBetter": {"busBandwidthGBps": 475.0, "level": "rack", "domain": "r7", "fits": 3, "needed": 4},
+        "expectedStart": None,
         "remarks": [
             "12 GPUs on 2 nodes; future requests lose 0 GB/s",
             "475 GB/s would take one rack: r7 has room for 3 of 4",
@@ -174,3 +178,29 @@ def test_where_a_gang_is_reads_like_a_sentence(level: str, domain: str, words: s
 def test_bandwidths_have_no_more_digits_than_they_mean(value: float, text: str) -> None:
     """Three, and whole ones from a hundred on."""
     assert gbps(value) == text
+
+
+@pytest.mark.parametrize(
+    ("because", "overdue", "text"),
+    [
+        ("default/old", False, "starts at 2026-01-01T01:00:00Z if default/old ends as declared"),
+        (
+            "default/old",
+            True,
+            "starts at 2026-01-01T01:00:00Z if default/old, which should have ended already, ends by then",
+        ),
+        ("", False, "starts at 2026-01-01T01:00:00Z if all goes as expected"),
+    ],
+)
+def test_an_expected_start_is_told_with_what_it_waits_for(because: str, text: str, *, overdue: bool) -> None:
+    """Work that has run longer than it declared is named as overdue."""
+    nothing = np.zeros((1, 1), dtype=np.int64)
+    at = 1767229200.0
+    start = Start(at, nothing, {}, Reservation("train", at, at, nothing, ()), because, overdue)
+    explained = replace(WAITS, start=start)
+    assert text in remarks(explained)
+    assert explanation_json(explained)["expectedStart"] == {
+        "at": "2026-01-01T01:00:00Z",
+        "waitsFor": because or None,
+        "overdue": overdue,
+    }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from extender.control.inspection import Inspection
+from extender.domain.keys import Options
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
+from extender.domain.pod import Phase
 from extender.domain.podgroup import PodGroup
 from extender.drawing.survey import draw
 from extender.numa.nodetopology import NodeTopology, Policy, Zone
+from extender.simulation.virtual_time import LoopClock
 from tests.control.conftest import GPU, Muster
 
 REF = GroupRef(GroupApi.COSCHEDULING, "default", "train")
@@ -109,3 +113,23 @@ async def test_nvlink_domains_are_levels_and_no_fabric_is_none(muster: Muster) -
     picture = draw(inspection(muster).survey(REF), "default/train", "", ())
     assert picture.levels == ("clique",)
     assert [node.domains for node in picture.nodes] == [(CLIQUE,), (CLIQUE,), ("",)]
+
+
+async def test_when_a_blocked_gang_starts_is_said(muster: Muster) -> None:
+    """With what it waits for; when that overruns, the start has moved and says so."""
+    muster.nodes(1)
+    muster.sync()
+    (old,) = muster.gang("old", 1, present=0)
+    now = LoopClock(asyncio.get_running_loop()).now().timestamp()
+    declared = Options(expected_duration=3600.0)
+    runs = replace(old, node_name="node-0", phase=Phase.RUNNING, started_at=now, options=declared)
+    muster.controller.observer.pod_seen(runs)
+    muster.gang("train", 1)
+    await asyncio.sleep(1)
+    start = inspection(muster).explain(REF).start
+    assert start is not None
+    assert (start.at - now, start.because, start.overdue) == (3600, "default/old", False)
+    await asyncio.sleep(3610)
+    start = inspection(muster).explain(REF).start
+    assert start is not None
+    assert (start.at - now, start.because, start.overdue) == (3660, "default/old", True)

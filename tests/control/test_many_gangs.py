@@ -30,6 +30,21 @@ async def test_metrics_of_many_gangs_are_counted_in_steps(muster: Muster) -> Non
     assert muster.metrics.registry.get_sample_value("muster_gangs_waiting", {"reason": "MembersMissing"}) == 250
 
 
+async def test_what_many_gangs_lack_is_added_up_in_steps(muster: Muster) -> None:
+    """No step works out more than 40 gangs' demand, and nobody sees a gauge half set."""
+    muster.sync()
+    for number in range(90):
+        muster.gang(f"gang-{number}", 1)
+    await asyncio.sleep(1)
+    before = muster.sample("muster_unmet_demand_pods")
+    steps = 0
+    for _ in muster.controller.scrape_in_steps():
+        assert muster.sample("muster_unmet_demand_pods") == before
+        steps += 1
+    assert steps == 2
+    assert muster.sample("muster_unmet_demand_pods") == 90
+
+
 async def test_a_gang_that_goes_while_metrics_are_counted_does_not_disturb(muster: Muster) -> None:
     """The gangs are those of when the count began."""
     muster.sync()

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
+from extender.domain.budget import DisruptionBudget
 from extender.domain.devices import DeviceReport
 from extender.domain.hypernodes import HyperNode
 from extender.domain.keys import Options
+from extender.domain.labelselector import LabelSelector
 from extender.domain.levelobjects import LevelList
 from extender.domain.levels import Level
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
 from extender.domain.objectref import ObjectRef
+from extender.domain.pod import Phase
 from extender.domain.podgroup import PodGroup
-from extender.domain.reason import Problem
+from extender.domain.queue import Queue, StopPolicy
+from extender.domain.reason import Problem, Reason
+from extender.domain.selectors import Requirement
 from extender.domain.topology import TopologyTerms
 from extender.fabric.calibration import DATA_KEY
 from extender.numa.nodetopology import NodeTopology, Policy, Zone
@@ -162,7 +168,7 @@ async def test_a_node_is_left_alone_once_its_kubelet_is_known_to_refuse(muster: 
     assert muster.api.nominations == []
     observer.node_topology_gone("node-0")
     await asyncio.sleep(1)
-    assert muster.api.nominations == [("job-0", "node-0")]
+    assert set(muster.api.nominations) == {("job-0", "node-0")}
 
 
 async def test_what_is_wrong_with_zones_is_logged(muster: Muster) -> None:
@@ -187,3 +193,39 @@ class TestSync:
             muster.sync()
         (line,) = (line for line in lines if line["event"] == "synced")
         assert (line["levels"], line["levels_from"]) == (["block", "subblock"], "preset gke")
+
+
+async def test_queues_and_namespaces_decide_who_starts(muster: Muster) -> None:
+    """A gang is in the Queue that takes its namespace, and waits while that is stopped; without the Queue it starts."""
+    observer = muster.controller.observer
+    research = LabelSelector((Requirement("team", "In", ("research",)),))
+    stopped = Queue("q", uid="q", default=True, namespaces=research, stop_policy=StopPolicy.HOLD)
+    observer.queue_seen(stopped)
+    observer.namespace_seen("default", {"team": "research"})
+    muster.nodes(1)
+    muster.gang("job", members=1)
+    muster.sync()
+    await asyncio.sleep(2)
+    assert muster.api.statuses[-1][1].reason == Reason.QUEUE_STOPPED
+    observer.namespace_gone("elsewhere")
+    observer.queue_gone("q")
+    await asyncio.sleep(2)
+    assert muster.api.statuses[-1][1].reason != Reason.QUEUE_STOPPED
+    assert set(muster.api.nominations) == {("job-0", "node-0")}
+
+
+async def test_nobody_is_evicted_whom_a_budget_protects(muster: Muster) -> None:
+    """The victim of an urgent gang stays while its PodDisruptionBudget allows nothing, and goes once that is gone."""
+    observer = muster.controller.observer
+    (node,) = muster.nodes(1)
+    (low,) = muster.gang("low", members=1, present=0)
+    observer.pod_seen(replace(low, node_name=node, phase=Phase.RUNNING))
+    observer.budget_seen(DisruptionBudget("default", "b", LabelSelector(), allowed=0))
+    (urgent,) = muster.gang("urgent", members=1, present=0)
+    observer.pod_seen(replace(urgent, priority=10))
+    muster.sync()
+    await asyncio.sleep(2)
+    assert muster.api.evictions == []
+    observer.budget_gone("default", "b")
+    await asyncio.sleep(2)
+    assert ("low-0", False) in muster.api.evictions

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from extender.control.ports import ApiError
 from extender.domain.membership import GroupApi, GroupRef
+from extender.domain.objectref import ObjectRef
 from extender.domain.podgroup import PodGroup
 from tests.control.conftest import Muster
 
@@ -33,3 +35,29 @@ async def test_the_reason_stands_on_the_gangs_own_object(
     assert (event.about.api_version, event.about.kind, event.about.uid) == (version, "PodGroup", "job-uid")
     assert (event.reason, event.message) == ("RoleMembersMissing", "0 of 1 members of role leader exist")
     assert len(muster.api.statuses) == statuses
+
+
+async def test_the_reason_stands_on_another_operators_object(muster: Muster) -> None:
+    """Where a JobSet, say, describes the gang, events are about that."""
+    muster.sync()
+    ref, about = GroupRef(GroupApi.LEADER_WORKER_SET, "default", "llm-0"), ObjectRef("x/v1", "X", "default", "llm", "u")
+    muster.controller.observer.group_seen(PodGroup(ref, "u/0", min_member=2, about=about))
+    muster.controller.observer.pod_seen(muster.pod("llm-0", 8, ref))
+    await asyncio.sleep(5)
+    assert [(event.about, event.reason) for event in muster.api.events] == [(about, "MembersMissing")]
+    assert muster.api.statuses == []
+
+
+async def test_a_status_that_was_refused_is_written_with_the_next_change(muster: Muster) -> None:
+    """What could not be written does not count as said, even if the gang then stands as it did before."""
+    muster.nodes(1)
+    muster.sync()
+    muster.api.status_failures.append(ApiError(409, "Conflict", "the object was changed"))
+    pods = muster.gang("train", 2, present=1)
+    await asyncio.sleep(5)
+    assert muster.api.statuses == []
+    muster.controller.observer.pod_seen(pods[1])
+    await asyncio.sleep(1)
+    muster.controller.observer.pod_gone(pods[1].uid)
+    await asyncio.sleep(5)
+    assert muster.api.statuses[-1][0] == "train"

@@ -169,8 +169,14 @@ class TestServiceAccounts:
         ("verbs", "resource"),
         [
             ("get list watch", "pods"),
+            ("patch", "pods"),
             ("create", "pods/binding"),
+            ("create", "pods/eviction"),
             ("patch", "pods/status"),
+            ("list watch", "namespaces"),
+            ("list watch", "policy:poddisruptionbudgets"),
+            ("list watch", "muster.dev:queues"),
+            ("patch", "muster.dev:queues/status"),
             ("list watch", "nodes"),
             ("list watch", "scheduling.k8s.io:priorityclasses"),
             ("list watch", "scheduling.x-k8s.io:podgroups"),
@@ -187,10 +193,11 @@ class TestServiceAccounts:
     @pytest.mark.parametrize(
         ("verbs", "resource"),
         [
-            ("create update patch delete deletecollection", "pods"),
+            ("create update delete deletecollection", "pods"),
             ("update", "pods/status"),
-            ("create", "pods/eviction"),
             ("create", "pods/exec"),
+            ("create update patch delete", "muster.dev:queues"),
+            ("patch update", "policy:poddisruptionbudgets/status"),
             ("update patch delete", "nodes"),
             ("patch", "nodes/status"),
             ("get list watch", "secrets"),

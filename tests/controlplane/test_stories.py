@@ -203,15 +203,38 @@ def test_a_muster_killed_in_the_barrier_loses_nothing(
     muster.check()
 
 
-def test_a_waiting_urgent_gang_evicts_nobody(cluster: Sandbox, muster: Server) -> None:
-    """Story h: on a full cluster a gang of higher priority waits and says why; kube-scheduler evicts nobody for it."""
+def test_an_urgent_gang_takes_the_place_of_another(cluster: Sandbox, muster: Server) -> None:
+    """On a full cluster a gang of higher priority has one of lower priority evicted, whole, and no other."""
     urgent = cluster.priority_class("urgent", 1000)
+    cluster.nodes(4, gpus=8)
+    running = [cluster.gang(f"running-{index}", members=2, gpus=8) for index in range(2)]
+    for each in running:
+        each.wait_running(2)
+    gang = cluster.gang("urgent-gang", members=2, gpus=8, priority_class=urgent)
+    gang.wait_bound(2)
+    assert sorted(len(each.bound) for each in running) == [0, 2]
+    assert len(cluster.deleted_pods()) == 2
+    muster.check()
+
+
+def test_a_waiting_urgent_gang_evicts_nobody(cluster: Sandbox, muster: Server) -> None:
+    """Story h: a gang of higher priority that may preempt nobody waits and says why; kube-scheduler evicts nobody."""
+    cluster.create(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "patient"},
+            "value": 1000,
+            "preemptionPolicy": "Never",
+        }
+    )
+    urgent = "patient"
     cluster.nodes(4, gpus=8)
     running = cluster.gang("running", members=4, gpus=8)
     running.wait_running(4)
     gang = cluster.gang("urgent-gang", members=2, gpus=8, priority_class=urgent)
     gang.wait_condition("False", "InsufficientCapacity")
-    gang.wait_message("preemption: no candidate node for preemption")
+    gang.wait_message("not eligible due to preemptionPolicy=Never")
     assert cluster.stays_true(lambda: not cluster.deleted_pods() and len(running.bound) == 4, WATCHFUL)
     muster.check()
 

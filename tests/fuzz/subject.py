@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from extender.clock import SystemClock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, GroupStatus, Kind, PodKey
+from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, GroupStatus, Kind, PodKey, QueueStatus
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
 from extender.domain.pod import Phase, Pod, Shape
@@ -56,6 +56,15 @@ class ForgetfulApi:
 
     async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
         """Take a Binding."""
+
+    async def evict(self, pod: PodKey, *, dry_run: bool = False) -> None:
+        """Take an eviction."""
+
+    async def ungate(self, pod: PodKey, gate: str) -> None:
+        """Take a gate off."""
+
+    async def update_queue_status(self, name: str, uid: str, status: QueueStatus) -> None:
+        """Take a Queue's status."""
 
     async def record_event(self, event: ClusterEvent) -> None:
         """Take an Event."""

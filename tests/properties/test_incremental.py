@@ -20,8 +20,9 @@ from hypothesis.stateful import (
 
 from extender.admission.admission import Admission
 from extender.admission.answers import BindVerdict
-from extender.admission.changes import Changes, Footing
+from extender.admission.changes import Changes
 from extender.admission.effects import Effects
+from extender.admission.ground import Footing
 from extender.admission.ledger import SlotState
 from extender.admission.verbs import Verbs
 from extender.clock import ManualClock
@@ -363,17 +364,17 @@ class Twins(RuleBasedStateMachine):
 
     @invariant()
     def the_same_is_decided(self) -> None:
-        """Assert that reservations, reasons and the head of the queue are the same."""
+        """Assert that reservations, reasons and what is kept for whom are the same."""
         if not self.kept.rebuilt:
             return
         kept, anew = self.kept.reservations, self.anew.reservations
         assert _slots(self.kept) == _slots(self.anew)
         assert kept.waits == anew.waits
-        heads = [
-            None if head is None else (head.gang.ref, head.position, head.kept.tolist())
-            for head in (self.kept.head, self.anew.head)
+        keeps = [
+            [(keep.gang.ref, keep.position, keep.firm, keep.kept.tolist()) for keep in admission.term.keeps]
+            for admission in (self.kept, self.anew)
         ]
-        assert heads[0] == heads[1]
+        assert keeps[0] == keeps[1]
         assert self.kept.model.table.used.tolist() == self.anew.model.table.used.tolist()
 
     @invariant()
@@ -472,7 +473,7 @@ OMISSIONS = (
     Omission("a slot that was given up", _unmarked(GangRegistry, "withdraw", "changed")),
     Omission("what is remembered of a gang", _unmarked(GangRegistry, "touch", "changed")),
     Omission("capacity", _without("generation")),
-    Omission("the head of the queue", _without("head")),
+    Omission("what is kept for others", _without("keeps")),
     Omission("the obstacle", _without("obstacle")),
     Omission("time", _time_stands_still),
 )

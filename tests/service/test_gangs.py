@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import httpx
 import pytest
 
-from tests.control.conftest import Muster
+from extender.domain.pod import Phase
+from tests.control.conftest import Muster, Term
 
 GANG = "/api/v1/gangs/default/train"
+DEFRAG = f"{GANG}/defrag"
 
 
 @pytest.fixture
@@ -103,6 +107,72 @@ async def test_gangs_are_not_on_the_second_listener(read_http: httpx.AsyncClient
 async def test_the_openapi_document_describes_them(http: httpx.AsyncClient) -> None:
     """Paths, parameters and failures."""
     paths = (await http.get("/openapi.json")).json()["paths"]
-    for what in ("explain", "picture.svg"):
+    assert set(paths["/api/v1/gangs/{namespace}/{name}/defrag"]) == {"get", "post"}
+    for what in ("explain", "picture.svg", "defrag"):
         responses = paths[f"/api/v1/gangs/{{namespace}}/{{name}}/{what}"]["get"]["responses"]
         assert set(responses) >= {"200", "400", "404", "503"}
+
+
+class TestDefragment:
+    """Moves that would make a gang fit."""
+
+    @staticmethod
+    async def halves(synced: Muster) -> None:
+        """Let three nodes be half used each, and a gang wait for a whole one."""
+        for index in range(3):
+            (pod,) = synced.gang(f"half-{index}", 1, gpus=4, present=0)
+            synced.controller.observer.pod_seen(replace(pod, node_name=f"node-{index}", phase=Phase.RUNNING))
+        synced.gang("train", 1)
+        await asyncio.sleep(1)
+
+    async def test_a_get_shows_them(self, http: httpx.AsyncClient, synced: Muster) -> None:
+        """Who would go from where to where; nothing is done."""
+        await self.halves(synced)
+        document = (await http.get(DEFRAG)).json()
+        assert (document["fits"], document["reason"]) == (True, "")
+        (move,) = document["moves"]
+        assert move["gang"].startswith("default/half-")
+        assert (move["pods"], len(move["from"]), len(move["to"])) == (1, 1, 1)
+        assert move["from"] != move["to"]
+        await asyncio.sleep(1)
+        assert synced.api.evictions == []
+
+    async def test_a_post_has_them_made(self, http: httpx.AsyncClient, synced: Muster) -> None:
+        """The answer is the same, and whoever has to move is evicted."""
+        await self.halves(synced)
+        document = (await http.post(DEFRAG)).json()
+        await asyncio.sleep(1)
+        assert [f"default/{name[:-2]}" for name, _ in synced.api.evictions] == [
+            move["gang"] for move in document["moves"]
+        ]
+
+    async def test_without_any_it_says_why(self, http: httpx.AsyncClient, synced: Muster) -> None:
+        """A gang that is larger than the cluster."""
+        synced.gang("train", 4)
+        document = (await http.get(DEFRAG)).json()
+        assert (document["fits"], document["moves"]) == (False, [])
+        assert document["reason"].startswith("no moves make it fit")
+
+    @pytest.mark.parametrize("method", ["GET", "POST"])
+    async def test_an_unknown_gang_is_not_found(self, http: httpx.AsyncClient, synced: Muster, method: str) -> None:
+        """404, as for its other reads."""
+        assert synced.controller.ready
+        assert (await http.request(method, DEFRAG)).status_code == 404
+
+    @pytest.mark.parametrize("method", ["GET", "POST"])
+    async def test_before_everything_is_read_nothing_is_planned(self, http: httpx.AsyncClient, method: str) -> None:
+        """503, and what is missing."""
+        answer = await http.request(method, DEFRAG)
+        assert answer.status_code == 503
+        assert "not ready: " in answer.json()["detail"]
+
+    async def test_a_replica_that_does_not_lead_plans_nothing(
+        self, http: httpx.AsyncClient, synced: Muster, term: Term
+    ) -> None:
+        """503, and who to ask instead."""
+        await self.halves(synced)
+        term.until = -1.0
+        answer = await http.post(DEFRAG)
+        assert answer.status_code == 503
+        assert "does not hold the Lease" in answer.json()["detail"]
+        assert synced.api.evictions == []

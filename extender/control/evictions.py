@@ -1,0 +1,117 @@
+"""Evicting pods through the Eviction API, as often as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+
+from extender.admission.effects import Evict, Ungate
+from extender.clock import Clock
+from extender.control.metrics import Metrics
+from extender.control.outbox import Outbox, Urgency
+from extender.control.ports import ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
+from extender.domain.objectref import ObjectRef
+
+#: How long a budget may say no before an eviction is given up (seconds), and between two attempts. Budgets let
+#: others go when replacements are ready, which takes their images and start-up time.
+_PATIENCE_SECONDS: Final = 120.0
+_PAUSE_SECONDS: Final = 2.0
+
+log = structlog.get_logger("muster.evictions")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """An eviction that is wanted, and until when (seconds, monotonic)."""
+
+    evict: Evict
+    until: float
+
+
+class Evictions:
+    """Write evictions through the outbox; tell whose pods cannot be evicted."""
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        outbox: Outbox,
+        clock: Clock,
+        metrics: Metrics,
+        refused: Callable[[str, str], None],
+    ) -> None:
+        """Write to `api`; call `refused` with the UID of a pod that the API server will not evict, and why."""
+        self._api = api
+        self._outbox = outbox
+        self._clock = clock
+        self._metrics = metrics
+        self._refused = refused
+        self._wishes: dict[str, _Wish] = {}
+
+    def put(self, evict: Evict) -> None:
+        """Have a pod evicted, and tell its owner for whom and why."""
+        pod = evict.pod
+        self._wishes[pod.uid] = _Wish(evict, self._clock.monotonic() + _PATIENCE_SECONDS)
+        about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        event = ClusterEvent(about, warning=True, reason=evict.reason, message=evict.message, action="Evicting")
+        self._outbox.put(
+            Urgency.EVENT, f"event/{pod.uid}/{evict.reason}", pod.key, partial(self._api.record_event, event)
+        )
+        self._send(pod.uid)
+
+    def spare(self, uid: str) -> None:
+        """Withdraw an eviction that has not been made."""
+        if self._wishes.pop(uid, None) is not None:
+            self._outbox.forget(f"eviction/{uid}")
+
+    def stand_down(self) -> None:
+        """Forget all that is wanted."""
+        self._wishes.clear()
+
+    def _send(self, uid: str, delay: float = 0.0) -> None:
+        wish = self._wishes[uid]
+        call = partial(self._write, uid)
+        self._outbox.put(Urgency.EVICTION, f"eviction/{uid}", wish.evict.pod.key, call, delay=delay)
+
+    async def _write(self, uid: str) -> None:
+        wish = self._wishes.get(uid)
+        if wish is None:
+            return
+        pod = wish.evict.pod
+        try:
+            await self._api.evict(PodKey(pod.namespace, pod.name, pod.uid))
+        except BudgetError as error:
+            if self._clock.monotonic() < wish.until:
+                self._send(uid, error.retry_after or _PAUSE_SECONDS)
+                return
+            self._give_up(uid, error.message)
+        except ApiError as error:
+            if not error.transient:
+                self._give_up(uid, error.message)
+            raise
+        else:
+            self._wishes.pop(uid, None)
+            self._metrics.evictions.labels(wish.evict.reason).inc()
+            log.info("evicted", pod=pod.key, by=wish.evict.by, reason=wish.evict.reason, message=wish.evict.message)
+
+    def _give_up(self, uid: str, why: str) -> None:
+        self._wishes.pop(uid, None)
+        self._refused(uid, why)
+
+
+class Gates:
+    """Take scheduling gates off pods through the outbox."""
+
+    def __init__(self, api: ClusterApi, outbox: Outbox) -> None:
+        """Write to `api`."""
+        self._api = api
+        self._outbox = outbox
+
+    def open(self, ungate: Ungate) -> None:
+        """Take a gate off a pod."""
+        pod = ungate.pod
+        call = partial(self._api.ungate, PodKey(pod.namespace, pod.name, pod.uid), ungate.gate)
+        self._outbox.put(Urgency.WAKING, f"gate/{pod.uid}", pod.key, call)

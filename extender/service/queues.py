@@ -1,0 +1,92 @@
+"""What people ask about queues: who has how much, what of it is borrowed, and how many wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fastapi import FastAPI, HTTPException, Response
+
+from extender.admission.queueview import QueueView
+from extender.control.controller import Controller
+from extender.wire.codec import encode
+
+_UNAVAILABLE = 503
+_ERROR = {"type": "object", "required": ["detail"], "properties": {"detail": {"type": "string"}}}
+_TEXTS = {"type": "string"}
+_COUNTS = {"type": "integer", "minimum": 0}
+_QUEUE = {
+    "type": "object",
+    "properties": {
+        "name": _TEXTS,
+        "parent": _TEXTS,
+        "active": {"type": "boolean"},
+        "reason": _TEXTS,
+        "message": _TEXTS,
+        "share": {"type": "number"},
+        "pendingGangs": _COUNTS,
+        "admittedGangs": _COUNTS,
+        "flavors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": _TEXTS,
+                    "resource": _TEXTS,
+                    "nominal": _COUNTS,
+                    "used": _COUNTS,
+                    "borrowed": _COUNTS,
+                    "lent": _COUNTS,
+                },
+            },
+        },
+    },
+}
+_SCHEMA = {"type": "object", "properties": {"queues": {"type": "array", "items": _QUEUE}}}
+
+
+def add_queues(app: FastAPI, controller: Controller, views: Callable[[], Iterable[QueueView]]) -> None:
+    """Add the reads about queues to an application; `views` says how they stand once `controller` is ready."""
+
+    @app.get(
+        "/api/v1/queues",
+        summary="Say how every Queue stands: quota, usage (milli-CPU, bytes, counts), share, gangs.",
+        response_class=Response,
+        responses={
+            200: {"content": {"application/json": {"schema": _SCHEMA}}},
+            _UNAVAILABLE: {
+                "description": "Not everything has been read from the API server yet; `detail` says what is missing.",
+                "content": {"application/json": {"schema": _ERROR}},
+            },
+        },
+    )
+    async def queues() -> Response:
+        if not controller.ready:
+            why = "; ".join(controller.unready_because() or ["starting"])
+            raise HTTPException(_UNAVAILABLE, f"not ready: {why}")
+        document = {"queues": [queue_json(view) for view in views()]}
+        return Response(encode(document), media_type="application/json")
+
+
+def queue_json(view: QueueView) -> dict[str, object]:
+    """Return how a queue stands as plain values, under the names of its status."""
+    return {
+        "name": view.name,
+        "parent": view.parent,
+        "active": view.active,
+        "reason": view.reason,
+        "message": view.message,
+        "share": view.share,
+        "pendingGangs": view.pending,
+        "admittedGangs": view.admitted,
+        "flavors": [
+            {
+                "name": use.flavor,
+                "resource": use.resource,
+                "nominal": use.nominal,
+                "used": use.used,
+                "borrowed": use.borrowed,
+                "lent": use.lent,
+            }
+            for use in view.flavors
+        ],
+    }

@@ -1,0 +1,129 @@
+"""Evictions and gates: what is written, what is counted, and when somebody hears that it cannot be done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from extender.admission.effects import Evict, EvictionReason, Ungate
+from extender.control.evictions import Evictions, Gates
+from extender.control.metrics import Metrics
+from extender.control.outbox import Outbox
+from extender.control.ports import ApiError, BudgetError
+from extender.control.window import WriteWindow
+from extender.domain.keys import ADMISSION_GATE
+from extender.domain.pod import Pod, Shape
+from extender.settings import Settings
+from extender.simulation.virtual_time import LoopClock
+from tests.control.conftest import ScriptedApi
+
+VICTIM = Pod("victim-uid", "default", "victim", Shape(()), node_name="node-0")
+EVICT = Evict(VICTIM, "default/train", EvictionReason.RECLAIMED, "evicted for default/train: queue a reclaims")
+
+
+@dataclass
+class Stand:
+    """Evictions against a scripted API server; `refused` are the pods that it would not evict, and why."""
+
+    evictions: Evictions
+    gates: Gates
+    api: ScriptedApi
+    metrics: Metrics
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def counted(self) -> float:
+        """Return how many evictions because of reclaim are counted."""
+        return self.metrics.registry.get_sample_value("muster_evictions_total", {"reason": "Reclaimed"}) or 0.0
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    """Run an outbox that evictions are written through."""
+    api, metrics, clock = ScriptedApi(), Metrics(), LoopClock(asyncio.get_running_loop())
+    outbox = Outbox(Settings(), clock, metrics, WriteWindow(4))
+    refused: list[tuple[str, str]] = []
+    evictions = Evictions(api, outbox, clock, metrics, lambda uid, why: refused.append((uid, why)))
+    sending = asyncio.create_task(outbox.run())
+    yield Stand(evictions, Gates(api, outbox), api, metrics, refused)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_a_pod_is_evicted_told_and_counted(stand: Stand) -> None:
+    """Its owner hears for whom and why, and the metric goes by reason."""
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(1)
+    assert stand.api.evictions == [("victim", False)]
+    (event,) = stand.api.events
+    assert (event.about.kind, event.about.name, event.warning) == ("Pod", "victim", True)
+    assert (event.reason, event.message) == ("Reclaimed", "evicted for default/train: queue a reclaims")
+    assert (stand.counted, stand.refused) == (1, [])
+
+
+async def test_a_budget_may_change_its_mind(stand: Stand) -> None:
+    """It is asked again after the time that the API server names."""
+    stand.api.eviction_failures.append(BudgetError(429, "TooManyRequests", "the budget allows none", 10.0))
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(9)
+    assert (stand.api.evictions, stand.counted) == ([], 0)
+    await asyncio.sleep(2)
+    assert (stand.api.evictions, stand.counted) == ([("victim", False)], 1)
+
+
+async def test_a_budget_that_stays_firm_is_heard_of(stand: Stand) -> None:
+    """After two minutes of trying whoever waits for the place is told."""
+    stand.api.eviction_failures += [BudgetError(429, "TooManyRequests", "the budget allows none")] * 100
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(110)
+    assert stand.refused == []
+    await asyncio.sleep(20)
+    assert stand.refused == [("victim-uid", "the budget allows none")]
+    assert (stand.api.evictions, stand.counted) == ([], 0)
+
+
+async def test_a_right_that_is_missing_for_good_is_heard_of_at_once(stand: Stand) -> None:
+    """An admission plugin that forbids evictions, say."""
+    stand.api.eviction_failures.append(ApiError(403, "Forbidden", "evictions are not allowed here"))
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(1)
+    assert stand.refused == [("victim-uid", "evictions are not allowed here")]
+
+
+async def test_an_api_server_that_fails_is_tried_again(stand: Stand) -> None:
+    """Nobody hears of it."""
+    stand.api.eviction_failures.append(ApiError(500, "InternalError", "oops"))
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(1)
+    assert (stand.api.evictions, stand.refused) == ([("victim", False)], [])
+
+
+async def test_who_is_spared_stays(stand: Stand) -> None:
+    """An eviction that a budget has held up is withdrawn."""
+    stand.api.eviction_failures.append(BudgetError(429, "TooManyRequests", "the budget allows none"))
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(1)
+    stand.evictions.spare("victim-uid")
+    stand.evictions.spare("nobody")
+    await asyncio.sleep(10)
+    assert (stand.api.evictions, stand.refused) == ([], [])
+
+
+async def test_who_stands_down_evicts_nobody_any_more(stand: Stand) -> None:
+    """Somebody else decides now."""
+    stand.api.eviction_failures.append(BudgetError(429, "TooManyRequests", "the budget allows none"))
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(1)
+    stand.evictions.stand_down()
+    await asyncio.sleep(10)
+    assert (stand.api.evictions, stand.refused) == ([], [])
+
+
+async def test_a_gate_is_taken_off(stand: Stand) -> None:
+    """Of the pod that it stands on."""
+    stand.gates.open(Ungate(VICTIM, ADMISSION_GATE))
+    await asyncio.sleep(1)
+    assert stand.api.ungated == [("victim", ADMISSION_GATE)]

@@ -1,0 +1,255 @@
+"""What is written about Queues, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from extender.admission.queueview import QueueView, QuotaUse
+from extender.control.exposition import expose_queues
+from extender.control.metrics import Metrics
+from extender.control.outbox import Outbox
+from extender.control.ports import ApiError, QueueStatus, QueueUsage
+from extender.control.queuereports import QueueReports
+from extender.control.window import WriteWindow
+from extender.domain.queue import Flavor, Queue, Quota
+from extender.settings import Settings
+from extender.simulation.virtual_time import LoopClock
+from tests.control.conftest import Muster, ScriptedApi
+
+GPU = "nvidia.com/gpu"
+TEAM = QueueView(
+    name="team-a",
+    parent="research",
+    active=True,
+    message="",
+    flavors=(QuotaUse("h100", GPU, nominal=16, used=24, borrowed=8, lent=0),),
+    share=0.25,
+    pending=3,
+    admitted=2,
+    uid="uid-a",
+    generation=7,
+    history=((GPU, 20.5),),
+    history_at="2026-01-01T00:00:00Z",
+)
+
+
+@dataclass
+class Stand:
+    """Reports of queues that the test describes."""
+
+    reports: QueueReports
+    api: ScriptedApi
+    views: dict[str, QueueView] = field(default_factory=dict)
+
+    def show(self, view: QueueView) -> None:
+        """Let a queue stand so, and say that something has changed."""
+        self.views[view.name] = view
+        self.reports.changed()
+
+    @property
+    def written(self) -> list[QueueStatus]:
+        """Return the statuses written so far."""
+        return [status for _, status in self.api.queue_statuses]
+
+    @property
+    def said(self) -> list[tuple[bool, str, str]]:
+        """Return the Events written so far: warning, reason, message."""
+        return [(event.warning, event.reason, event.message) for event in self.api.events]
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    """Run reports that are written half a second after a change."""
+    api, clock, views = ScriptedApi(), LoopClock(asyncio.get_running_loop()), dict[str, QueueView]()
+    outbox = Outbox(Settings(), clock, Metrics(), WriteWindow(4))
+    reports = QueueReports(api, outbox, clock, views.values, delay_seconds=0.5)
+    sending = asyncio.create_task(outbox.run())
+    yield Stand(reports, api, views)
+    reports.stand_down()
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_the_status_says_how_a_queue_stands(stand: Stand) -> None:
+    """Usage by flavor and resource, share, gangs, past usage, and the Active condition."""
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    assert stand.api.queue_statuses == [
+        (
+            "team-a",
+            QueueStatus(
+                usage=(QueueUsage("h100", GPU, used=24, borrowed=8, lent=0, nominal=16),),
+                share=0.25,
+                pending_gangs=3,
+                admitted_gangs=2,
+                active=True,
+                reason="Ready",
+                message="the Queue can be used",
+                observed_generation=7,
+                history=((GPU, 20.5),),
+                history_at="2026-01-01T00:00:00Z",
+            ),
+        )
+    ]
+    assert stand.said == []
+
+
+async def test_changes_are_collected(stand: Stand) -> None:
+    """Many at once make one status; one that reads as before makes none."""
+    for pending in range(5):
+        stand.show(replace(TEAM, pending=pending))
+    await asyncio.sleep(1)
+    assert [status.pending_gangs for status in stand.written] == [4]
+    stand.reports.changed()
+    await asyncio.sleep(1)
+    assert len(stand.written) == 1
+
+
+async def test_what_drifts_is_written_once_a_minute(stand: Stand) -> None:
+    """Share and past usage change while anything runs; with something else they are written at once."""
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    for second in range(5):
+        stand.show(replace(TEAM, share=0.3 + second / 100))
+        await asyncio.sleep(1)
+    assert len(stand.written) == 1
+    await asyncio.sleep(60)
+    assert [status.share for status in stand.written] == [0.25, 0.34]
+    stand.show(replace(TEAM, share=0.5))
+    stand.show(replace(TEAM, share=0.6, admitted=3))
+    await asyncio.sleep(1)
+    assert [status.share for status in stand.written] == [0.25, 0.34, 0.6]
+
+
+async def test_a_change_is_not_held_up_by_drift(stand: Stand) -> None:
+    """Somebody looks in a minute because of the share; half a second after a real change it is written."""
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    stand.show(replace(TEAM, share=0.3))
+    await asyncio.sleep(1)
+    stand.show(replace(TEAM, share=0.3, pending=0))
+    await asyncio.sleep(1)
+    assert [status.pending_gangs for status in stand.written] == [3, 0]
+
+
+async def test_a_queue_that_cannot_be_used_says_why_once(stand: Stand) -> None:
+    """A Warning Event for each reason, and one when it is over."""
+    broken = replace(TEAM, active=False, reason="Invalid", message="spec.parent: there is no Queue research")
+    stand.show(broken)
+    await asyncio.sleep(1)
+    stand.show(replace(broken, pending=9))
+    await asyncio.sleep(1)
+    assert [(status.active, status.reason, status.message) for status in stand.written] == [
+        (False, "Invalid", "spec.parent: there is no Queue research")
+    ] * 2
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    assert stand.said == [
+        (True, "Invalid", "spec.parent: there is no Queue research"),
+        (False, "Ready", "the Queue can be used"),
+    ]
+    (about,) = {event.about for event in stand.api.events}
+    assert (about.api_version, about.kind, about.name, about.uid) == ("muster.dev/v1alpha1", "Queue", "team-a", "uid-a")
+
+
+async def test_a_queue_that_works_can_have_something_wrong_with_it(stand: Stand) -> None:
+    """A second default, say: the condition stays True and says so, and there is a Warning."""
+    stand.show(replace(TEAM, message="spec.default: Queue b is the default too"))
+    await asyncio.sleep(1)
+    (status,) = stand.written
+    assert (status.active, status.reason) == (True, "NotAsWritten")
+    assert stand.said == [(True, "NotAsWritten", "spec.default: Queue b is the default too")]
+
+
+async def test_a_namesake_is_somebody_else(stand: Stand) -> None:
+    """A Queue that was deleted and created again gets its status, though it reads the same."""
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    stand.views.clear()
+    stand.reports.changed()
+    await asyncio.sleep(1)
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    stand.show(replace(TEAM, uid="uid-b"))
+    await asyncio.sleep(1)
+    assert len(stand.written) == 3
+
+
+async def test_a_complaint_is_forgotten_with_its_queue(stand: Stand) -> None:
+    """The next Queue of the name is told again."""
+    broken = replace(TEAM, active=False, message="two parents")
+    for _ in range(2):
+        stand.show(broken)
+        await asyncio.sleep(1)
+        stand.views.clear()
+        stand.reports.changed()
+        await asyncio.sleep(1)
+    assert stand.said == [(True, "Inactive", "two parents")] * 2
+
+
+async def test_a_status_that_was_not_written_is_written_later(stand: Stand) -> None:
+    """The next look finds it missing."""
+    stand.api.queue_status_failures.append(ApiError(422, "Invalid", "no"))
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    assert stand.written == []
+    stand.reports.changed()
+    await asyncio.sleep(1)
+    assert len(stand.written) == 1
+
+
+async def test_standing_down_ends_the_telling(stand: Stand) -> None:
+    """Nothing that was due is told; whoever takes up again tells everything."""
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    stand.show(replace(TEAM, pending=0))
+    stand.reports.stand_down()
+    await asyncio.sleep(1)
+    assert len(stand.written) == 1
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    assert len(stand.written) == 2
+
+
+def test_gauges_show_every_queue_and_no_other() -> None:
+    """Quota by flavor and resource, share and gangs by queue; what is gone is gone from all of them."""
+    metrics = Metrics()
+    expose_queues(metrics, [TEAM, replace(TEAM, name="team-b", flavors=())])
+    expose_queues(metrics, [TEAM])
+    labels = {"queue": "team-a", "flavor": "h100", "resource": GPU}
+    sample = metrics.registry.get_sample_value
+    assert [sample(f"muster_queue_{what}", labels) for what in ("nominal", "used", "borrowed", "lent")] == [
+        16,
+        24,
+        8,
+        0,
+    ]
+    by_queue = ("share", "pending_gangs", "admitted_gangs")
+    assert [sample(f"muster_queue_{what}", {"queue": "team-a"}) for what in by_queue] == [0.25, 3, 2]
+    assert sample("muster_queue_share", {"queue": "team-b"}) is None
+
+
+async def test_a_running_muster_tells_how_queues_stand(muster: Muster) -> None:
+    """From the watch to the status: a sound Queue is ready, one below nobody is not, and gangs are counted."""
+    muster.nodes(2)
+    muster.sync()
+    await asyncio.sleep(5)
+    quota = {GPU: Quota(16)}
+    muster.controller.observer.queue_seen(Queue("team-a", uid="a", flavors=(Flavor("default", quota),), default=True))
+    muster.controller.observer.queue_seen(Queue("lost", uid="b", parent="nobody"))
+    await asyncio.sleep(5)
+    first = {name: (status.active, status.reason) for name, status in muster.api.queue_statuses}
+    assert first == {"team-a": (True, "Ready"), "lost": (False, "Invalid")}
+    (event,) = muster.api.events
+    assert (event.about.name, event.reason, event.warning) == ("lost", "Invalid", True)
+    pods = muster.gang("train", 2)
+    await muster.controller.filter(pods[0], ["node-0", "node-1"])
+    await asyncio.sleep(5)
+    _, status = muster.api.queue_statuses[-1]
+    assert status.usage == (QueueUsage("default", GPU, used=16, borrowed=0, lent=0, nominal=16),)
+    assert status.admitted_gangs == 1
+    assert muster.sample("muster_queue_used", queue="team-a", flavor="default", resource=GPU) == 16
