@@ -33,6 +33,8 @@ FAMILIES: Mapping[str, str] = {
     "placement": "bench.placement",
     "failover": "bench.failover",
     "fabric": "bench.fabric",
+    "backfill": "bench.backfill",
+    "preemption": "bench.preemption",
 }
 
 #: Columns. Names of figures must stay whole, also where no terminal says how wide it is.
@@ -56,7 +58,9 @@ def _parser(families: Mapping[str, str]) -> argparse.ArgumentParser:
         default=next(iter(families)),
         help="service: one Muster under synthetic load; control-plane: gangs on a real control plane, against other"
         " ways to place them; placement: plans and passes in one process; failover: the leading one of two replicas"
-        " killed; fabric: predicted bandwidth of placements, against best fit by count (default: %(default)s)",
+        " killed; fabric: predicted bandwidth of placements, against best fit by count; backfill: what starts of"
+        " waiting gangs cost, and what it gains to let others use the gap; preemption: whom to evict, against every"
+        " choice there is (default: %(default)s)",
     )
     parser.add_argument("--output", choices=("table", "json"), default="table", help="how to print the figures")
     parser.add_argument("--repeats", type=_at_least_one, help="how often each thing is measured")

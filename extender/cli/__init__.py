@@ -10,7 +10,19 @@ from typing import Annotated
 
 import typer
 
-from extender.cli import calibrate, check_config, demo, explain, serve, settings, simulate
+from extender.cli import (
+    calibrate,
+    check_config,
+    defrag,
+    demo,
+    explain,
+    importing,
+    serve,
+    settings,
+    simulate,
+    study,
+    trace,
+)
 
 app = typer.Typer(
     name="muster",
@@ -19,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # among them are tokens and request bodies
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, simulate, explain, demo, settings, check_config, calibrate):
+for command in (serve, simulate, explain, defrag, demo, settings, check_config, calibrate, importing, study, trace):
     command.register(app)
 
 

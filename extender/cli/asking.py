@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 
 class ServerError(ValueError):
-    """An address or files that nobody can be asked with; the message names the option."""
+    """Arguments that nobody can be asked with; the message names the option or quotes the argument."""
 
 
 class AskError(Exception):
@@ -68,12 +69,19 @@ class Server:
 
     def get(self, path: str, timeout: float) -> bytes:
         """Return what is at a path, within `timeout` seconds between bytes; raise AskError for all else than 200."""
+        return self._ask("GET", path, timeout)
+
+    def post(self, path: str, timeout: float) -> bytes:
+        """Have done what is at a path, and return the answer; as `get` in all else."""
+        return self._ask("POST", path, timeout)
+
+    def _ask(self, method: str, path: str, timeout: float) -> bytes:
         if self.tls is None:
             connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         else:
             connection = http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=self.tls)
         try:
-            connection.request("GET", path)
+            connection.request(method, path)
             answer = connection.getresponse()
             body = answer.read(_MOST_BYTES)
         except (OSError, http.client.HTTPException) as error:
@@ -88,6 +96,15 @@ class Server:
                 raise AskError(detail, answer.status)
             raise AskError(f"{self.url}{path} answered {answer.status} {answer.reason}; is that where the verbs are?")
         return body
+
+
+def gang_path(gang: str) -> str:
+    """Return where Muster answers for NAMESPACE/NAME, or NAME in the namespace default; raise ServerError."""
+    namespace, _, name = gang.rpartition("/")
+    namespace = namespace or "default"
+    if not (re.fullmatch(r"[-a-z0-9]+", namespace, re.ASCII) and re.fullmatch(r"[-A-Za-z0-9_.]+", name, re.ASCII)):
+        raise ServerError(f"'{gang}' is no NAMESPACE/NAME of a gang")
+    return f"/api/v1/gangs/{namespace}/{name}"
 
 
 def _detail(body: bytes) -> str:

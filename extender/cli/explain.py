@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -50,14 +49,10 @@ def explain(  # noqa: PLR0913 - one parameter per option
     import orjson
     from rich.console import Console
 
-    from extender.cli.asking import AskError, Server, ServerError
+    from extender.cli.asking import AskError, Server, ServerError, gang_path
 
-    namespace, _, name = gang.rpartition("/")
-    namespace = namespace or "default"
-    if not (re.fullmatch(r"[-a-z0-9]+", namespace, re.ASCII) and re.fullmatch(r"[-A-Za-z0-9_.]+", name, re.ASCII)):
-        _fail(f"'{gang}' is no NAMESPACE/NAME of a gang", EXIT_USAGE)
-    path = f"/api/v1/gangs/{namespace}/{name}"
     try:
+        path = gang_path(gang)
         asked = Server.at(server, ca_file, cert_file, key_file)
         answer: dict[str, Any] = orjson.loads(asked.get(f"{path}/explain", _TIMEOUT_SECONDS))
         if picture is not None:

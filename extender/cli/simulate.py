@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
-from extender.domain.names import natural_key
+from extender.cli.simulation_tables import show_result, show_timeline
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from extender.clock import Clock
     from extender.control.controller import Controller
     from extender.control.metrics import Metrics
-    from extender.placement.placement import Placement
     from extender.settings import Settings
-    from extender.simulation.results import GangResult, Result
+    from extender.simulation.results import Result
     from extender.simulation.scenario import Scenario
     from extender.simulation.scheduler.extender import Transport
+    from extender.simulation.timeline import Moment
     from extender.simulation.world import Connect
 
 EXIT_BAD_SCENARIO = 2
@@ -54,6 +52,9 @@ def simulate(  # noqa: PLR0913 - one parameter per option
     ] = SchedulerChoice.MUSTER,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")] = Output.TABLE,
     *,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Also say what gangs and queues held whenever that changed.")
+    ] = False,
     picture: Annotated[
         Path | None, typer.Option(help="Also draw the cluster with a gang on it into this file (SVG).")
     ] = None,
@@ -71,8 +72,9 @@ def simulate(  # noqa: PLR0913 - one parameter per option
     """
     from rich.console import Console
 
-    from extender.simulation.results import result_json
+    from extender.simulation.results import result_json, timeline_json
     from extender.simulation.scenario_file import ScenarioError, load_scenario
+    from extender.simulation.simulate import record
     from extender.simulation.simulate import simulate as play
 
     configure_logs(LogLevel.ERROR, LogFormat.AUTO)
@@ -86,13 +88,20 @@ def simulate(  # noqa: PLR0913 - one parameter per option
         typer.echo("muster simulate: --gang and --at say what to draw; add --picture FILE", err=True)
         raise typer.Exit(EXIT_BAD_SCENARIO)
     way = connect if scheduler is SchedulerChoice.MUSTER else None
-    result = play(read, way)
+    moments: tuple[Moment, ...] = ()
+    if timeline:
+        played = record(read, way)
+        result, moments = played.result, played.moments
+    else:
+        result = play(read, way)
     if picture is not None and sitting is not None:
         write_picture(picture, sitting, read, way, result)
     if output is Output.JSON:
-        print_json(result_json(result))
+        print_json({**result_json(result), **({"timeline": timeline_json(moments)} if timeline else {})})
     else:
         show_result(Console(), result)
+        if timeline:
+            show_timeline(Console(), moments)
 
 
 class SittingError(ValueError):
@@ -154,69 +163,3 @@ def print_json(document: dict[str, Any]) -> None:
     import orjson
 
     typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
-
-
-def show_result(console: Console, result: Result) -> None:
-    """Print a result for people."""
-    from rich.table import Table
-
-    from extender.simulation.results import summary_json
-
-    gangs = Table(title="Gangs", title_justify="left", header_style="bold")
-    for column in ("gang", "phase", "admitted", "finished", "nodes", "predicted"):
-        gangs.add_column(column, overflow="fold")
-    for gang in result.gangs:
-        gangs.add_row(*_gang_row(gang))
-    console.print(gangs)
-    for gang in result.gangs:
-        if gang.reason is not None:
-            waits = f"{gang.namespace}/{gang.name} waits: {gang.reason.code}: {gang.reason.message}"
-            console.print(waits, markup=False, highlight=False)
-    if result.evictions:
-        evictions = Table(title="Evictions", title_justify="left", header_style="bold")
-        for column in ("at", "pod", "node", "for"):
-            evictions.add_column(column, overflow="fold")
-        for eviction in result.evictions:
-            victim = f"{eviction.namespace}/{eviction.name}"
-            evictions.add_row(_time(eviction.at), victim, eviction.node, eviction.preemptor)
-        console.print(evictions)
-    totals = summary_json(result.summary)
-    summary = Table(title="Summary", title_justify="left", show_header=False)
-    for name, text in (
-        ("jobs done", f"{totals['jobsCompleted']} of {totals['jobsSubmitted']}"),
-        ("productive", f"{totals['productiveGpuHours']:.2f} GPU-hours"),
-        ("rendezvous", f"{totals['initGpuHours']:.2f} GPU-hours, ${totals['initCost']:.2f}"),
-        ("idle", f"{totals['idleGpuHours']:.2f} GPU-hours, ${totals['wastedCost']:.2f} wasted"),
-    ):
-        summary.add_row(name, text)
-    console.print(summary)
-
-
-def _gang_row(gang: GangResult) -> tuple[str, ...]:
-    from rich.markup import escape
-
-    placed = sorted({pod.node for pod in gang.pods if pod.node is not None}, key=natural_key)
-    most = 4
-    nodes = ", ".join(placed[:most]) + (f" and {len(placed) - most} more" if len(placed) > most else "")
-    return (
-        f"{gang.namespace}/{gang.name}",
-        gang.phase.value,
-        _time(gang.admitted_at),
-        _time(gang.finished_at),
-        nodes,
-        "" if gang.placement is None else escape(_prediction(gang.placement)),
-    )
-
-
-def _prediction(placement: Placement) -> str:
-    """Return bandwidth and place: `376 GB/s within rack r2`."""
-    from extender.control.explanation import gbps, whereabouts
-
-    speed = "" if placement.bus_bandwidth is None else f"{gbps(placement.bus_bandwidth)} "
-    return speed + whereabouts(placement)
-
-
-def _time(seconds: float | None) -> str:
-    from extender.simulation.duration import format_duration
-
-    return "-" if seconds is None else format_duration(seconds)

@@ -6,10 +6,24 @@ import asyncio
 from collections.abc import Mapping
 
 from extender.clock import Clock
-from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, GroupStatus, Kind, PodKey
+from extender.control.ports import (
+    NO_ANNOTATIONS,
+    ApiError,
+    BudgetError,
+    ClusterEvent,
+    GroupStatus,
+    Kind,
+    PodKey,
+    QueueStatus,
+)
 from extender.domain.membership import GroupRef
-from extender.simulation.cluster import Cluster, set_condition
+from extender.simulation.cluster import Cluster, has_condition, set_condition
+from extender.simulation.evictions import evict
 from extender.simulation.objects import Json
+from extender.simulation.queuestatus import queue_status_json
+
+#: What the API server says of a pod that is gone, and of another one; how every refusal of a budget is told.
+_NOT_FOUND, _CONFLICT, _TOO_MANY_REQUESTS = 404, 409, 429
 
 
 class SimulatedApi:
@@ -41,6 +55,45 @@ class SimulatedApi:
         await asyncio.sleep(self._latency)
         self._cluster.bind(pod.namespace, pod.name, node, pod.uid, annotations)
 
+    async def evict(self, pod: PodKey, *, dry_run: bool = False) -> None:
+        """Evict a pod; that it is gone or another one now is success. Raises BudgetError where a budget forbids it."""
+        await asyncio.sleep(self._latency)
+        try:
+            evict(self._cluster, self._clock, pod, dry_run=dry_run)
+        except BudgetError as error:
+            raise BudgetError(_TOO_MANY_REQUESTS, error.reason, error.message, error.retry_after) from error
+        except ApiError as error:
+            if error.status not in {_NOT_FOUND, _CONFLICT}:
+                raise
+
+    async def ungate(self, pod: PodKey, gate: str) -> None:
+        """Take one scheduling gate off a pod, if it is there; raise ApiError 404 or 409 for another pod."""
+        await asyncio.sleep(self._latency)
+
+        def patch(json: Json) -> None:
+            gates = json["spec"].pop("schedulingGates", [])
+            if left := [present for present in gates if present["name"] != gate]:
+                json["spec"]["schedulingGates"] = left
+
+        self._cluster.update(Kind.POD, (pod.namespace, pod.name), patch, pod.uid)
+
+    async def update_queue_status(self, name: str, uid: str, status: QueueStatus) -> None:
+        """Write a Queue's status; raise ApiError 404 or 409 if it is another Queue."""
+        await asyncio.sleep(self._latency)
+
+        def patch(json: Json) -> None:
+            json.setdefault("status", {}).update(queue_status_json(status))
+            condition = {
+                "type": "Active",
+                "status": str(status.active),
+                "reason": status.reason,
+                "message": status.message,
+                "observedGeneration": status.observed_generation,
+            }
+            set_condition(json, condition, self._clock)
+
+        self._cluster.update(Kind.QUEUE, ("", name), patch, uid)
+
     async def record_event(self, event: ClusterEvent) -> None:
         """Record an Event."""
         await asyncio.sleep(self._latency)
@@ -66,5 +119,19 @@ class SimulatedApi:
                 "observedGeneration": status.observed_generation,
             }
             set_condition(json, condition, self._clock)
+            preempted = _preempted(json, status)
+            if preempted is not None:
+                generation = {"observedGeneration": status.observed_generation}
+                set_condition(json, preempted | generation, self._clock)
 
         self._cluster.update(Kind.COSCHEDULING_POD_GROUP, (group.namespace, group.name), patch, uid)
+
+
+def _preempted(json: Json, status: GroupStatus) -> Json | None:
+    """Return the condition that says of a gang that it was evicted, or is back; None where it stays as it is."""
+    if status.preempted:
+        return {"type": "Preempted", "status": "True", "reason": "Preempted", "message": status.preempted}
+    was = {"type": "Preempted", "status": "True"}
+    if status.condition_status == "True" and has_condition(json, was):
+        return {"type": "Preempted", "status": "False", "reason": status.reason, "message": status.message}
+    return None

@@ -38,6 +38,11 @@ def format_duration(seconds: float) -> str:
     return "".join(parts) or "0s"
 
 
+def write_duration(seconds: float) -> str:
+    """Write seconds exactly, for programs: `5400s`, `0.5s`."""
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
 def _parse_text(text: str) -> float:
     if text == "0":
         return 0.0

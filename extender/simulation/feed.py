@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from extender.control.ports import REQUIRED_KINDS, Observer
+from extender.control.observer import Observer
+from extender.control.ports import REQUIRED_KINDS
+from extender.domain.budget import DisruptionBudget
 from extender.domain.devices import DeviceReport
 from extender.domain.hypernodes import HyperNode
 from extender.domain.levelobjects import LevelList
 from extender.domain.node import Node
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.domain.queue import Queue
 from extender.numa.nodetopology import NodeTopology
 from extender.simulation.cluster import Cluster
 from extender.simulation.objects import Change, Stored
-from extender.wire.kubernetes import PriorityClass
+from extender.wire.api import MetadataOnly
+from extender.wire.kubernetes import ObjectMeta, PriorityClass
 from extender.wire.topology import ConfigMap
 
 #: How often the API server sends a bookmark on a silent watch. Source: bookmarkFrequency of apiserver's cacher.
@@ -77,6 +81,19 @@ class Feed:
                 observer.device_seen(report)
             case ConfigMap() as config:
                 observer.calibration_seen(version.ref, config.data or {})
+            case _:
+                self._tell_sharing_seen(version)
+
+    def _tell_sharing_seen(self, version: Stored) -> None:
+        observer = self._observer
+        match version.value:
+            case Queue() as queue:
+                observer.queue_seen(queue)
+            case MetadataOnly() as namespace:
+                metadata = namespace.metadata or ObjectMeta()
+                observer.namespace_seen(version.key.name, metadata.labels or {})
+            case DisruptionBudget() as budget:
+                observer.budget_seen(budget)
 
     def _tell_gone(self, version: Stored) -> None:
         observer, name = self._observer, version.key.name
@@ -99,3 +116,15 @@ class Feed:
                 observer.device_gone(name)
             case ConfigMap():
                 observer.calibration_gone()
+            case _:
+                self._tell_sharing_gone(version)
+
+    def _tell_sharing_gone(self, version: Stored) -> None:
+        observer, name = self._observer, version.key.name
+        match version.value:
+            case Queue():
+                observer.queue_gone(name)
+            case MetadataOnly():
+                observer.namespace_gone(name)
+            case DisruptionBudget() as budget:
+                observer.budget_gone(budget.namespace, name)

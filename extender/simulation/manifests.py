@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import yaml
 
@@ -10,7 +10,7 @@ from extender.domain import keys
 from extender.domain.membership import COSCHEDULING_LABEL
 from extender.fabric.calibration import DATA_KEY, LIST_KEY
 from extender.simulation.objects import Json
-from extender.simulation.scenario import Member, ScenarioGang, ScenarioNode
+from extender.simulation.scenario import DisruptionLimit, Member, ScenarioGang, ScenarioNode
 
 
 def node_manifest(node: ScenarioNode) -> Json:
@@ -36,8 +36,51 @@ def pod_group_manifest(gang: ScenarioGang) -> Json:
     return {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "PodGroup",
-        "metadata": {"name": gang.name, "namespace": gang.namespace, "annotations": dict(gang.annotations)},
+        "metadata": {
+            "name": gang.name,
+            "namespace": gang.namespace,
+            **({"labels": {keys.QUEUE: gang.queue}} if gang.queue else {}),
+            "annotations": dict(gang.annotations),
+        },
         "spec": {"minMember": gang.min_member},
+    }
+
+
+def disruption_budget_manifest(gang: ScenarioGang, limit: DisruptionLimit) -> Json:
+    """Return the PodDisruptionBudget of a gang's pods, which is called as the gang is."""
+    limits = {"minAvailable": limit.min_available, "maxUnavailable": limit.max_unavailable}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": gang.name, "namespace": gang.namespace},
+        "spec": {
+            **{key: number for key, number in limits.items() if number is not None},
+            "selector": {"matchLabels": {COSCHEDULING_LABEL: gang.name}},
+        },
+    }
+
+
+def queue_manifest(name: str, spec: Json) -> Json:
+    """Return a Queue."""
+    return {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def namespace_manifest(name: str, labels: Mapping[str, str]) -> Json:
+    """Return a Namespace with the label that the API server gives it. Source: the label kubernetes.io/metadata.name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {**labels, "kubernetes.io/metadata.name": name}},
+    }
+
+
+def priority_class_manifest(name: str, value: int) -> Json:
+    """Return a PriorityClass that is nobody's default."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
     }
 
 
@@ -52,8 +95,10 @@ def pod_manifest(gang: ScenarioGang, member: Member, scheduler_name: str, *, pla
         "restartPolicy": "Never",
         "priority": gang.priority,
         "containers": [{"name": "main", "image": "training", "resources": _resources(gang, member)}],
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": gang.grace_period,
     }
+    if gang.priority_class:
+        spec["priorityClassName"] = gang.priority_class
     if gang.node_selector:
         spec["nodeSelector"] = dict(gang.node_selector)
     if gang.tolerations:

@@ -9,13 +9,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from extender.simulation.scenario_document import Document, Name, Quantity, Resources, refuse, whole
-
-_INT32 = 2**31 - 1
-
-Whole = Annotated[int, BeforeValidator(whole(0, _INT32))]
+from extender.simulation.scenario_document import Document, Name, Quantity, Resources, Whole, refuse
 
 
 class MetadataDocument(Document):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from extender.control.ports import Kind
+from extender.domain.budget import DisruptionBudget, read_budget
 from extender.domain.devices import DeviceReport, read_device
 from extender.domain.hypernodes import HyperNode, read_hyper_node
 from extender.domain.levelobjects import LevelList, read_network_topology, read_topology
@@ -15,19 +16,24 @@ from extender.domain.node import Node, read_node
 from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod, read_pod
 from extender.domain.podgroup import PodGroup, read_coscheduling, read_native
+from extender.domain.queue import Queue, read_queue
 from extender.domain.volcano import read_volcano
 from extender.numa.nodetopology import NodeTopology, read_node_topology
+from extender.wire.api import MetadataOnly
 from extender.wire.codec import (
     decode_config_map,
     decode_coscheduling_pod_group,
     decode_device,
+    decode_disruption_budget,
     decode_hyper_node,
+    decode_metadata,
     decode_native_pod_group,
     decode_network_topology,
     decode_node,
     decode_node_resource_topology,
     decode_pod,
     decode_priority_class,
+    decode_queue,
     decode_topology,
     decode_volcano_pod_group,
     encode,
@@ -39,7 +45,18 @@ Json: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
 
 Value: TypeAlias = (
-    Pod | Node | PodGroup | PriorityClass | NodeTopology | HyperNode | LevelList | DeviceReport | ConfigMap
+    Pod
+    | Node
+    | PodGroup
+    | PriorityClass
+    | NodeTopology
+    | HyperNode
+    | LevelList
+    | DeviceReport
+    | ConfigMap
+    | Queue
+    | MetadataOnly
+    | DisruptionBudget
 )
 """What an object amounts to."""
 
@@ -58,9 +75,19 @@ API_VERSIONS = {
     Kind.NETWORK_TOPOLOGY: ("scheduling.koordinator.sh/v1alpha1", "ClusterNetworkTopology"),
     Kind.DEVICE: ("scheduling.koordinator.sh/v1alpha1", "Device"),
     Kind.CALIBRATION: ("v1", "ConfigMap"),
+    Kind.QUEUE: ("muster.dev/v1alpha1", "Queue"),
+    Kind.NAMESPACE: ("v1", "Namespace"),
+    Kind.DISRUPTION_BUDGET: ("policy/v1", "PodDisruptionBudget"),
 }
 _NAMESPACED = frozenset(
-    {Kind.POD, Kind.COSCHEDULING_POD_GROUP, Kind.NATIVE_POD_GROUP, Kind.VOLCANO_POD_GROUP, Kind.CALIBRATION}
+    {
+        Kind.POD,
+        Kind.COSCHEDULING_POD_GROUP,
+        Kind.NATIVE_POD_GROUP,
+        Kind.VOLCANO_POD_GROUP,
+        Kind.CALIBRATION,
+        Kind.DISRUPTION_BUDGET,
+    }
 )
 
 _READ: dict[Kind, Callable[[bytes], Value]] = {
@@ -77,6 +104,9 @@ _READ: dict[Kind, Callable[[bytes], Value]] = {
     Kind.NETWORK_TOPOLOGY: lambda body: read_network_topology(decode_network_topology(body)),
     Kind.DEVICE: lambda body: read_device(decode_device(body)),
     Kind.CALIBRATION: decode_config_map,
+    Kind.QUEUE: lambda body: read_queue(decode_queue(body)),
+    Kind.NAMESPACE: decode_metadata,
+    Kind.DISRUPTION_BUDGET: lambda body: read_budget(decode_disruption_budget(body)),
 }
 
 

@@ -10,10 +10,13 @@ from extender.control.explanation import placement_json
 from extender.control.views import GangPhase
 from extender.placement.placement import Placement
 from extender.simulation.accounting import SECONDS_PER_HOUR, GpuSeconds
+from extender.simulation.queueuse import QueueUse
+from extender.simulation.timeline import Moment
 
 #: Decimals: microseconds, and money in cents.
 _TIME_DECIMALS = 6
 _MONEY_DECIMALS = 2
+_MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,17 @@ class GangResult:
 
 @dataclass(frozen=True, slots=True)
 class EvictionResult:
-    """A pod that was evicted to make room for another."""
+    """A pod that was evicted, `at` seconds after the start: for whom, and why in a word.
 
-    at: float
-    name: str
-    namespace: str
+    `gang`, `pod` and `by` are `namespace/name`; `gang` is None for a pod of none, `by` where nobody is known.
+    """
+
+    gang: str | None
+    pod: str
     node: str
-    preemptor: str
+    at: float
+    by: str | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +83,21 @@ class Summary:
     productive_gpu_hours: float
     idle_gpu_hours: float
     init_gpu_hours: float
+    lost_gpu_hours: float
+    wasted_gpu_hours: float
     wasted_cost: float
     init_cost: float
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole simulation."""
+    """A whole simulation. `warnings` say what of the scenario Muster has to cope with."""
 
     gangs: tuple[GangResult, ...]
     evictions: tuple[EvictionResult, ...]
     summary: Summary
+    queues: tuple[QueueUse, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def summarize(gangs: Iterable[GangResult], submitted: int, spent: GpuSeconds, price: float) -> Summary:
@@ -98,14 +109,16 @@ def summarize(gangs: Iterable[GangResult], submitted: int, spent: GpuSeconds, pr
         spent: what all of them spent.
         price: what an hour of one GPU costs (dollars).
     """
-    idle, init = spent.idle / SECONDS_PER_HOUR, spent.init / SECONDS_PER_HOUR
+    idle, init, lost = (seconds / SECONDS_PER_HOUR for seconds in (spent.idle, spent.init, spent.lost))
     return Summary(
         jobs_submitted=submitted,
         jobs_completed=sum(gang.finished_at is not None for gang in gangs),
         productive_gpu_hours=round(spent.productive / SECONDS_PER_HOUR, _TIME_DECIMALS),
         idle_gpu_hours=round(idle, _TIME_DECIMALS),
         init_gpu_hours=round(init, _TIME_DECIMALS),
-        wasted_cost=round(idle * price, _MONEY_DECIMALS),
+        lost_gpu_hours=round(lost, _TIME_DECIMALS),
+        wasted_gpu_hours=round(idle + lost, _TIME_DECIMALS),
+        wasted_cost=round((idle + lost) * price, _MONEY_DECIMALS),
         init_cost=round(init * price, _MONEY_DECIMALS),
     )
 
@@ -116,16 +129,33 @@ def result_json(result: Result) -> dict[str, Any]:
         "gangs": [_gang_json(gang) for gang in result.gangs],
         "evictions": [
             {
-                "at": _seconds(eviction.at),
-                "name": eviction.name,
-                "namespace": eviction.namespace,
+                "gang": eviction.gang,
+                "pod": eviction.pod,
                 "node": eviction.node,
-                "preemptor": eviction.preemptor,
+                "at": _seconds(eviction.at),
+                "by": eviction.by,
+                "reason": eviction.reason,
             }
             for eviction in result.evictions
         ],
+        "queues": [_queue_json(queue) for queue in result.queues],
         "summary": summary_json(result.summary),
+        "warnings": list(result.warnings),
     }
+
+
+def timeline_json(moments: Iterable[Moment]) -> list[dict[str, Any]]:
+    """Return the moments of a simulation as JSON: who did what with how many GPUs, and what the queues used."""
+    return [
+        {
+            "at": _seconds(moment.at),
+            "gangs": [
+                {"name": gang, "state": state, "gpus": moment.holds(gang)} for gang, state in moment.doing.items()
+            ],
+            "queues": [_queue_json(queue) for queue in moment.queues],
+        }
+        for moment in moments
+    ]
 
 
 def summary_json(summary: Summary) -> dict[str, int | float]:
@@ -136,9 +166,36 @@ def summary_json(summary: Summary) -> dict[str, int | float]:
         "productiveGpuHours": summary.productive_gpu_hours,
         "idleGpuHours": summary.idle_gpu_hours,
         "initGpuHours": summary.init_gpu_hours,
+        "lostGpuHours": summary.lost_gpu_hours,
+        "wastedGpuHours": summary.wasted_gpu_hours,
         "wastedCost": summary.wasted_cost,
         "initCost": summary.init_cost,
     }
+
+
+def _queue_json(queue: QueueUse) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "used": _amounts_json(queue.used),
+        "borrowed": _amounts_json(queue.borrowed),
+        "lent": _amounts_json(queue.lent),
+        "share": round(queue.share, _TIME_DECIMALS),
+        "flavors": [
+            {
+                "name": flavor.name,
+                "used": _amounts_json(flavor.used),
+                "borrowed": _amounts_json(flavor.borrowed),
+                "lent": _amounts_json(flavor.lent),
+            }
+            for flavor in queue.flavors
+        ],
+    }
+
+
+def _amounts_json(amounts: Mapping[str, int]) -> dict[str, int | float]:
+    """Return amounts as numbers: cores, bytes, counts."""
+    cores = {resource: amount / _MILLI for resource, amount in amounts.items() if resource == "cpu"}
+    return dict(sorted({**amounts, **cores}.items()))
 
 
 def _gang_json(gang: GangResult) -> dict[str, Any]:

@@ -52,12 +52,22 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class DisruptionLimit:
+    """What a PodDisruptionBudget says: how many pods must stay, or how many may be missing; the other one is None."""
+
+    min_available: int | None = None
+    max_unavailable: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioGang:
     """A gang: what is created when, and how long it works.
 
     Times are in seconds: `arrival` since the start, `rendezvous` from minMember members running to the first step of
-    training, `duration` of the training itself, None for one that goes on to the end. With `guaranteed` the limits of
-    its pods are their requests.
+    training, `duration` of the training itself, None for one that goes on to the end, `checkpoint_interval` from one
+    checkpoint to the next, None for training that is lost as a whole when it is interrupted, `grace_period` from the
+    eviction of a pod to its end. With `guaranteed` the limits of its pods are their requests. `priority` is the value
+    of `priority_class` where that is not empty; `queue` is empty for the default one.
     """
 
     name: str
@@ -73,6 +83,11 @@ class ScenarioGang:
     tolerations: tuple[Mapping[str, Any], ...] = ()
     placed: Mapping[str, Placed] = field(default_factory=dict)
     guaranteed: bool = False
+    queue: str = ""
+    priority_class: str = ""
+    disruption_budget: DisruptionLimit | None = None
+    checkpoint_interval: float | None = None
+    grace_period: int = 0
 
     @property
     def key(self) -> str:
@@ -97,6 +112,21 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """How a scenario's gangs share its nodes.
+
+    `queues` and `namespaces` are objects as an API server has them, a namespace being there for every gang;
+    `priority_classes` are values by name. `warnings` say what is wrong among the queues, each in a line: Muster has to
+    cope with it.
+    """
+
+    queues: tuple[Json, ...] = ()
+    priority_classes: Mapping[str, int] = field(default_factory=dict)
+    namespaces: tuple[Json, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """A whole scenario. `until` is when it ends (seconds), `gpu_hour_price` what an hour of one GPU costs (dollars)."""
 
@@ -105,3 +135,4 @@ class Scenario:
     until: float
     gpu_hour_price: float
     facts: Facts = field(default_factory=Facts)
+    sharing: Sharing = field(default_factory=Sharing)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -93,7 +93,8 @@ def _quantity(value: object) -> str:
     return text
 
 
-def _resource(value: object) -> str:
+def resource(value: object) -> str:
+    """Check the name of a resource."""
     if not isinstance(value, str) or not (
         value in _NATIVE_RESOURCES or value.startswith("hugepages-") or re.fullmatch(r"[^/\s]+/[^/\s]+", value)
     ):
@@ -131,11 +132,12 @@ def _factor(value: object) -> float:
 Name = Annotated[str, BeforeValidator(_name(_LONGEST_NAME))]
 LabelName = Annotated[str, BeforeValidator(_name(_LONGEST_LABEL))]
 Count = Annotated[int, BeforeValidator(whole(1, _MOST))]
+Whole = Annotated[int, BeforeValidator(whole(0, _INT32))]
 Duration = Annotated[float, BeforeValidator(_duration)]
 Price = Annotated[float, BeforeValidator(_price)]
 Priority = Annotated[int, BeforeValidator(whole(-_INT32, _INT32))]
 Quantity = Annotated[str, BeforeValidator(_quantity)]
-Resources = dict[Annotated[str, BeforeValidator(_resource)], Quantity]
+Resources = dict[Annotated[str, BeforeValidator(resource)], Quantity]
 Templates = dict[str, Annotated[InstanceOf[Template], BeforeValidator(_template)]]
 LabelKey = Annotated[str, BeforeValidator(_label_key)]
 Factor = Annotated[float, BeforeValidator(_factor)]
@@ -198,6 +200,19 @@ class PlacedDocument(Document):
     annotations: dict[str, str] = Field(default_factory=dict)
 
 
+class DisruptionBudgetDocument(Document):
+    """A gang's PodDisruptionBudget: one of its two bounds."""
+
+    min_available: Whole | None = None
+    max_unavailable: Whole | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> DisruptionBudgetDocument:
+        if (self.min_available is None) == (self.max_unavailable is None):
+            raise refuse("exactly one of minAvailable and maxUnavailable is needed")
+        return self
+
+
 class GangDocument(Document):
     """A gang, its pods, and how long it works."""
 
@@ -207,10 +222,19 @@ class GangDocument(Document):
     replicas: Count | None = None
     requests: Resources = Field(default_factory=dict)
     roles: list[RoleDocument] = Field(default_factory=list)
-    priority: Priority = 0
+    queue: Name | None = None
+    priority: Priority | None = None
+    priority_class_name: Name | None = None
+    preemptible: bool | None = None
+    disruption_budget: DisruptionBudgetDocument | None = None
+    below_minimum: Literal["evict", "repair", "ignore"] | None = None
     arrival: Duration = 0.0
     rendezvous: Duration = 0.0
     duration: Duration | None = None
+    expected_duration: Duration | None = None
+    declare_duration: bool | None = None
+    checkpoint_interval: Duration | None = None
+    termination_grace_period: Duration = 0.0
     annotations: dict[str, str] = Field(default_factory=dict)
     pod_annotations: dict[str, str] = Field(default_factory=dict)
     guaranteed: bool = False
@@ -244,5 +268,9 @@ class ScenarioDocument(Document):
     hyper_nodes: list[Any] = Field(default_factory=list)
     devices: list[Any] = Field(default_factory=list)
     calibration: list[Any] = Field(default_factory=list)
+    queues: list[Any] = Field(default_factory=list)
+    namespaces: list[Any] = Field(default_factory=list)
+    priority_classes: dict[Name, Priority] = Field(default_factory=dict)
+    declare_duration: bool = False
     until: Duration = DEFAULT_UNTIL_SECONDS
     gpu_hour_price: Price = 0.0

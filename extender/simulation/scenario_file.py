@@ -15,6 +15,7 @@ from extender.simulation.problems import Problems
 from extender.simulation.scenario import Member, Placed, Scenario, ScenarioGang, ScenarioNode
 from extender.simulation.scenario_document import GangDocument, NodeDocument, ScenarioDocument
 from extender.simulation.scenario_facts import LISTS, FactsReader
+from extender.simulation.scenario_sharing import SharingReader, disruption_limit
 from extender.simulation.template import Template, TemplateError
 from extender.wire.documents import UNREADABLE, describe
 
@@ -75,6 +76,7 @@ class _Reader:
     def __init__(self) -> None:
         self.problems = Problems()
         self._facts = FactsReader(self.problems)
+        self._sharing = SharingReader(self.problems)
 
     def scenario(self, document: Mapping[Any, Any]) -> Scenario | None:
         """Return the scenario; it is complete only if no problems were found."""
@@ -85,6 +87,7 @@ class _Reader:
             nodes += self._nodes(item, f"nodes[{index}]")
         problems.unique("nodes", "node", (node.name for node in nodes))
         known = {node.name for node in nodes}
+        queues, labels = self._sharing.read(head, _items(document, "queues"), _items(document, "namespaces"))
         gangs = [
             gang
             for index, item in enumerate(_items(document, "gangs"))
@@ -96,7 +99,8 @@ class _Reader:
         facts = self._facts.read(None if head is None else head.topology, lists, known)
         if head is None:
             return None
-        return Scenario(tuple(nodes), tuple(gangs), head.until, head.gpu_hour_price, facts)
+        sharing = self._sharing.sharing(queues, labels, gangs)
+        return Scenario(tuple(nodes), tuple(gangs), head.until, head.gpu_hour_price, facts, sharing)
 
     def _nodes(self, item: object, path: str) -> list[ScenarioNode]:
         document = self.problems.parse(NodeDocument, item, path)
@@ -140,19 +144,25 @@ class _Reader:
         members = self._members(document, path)
         if not members:
             return None
+        sharing = self._sharing
         return ScenarioGang(
             name=document.name,
             namespace=document.namespace,
             # More than there are pods is no mistake: it is how a gang looks whose controller has not created them all.
             min_member=document.min_member or len(members),
             members=members,
-            priority=document.priority,
+            priority=sharing.priority(document, path),
             arrival=document.arrival,
             rendezvous=document.rendezvous,
             duration=document.duration,
-            annotations=document.annotations,
+            annotations=sharing.annotations(document, path),
             node_selector=document.node_selector,
             guaranteed=document.guaranteed,
+            queue=sharing.queue_of(document, path),
+            priority_class=document.priority_class_name or "",
+            disruption_budget=disruption_limit(document),
+            checkpoint_interval=document.checkpoint_interval,
+            grace_period=sharing.grace_period(document, path),
             tolerations=tuple(t.model_dump(exclude_defaults=True) for t in document.tolerations),
             placed=self._placed(document, path, {member.name for member in members}, nodes),
         )

@@ -11,12 +11,14 @@ from extender.control.ports import Kind
 from extender.control.views import phase_of
 from extender.domain.levels import Level, Levels
 from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.pod import Phase
+from extender.domain.pod import Phase, Pod
 from extender.domain.reason import Wait
 from extender.drawing.picture import Picture
 from extender.drawing.survey import Survey, draw
 from extender.simulation.accounting import GpuSeconds
 from extender.simulation.duration import format_duration
+from extender.simulation.evictions import causes
+from extender.simulation.queueuse import queue_uses
 from extender.simulation.results import EvictionResult, GangResult, PodResult, ReasonResult, Result, summarize
 from extender.simulation.scenario import Member, Scenario
 from extender.simulation.timeline import Moment, Timeline, gpu_capacity, state_of
@@ -133,14 +135,36 @@ def collect(world: World) -> Result:
     submitted = sum(run.arrived for run in world.workload.gangs)
     return Result(
         gangs=gangs,
-        evictions=tuple(
-            EvictionResult(
-                eviction.at, eviction.pod.name, eviction.pod.namespace, eviction.node, eviction.preemptor.key
-            )
-            for eviction in world.scheduler.evictions
-        ),
+        evictions=_evictions(world),
         summary=summarize(gangs, submitted, spent, world.scenario.gpu_hour_price),
+        queues=queue_uses(world.cluster, world.workload),
+        warnings=world.scenario.sharing.warnings,
     )
+
+
+def _evictions(world: World) -> tuple[EvictionResult, ...]:
+    preempted = {
+        eviction.pod.uid: _gang_of(world, eviction.preemptor) or eviction.preemptor.key
+        for eviction in world.scheduler.evictions
+    }
+    evicted = world.evicted.evictions
+    why = causes(world.cluster.events, preempted, (eviction.pod.uid for eviction in evicted))
+    return tuple(
+        EvictionResult(
+            gang=_gang_of(world, eviction.pod),
+            pod=eviction.pod.key,
+            node=eviction.pod.node_name,
+            at=eviction.at,
+            by=why[eviction.pod.uid].by or None,
+            reason=why[eviction.pod.uid].reason,
+        )
+        for eviction in evicted
+    )
+
+
+def _gang_of(world: World, pod: Pod) -> str | None:
+    run = world.workload.find(pod.namespace, pod.name)
+    return None if run is None else run.spec.key
 
 
 def _gang_result(world: World, run: GangRun, waits: dict[GroupRef, Wait | None]) -> GangResult:

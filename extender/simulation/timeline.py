@@ -10,6 +10,7 @@ from extender.control.ports import Kind
 from extender.domain.requests import count_gpus
 from extender.simulation.accounting import Activity, GpuSeconds
 from extender.simulation.cluster import Cluster
+from extender.simulation.queueuse import QueueUse, queue_uses
 from extender.simulation.virtual_time import LoopClock
 from extender.simulation.workload import GangRun, Workload
 
@@ -19,13 +20,15 @@ class Moment:
     """How things stand at one moment, `at` seconds after the start.
 
     `held` says per node how many of its GPUs each gang holds, `doing` what each gang does: `waits`, an activity, or
-    `finished`; gangs that have not arrived are left out. `spent` is what all of them have spent until then.
+    `finished`; gangs that have not arrived are left out. `spent` is what all of them have spent until then, `queues`
+    what the Queues' gangs use.
     """
 
     at: float
     held: Mapping[str, Mapping[str, int]]
     doing: Mapping[str, str]
     spent: GpuSeconds
+    queues: tuple[QueueUse, ...] = ()
 
     def holds(self, gang: str) -> int:
         """Return how many GPUs a gang holds on all nodes."""
@@ -80,9 +83,14 @@ def picture(cluster: Cluster, workload: Workload, clock: LoopClock) -> Moment:
             continue
         doing[run.spec.key] = state_of(run)
         spent += run.meter.read()
-        for node, count in run.held().items():
+        for node, count in _held(run).items():
             held.setdefault(node, {})[run.spec.key] = count
-    return Moment(clock.elapsed(), held, doing, spent)
+    return Moment(clock.elapsed(), held, doing, spent, queue_uses(cluster, workload))
+
+
+def _held(run: GangRun) -> dict[str, int]:
+    """Return how many GPUs a gang holds on each node: none once it is done, though it has yet to hear of its pods."""
+    return run.held() if run.finished_at is None else {}
 
 
 def gpu_capacity(cluster: Cluster) -> dict[str, int]:

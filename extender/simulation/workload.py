@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from extender.control.ports import ApiError, Kind
 from extender.domain.pod import Phase, Pod
 from extender.domain.requests import count_gpus
 from extender.simulation.accounting import Activity, GpuMeter
-from extender.simulation.cluster import Cluster
-from extender.simulation.manifests import pod_group_manifest, pod_manifest
+from extender.simulation.cluster import Cluster, timestamp
+from extender.simulation.manifests import disruption_budget_manifest, pod_group_manifest, pod_manifest
 from extender.simulation.objects import Change, Json
 from extender.simulation.scenario import Member, ScenarioGang
 from extender.simulation.virtual_time import LoopClock
@@ -48,8 +49,8 @@ class GangRun:
     """One gang from its arrival on.
 
     It trains while minMember members run or have succeeded. Members that are lost, or that a kubelet turned away, are
-    created again, as a Job does; if too few are left, training stops, and goes on where it stopped after another
-    rendezvous.
+    created again, as a Job does; if too few are left, training stops, and goes on from its last checkpoint after
+    another rendezvous. Without checkpoints it begins anew.
 
     Attributes:
         spec: what the scenario says of it.
@@ -84,14 +85,19 @@ class GangRun:
         return self._meter.activity
 
     def arrive(self) -> Iterable[Member]:
-        """Create the PodGroup; return the members, whose pods are to be created next."""
+        """Create the PodGroup, and its budget if it has one; return the members, whose pods are to be created next."""
         self.arrived = True
         self._site.cluster.create(Kind.COSCHEDULING_POD_GROUP, pod_group_manifest(self.spec))
+        if self.spec.disruption_budget is not None:
+            manifest = disruption_budget_manifest(self.spec, self.spec.disruption_budget)
+            self._site.cluster.create(Kind.DISRUPTION_BUDGET, manifest)
         return self.spec.members
 
     def create(self, member: Member, *, again: bool = False) -> None:
         """Create a member's pod. One that was placed already is not placed there `again`."""
         manifest = pod_manifest(self.spec, member, self._site.scheduler_name, placed=not again)
+        if manifest["status"]["phase"] == Phase.RUNNING.value:
+            manifest["status"]["startTime"] = timestamp(self._site.clock.now())
         self._site.cluster.create(Kind.POD, manifest)
 
     def pod_changed(self, pod: Pod) -> None:
@@ -145,7 +151,7 @@ class GangRun:
         on_nodes = sum(bool(pod.node_name) and pod.phase is not Phase.FAILED for pod in pods)
         if self.admitted_at is None and on_nodes >= needed:
             self.admitted_at = self._site.clock.elapsed()
-        running = sum(pod.phase is Phase.RUNNING for pod in pods)
+        running = sum(pod.phase is Phase.RUNNING and not pod.deleting for pod in pods)
         succeeded = sum(pod.phase is Phase.SUCCEEDED for pod in pods)
         complete = running > 0 and running + succeeded >= needed
         self._set(sum(self.held().values()), self.activity)
@@ -174,7 +180,9 @@ class GangRun:
             self._timer.cancel()
             self._timer = None
         if self.activity is Activity.PRODUCTIVE:
-            self._trained += self._site.clock.elapsed() - self._training_since
+            reached = self._trained + self._site.clock.elapsed() - self._training_since
+            self._trained = checkpointed(reached, self.spec.checkpoint_interval)
+            self._meter.lose(reached - self._trained)
         self._set(self._meter.held, Activity.IDLE)
 
     def _finish(self) -> None:
@@ -194,6 +202,19 @@ class GangRun:
     def _after(self, seconds: float, then: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(seconds, then)
+
+
+def checkpointed(reached: float, interval: float | None) -> float:
+    """Return how much of `reached` seconds of training the last checkpoint holds.
+
+    One is written whenever another `interval` seconds are done, all the time if it is 0, never if it is None.
+    """
+    if interval is None:
+        return 0.0
+    if interval == 0:
+        return reached
+    nearly = 1e-9  # a sum of fractions may miss the very moment of a checkpoint
+    return min(math.floor(reached / interval + nearly) * interval, reached)
 
 
 def _succeed(json: Json) -> None:
@@ -237,6 +258,11 @@ class Workload:
         """Return the gang that a pod belongs to by its name, or None."""
         return self._by_pod.get((namespace, pod))
 
+    def scale(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the name of the gang that a pod belongs to, and how many pods it wants; None for a pod of nobody."""
+        run = self.find(pod.namespace, pod.name)
+        return None if run is None else (run.spec.key, len(run.spec.members))
+
     def add(self, gangs: Iterable[ScenarioGang]) -> None:
         """Have gangs arrive, each `arrival` seconds after the start; those that are due arrive at once."""
         runs = [GangRun(spec, self._site, self._changed) for spec in gangs]
@@ -261,8 +287,9 @@ class Workload:
             del self._by_pod[run.spec.namespace, member.name]
             if self._cluster.find(Kind.POD, run.spec.namespace, member.name) is not None:
                 self._cluster.delete(Kind.POD, run.spec.namespace, member.name)
-        if self._cluster.find(Kind.COSCHEDULING_POD_GROUP, *key) is not None:
-            self._cluster.delete(Kind.COSCHEDULING_POD_GROUP, *key)
+        for kind in (Kind.COSCHEDULING_POD_GROUP, Kind.DISRUPTION_BUDGET):
+            if self._cluster.find(kind, *key) is not None:
+                self._cluster.delete(kind, *key)
 
     def _arrive(self, runs: list[GangRun]) -> None:
         members = [[(run, member) for member in run.arrive()] for run in runs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import starmap
 from typing import TypeAlias
 
 from extender.clock import Clock
@@ -14,9 +15,11 @@ from extender.control.ports import Kind
 from extender.settings import Settings
 from extender.simulation.api import SimulatedApi
 from extender.simulation.cluster import Cluster
+from extender.simulation.disruption import DisruptionController
+from extender.simulation.evictions import EvictionRecord
 from extender.simulation.feed import Feed
 from extender.simulation.kubelet import Kubelet
-from extender.simulation.manifests import calibration_manifest, node_manifest
+from extender.simulation.manifests import calibration_manifest, node_manifest, priority_class_manifest
 from extender.simulation.objects import Json
 from extender.simulation.placements import Placements
 from extender.simulation.scenario import Facts, Scenario
@@ -95,6 +98,7 @@ class World:
         muster: Muster, or None in a world without.
         scheduler: the model of kube-scheduler.
         workload: the gangs.
+        evicted: which pods were evicted, by whomever.
         placements: what Muster predicts of them; None in a world without.
     """
 
@@ -133,6 +137,8 @@ class World:
             extender = ExtenderClient(self.muster.transport)
         self.scheduler = Scheduler(self.cluster, clock, names, extender)
         self.workload = Workload(Site(self.cluster, clock, names[0]))
+        self.evicted = EvictionRecord(self.cluster, clock)
+        DisruptionController(self.cluster, self.workload.scale)
         self.placements = None if self.muster is None else Placements(self.muster.controller, self.workload)
 
     async def run(self) -> None:
@@ -151,8 +157,11 @@ class World:
 
 def manifests(scenario: Scenario, calibration: str) -> Iterator[tuple[Kind, Json]]:
     """Yield what a scenario's cluster has from the start; `calibration` names the ConfigMap of measurements."""
-    facts = scenario.facts
+    facts, sharing = scenario.facts, scenario.sharing
     for kind, objects in (
+        (Kind.NAMESPACE, iter(sharing.namespaces)),
+        (Kind.PRIORITY_CLASS, starmap(priority_class_manifest, sharing.priority_classes.items())),
+        (Kind.QUEUE, iter(sharing.queues)),
         (Kind.NODE, map(node_manifest, scenario.nodes)),
         (Kind.NODE_TOPOLOGY, iter(facts.node_topologies)),
         (Kind.DEVICE, iter(facts.devices)),

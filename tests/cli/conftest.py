@@ -1,4 +1,4 @@
-"""Running `muster` as its users do: in a process of its own."""
+"""Running `muster` as its users do: in a process of its own, or against a server that answers as a test says."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
+import pytest
 
 
 def muster(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,3 +45,39 @@ def wait_for(url: str, seconds: float = 30) -> httpx.Response:
         except httpx.TransportError:
             assert time.monotonic() < give_up, f"{url} never answered"  # noqa: TID251 - a real process keeps real time
             time.sleep(0.05)  # noqa: TID251 - a real process keeps real time
+
+
+@dataclass
+class Script:
+    """What a server answers by path, where it is, and what it was asked; 404 without Muster's words elsewhere."""
+
+    url: str
+    answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def server() -> Iterator[Script]:
+    """Serve a script on loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            script.asked.append(f"{self.command} {self.path}")
+            status, body = script.answers.get(self.path, (404, b'{"detail":"Not Found"}'))
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - as http.server looks it up
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        script = Script(f"http://127.0.0.1:{listening.server_port}")
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield script
+        listening.shutdown()
+        thread.join()

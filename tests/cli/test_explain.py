@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -22,7 +18,7 @@ from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.pod import Pod, Shape
 from extender.domain.reason import Reason, Wait
 from extender.placement.placement import Placement
-from tests.cli.conftest import free_port
+from tests.cli.conftest import Script, free_port
 
 PLACED = Placement(329.4, "rack", "r1", 12.5, {"n0": 8, "n1": 8})
 
@@ -39,38 +35,6 @@ def explanation(members: int = 2, wait: Wait | None = None) -> bytes:
         held={"0": Held((0, 1), (0,), observed=True), "1": Held((2, 3), (1,), observed=False)},
     )
     return json.dumps(explanation_json(explained)).encode()
-
-
-@dataclass
-class Script:
-    """What a server answers by path, and where it is; 404 without Muster's words elsewhere."""
-
-    url: str
-    answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    """Serve a script on loopback."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = script.answers.get(self.path, (404, b'{"detail":"Not Found"}'))
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        script = Script(f"http://127.0.0.1:{listening.server_port}")
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield script
-        listening.shutdown()
-        thread.join()
 
 
 def explain(*arguments: str) -> Result:

@@ -73,6 +73,24 @@ def test_the_stock_scheduler_leaves_gangs_partial(scenario: str) -> None:
     assert "nodes are available" in waiting["reason"]["message"]
 
 
+def test_the_timeline_is_there_where_it_is_asked_for(scenario: str) -> None:
+    """In the document under a key of its own, which is not there otherwise; for people as one more table."""
+    plain = json.loads(simulated(scenario, "-o", "json").stdout)
+    document = json.loads(simulated(scenario, "--timeline", "-o", "json").stdout)
+    timeline = document.pop("timeline")
+    assert document == plain
+    assert timeline[0] == {
+        "at": 0.0,
+        "gangs": [
+            {"name": "default/fits", "state": "init", "gpus": 16},
+            {"name": "default/giant", "state": "waits", "gpus": 0},
+        ],
+        "queues": [],
+    }
+    assert "Timeline" in simulated(scenario, "--timeline").stdout
+    assert "Timeline" not in simulated(scenario).stdout
+
+
 def test_predictions_are_in_the_table_and_in_the_document(scenario: str) -> None:
     """Where a gang is; its bandwidth only where the product of the GPUs is known."""
     assert "on node-0" not in simulated(scenario).stdout

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from extender.control.ports import ApiError, ClusterEvent, GroupStatus, Kind, PodKey
+from extender.control.ports import (
+    ApiError,
+    BudgetError,
+    ClusterEvent,
+    GroupStatus,
+    Kind,
+    PodKey,
+    QueueStatus,
+    QueueUsage,
+)
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.objectref import ObjectRef
 from extender.simulation.api import SimulatedApi
@@ -24,6 +34,22 @@ def status(condition: str, reason: str) -> GroupStatus:
     return GroupStatus("Pending", 1, 2, 3, 4, condition, reason, "why", 7)
 
 
+QUEUE_STATUS = QueueStatus(
+    usage=(
+        QueueUsage("reserved", "cpu", 1500, 500, 0, 1000),
+        QueueUsage("reserved", "nvidia.com/gpu", 24, 8, 0, 16),
+        QueueUsage("spot", "nvidia.com/gpu", 0, 0, 4, 16),
+    ),
+    share=0.25,
+    pending_gangs=2,
+    admitted_gangs=3,
+    active=True,
+    reason="Ready",
+    message="gangs can be admitted",
+    observed_generation=1,
+)
+
+
 class Setting:
     """A cluster with a pod and a group, and the API to it."""
 
@@ -34,6 +60,7 @@ class Setting:
         self.api = SimulatedApi(self.cluster, clock, latency)
         self.pod = self.cluster.create(Kind.POD, pod_json("a"))
         self.group = self.cluster.create(Kind.COSCHEDULING_POD_GROUP, coscheduling_json("g", minMember=2))
+        self.queue = self.cluster.create(Kind.QUEUE, {"metadata": {"name": "q"}, "spec": {}})
         self.key = PodKey("default", "a", self.pod.uid)
 
     def nominated(self) -> str:
@@ -88,8 +115,10 @@ def test_a_binding_annotates_its_pod(virtually: Virtually) -> None:
         lambda api, key, _: api.nominate(key, "n"),
         lambda api, key, _: api.bind(key, "n"),
         lambda api, key, ref: api.update_group_status(ref, key.uid, status("True", "r")),
+        lambda api, key, _: api.ungate(key, "gate"),
+        lambda api, key, ref: api.update_queue_status("gone" if ref.name == "gone" else "q", key.uid, QUEUE_STATUS),
     ],
-    ids=["nominate", "bind", "update_group_status"],
+    ids=["nominate", "bind", "update_group_status", "ungate", "update_queue_status"],
 )
 @pytest.mark.parametrize(("name", "expected"), [("gone", 404), ("a", 409)])
 def test_writes_to_what_is_gone_or_another_are_refused(
@@ -127,6 +156,123 @@ def test_the_conditions_transition_time_changes_with_its_status_only(virtually: 
         ("r2", "2026-01-01T00:00:00Z"),
         ("r3", "2026-01-01T00:00:30Z"),
     ]
+
+
+def test_a_preempted_gang_says_so_until_it_is_scheduled_again(virtually: Virtually) -> None:
+    """Whoever was not preempted has no such condition; one that was keeps it while it waits."""
+
+    async def story() -> list[list[tuple[str, str, str]]]:
+        setting = Setting()
+        seen = []
+        for condition, preempted in (("True", ""), ("False", "for default/p: reclaims"), ("False", ""), ("True", "")):
+            said = replace(status(condition, "r"), preempted=preempted)
+            await setting.api.update_group_status(GROUP, setting.group.uid, said)
+            written = setting.cluster.get(Kind.COSCHEDULING_POD_GROUP, "default", "g").json["status"]
+            told = [c for c in written["conditions"] if c["type"] == "Preempted"]
+            seen.append([(c["status"], c["reason"], c["message"]) for c in told])
+        return seen
+
+    stands = [("True", "Preempted", "for default/p: reclaims")]
+    assert virtually(story()) == [[], stands, stands, [("False", "r", "why")]]
+
+
+def test_an_eviction_of_what_is_gone_or_another_is_a_success(virtually: Virtually) -> None:
+    """Nobody is there any more who should go; the namesake stays."""
+
+    async def story() -> bool:
+        setting = Setting()
+        await setting.api.evict(PodKey("default", "gone", "u"))
+        await setting.api.evict(PodKey("default", "a", "another"))
+        return setting.cluster.find(Kind.POD, "default", "a") is not None
+
+    assert virtually(story())
+
+
+def test_an_eviction_deletes_the_pod_unless_a_budget_forbids_it(virtually: Virtually) -> None:
+    """A dry run deletes nothing; the refusal of a budget is told as such, and so is that there are two."""
+
+    async def story() -> tuple[bool, bool, list[int]]:
+        setting = Setting()
+        await setting.api.evict(setting.key, dry_run=True)
+        still = setting.cluster.find(Kind.POD, "default", "a") is not None
+        await setting.api.evict(setting.key)
+        gone = setting.cluster.find(Kind.POD, "default", "a") is None
+        running = setting.cluster.create(Kind.POD, pod_json("b", node="n"))
+        setting.cluster.create(
+            Kind.DISRUPTION_BUDGET,
+            {
+                "metadata": {"name": "all"},
+                "spec": {"selector": {}},
+                "status": {"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 1, "currentHealthy": 1},
+            },
+        )
+        statuses = []
+        for name in ("second", "third"):
+            with pytest.raises(BudgetError) as refused:
+                await setting.api.evict(PodKey("default", "b", running.uid))
+            statuses.append(refused.value.status)
+            setting.cluster.create(Kind.DISRUPTION_BUDGET, {"metadata": {"name": name}, "spec": {"selector": {}}})
+        return still, gone, statuses
+
+    assert virtually(story()) == (True, True, [429, 429])
+
+
+def test_a_gate_is_taken_off_and_others_stay(virtually: Virtually) -> None:
+    """One that is not there, or not any more, is no error."""
+
+    async def story() -> list[tuple[str, ...]]:
+        setting = Setting()
+
+        def gate(json: dict[str, Any]) -> None:
+            json["spec"]["schedulingGates"] = [{"name": "x"}, {"name": "y"}]
+
+        setting.cluster.update(Kind.POD, ("default", "a"), gate)
+        seen = []
+        for name in ("x", "x", "y", "y"):
+            await setting.api.ungate(setting.key, name)
+            seen.append(setting.cluster.get(Kind.POD, "default", "a").pod.gates)
+        return seen
+
+    assert virtually(story()) == [("y",), ("y",), (), ()]
+
+
+def test_the_status_of_a_queue_is_what_its_crd_has(virtually: Virtually) -> None:
+    """Quantities as text by flavor and resource, the condition Active, and the history where one is kept."""
+
+    async def story() -> list[dict[str, Any]]:
+        setting = Setting()
+        written = []
+        past = replace(QUEUE_STATUS, active=False, history=(("cpu", 2500.0),), history_at="2026-01-01T00:00:00Z")
+        for said in (QUEUE_STATUS, past):
+            await setting.api.update_queue_status("q", setting.queue.uid, said)
+            written.append(setting.cluster.get(Kind.QUEUE, "", "q").json["status"])
+        return written
+
+    first, second = virtually(story())
+    (condition,) = first.pop("conditions")
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Active", "True", "Ready")
+    assert first == {
+        "flavors": [
+            {
+                "name": "reserved",
+                "resources": [
+                    {"name": "cpu", "used": "1500m", "borrowed": "500m", "lent": "0", "nominal": "1"},
+                    {"name": "nvidia.com/gpu", "used": "24", "borrowed": "8", "lent": "0", "nominal": "16"},
+                ],
+            },
+            {
+                "name": "spot",
+                "resources": [{"name": "nvidia.com/gpu", "used": "0", "borrowed": "0", "lent": "4", "nominal": "16"}],
+            },
+        ],
+        "share": "0.25",
+        "pendingGangs": 2,
+        "admittedGangs": 3,
+        "history": [],
+        "observedGeneration": 1,
+    }
+    assert second["conditions"][0]["status"] == "False"
+    assert (second["history"], second["historyAt"]) == ([{"resource": "cpu", "usage": "2.5"}], "2026-01-01T00:00:00Z")
 
 
 def test_events_are_recorded(virtually: Virtually) -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from extender.control.ports import REQUIRED_KINDS, Kind
+from extender.domain.budget import DisruptionBudget
 from extender.domain.devices import DeviceReport
 from extender.domain.hypernodes import HyperNode
 from extender.domain.lease import Lease
@@ -17,6 +18,7 @@ from extender.domain.node import Node
 from extender.domain.objectref import ObjectRef
 from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
+from extender.domain.queue import Queue
 from extender.numa.nodetopology import NodeTopology
 from extender.simulation.cluster import Cluster
 from extender.simulation.feed import BOOKMARK_SECONDS, Feed
@@ -25,7 +27,7 @@ from tests.simulation.conftest import Virtually, loop_clock, reach
 
 
 class Listener:
-    """Writes down what it is told. Implements `extender.control.ports.Observer`."""
+    """Writes down what it is told. Implements `extender.control.observer.Observer`."""
 
     def __init__(self) -> None:
         """Start without having heard anything."""
@@ -115,6 +117,30 @@ class Listener:
     def calibration_gone(self) -> None:
         """Hear that the calibration is gone."""
         self._tell("calibration gone")
+
+    def queue_seen(self, queue: Queue) -> None:
+        """Hear of a Queue."""
+        self._tell("queue seen", queue.name, queue.parent)
+
+    def queue_gone(self, name: str) -> None:
+        """Hear that a Queue is gone."""
+        self._tell("queue gone", name)
+
+    def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
+        """Hear of a namespace."""
+        self._tell("namespace seen", name, *labels.values())
+
+    def namespace_gone(self, name: str) -> None:
+        """Hear that a namespace is gone."""
+        self._tell("namespace gone", name)
+
+    def budget_seen(self, budget: DisruptionBudget) -> None:
+        """Hear of a PodDisruptionBudget."""
+        self._tell("budget seen", budget.key, str(budget.allowed))
+
+    def budget_gone(self, namespace: str, name: str) -> None:
+        """Hear that a PodDisruptionBudget is gone."""
+        self._tell("budget gone", f"{namespace}/{name}")
 
     def _tell(self, *words: str) -> None:
         self.told.append(" ".join(words))
@@ -240,6 +266,27 @@ def test_what_describes_network_and_hardware_is_told(virtually: Virtually) -> No
         "levels gone scheduling.koordinator.sh e",
         "device gone f",
         "calibration gone",
+    ]
+
+
+def test_what_is_shared_is_told(virtually: Virtually) -> None:
+    """Queues, namespaces with their labels, and budgets with what they allow."""
+    documents: dict[Kind, dict[str, Any]] = {
+        Kind.QUEUE: {"metadata": {"name": "q"}, "spec": {"parent": "root"}},
+        Kind.NAMESPACE: {"metadata": {"name": "blue", "labels": {"team": "b"}}},
+        Kind.DISRUPTION_BUDGET: {
+            "metadata": {"name": "g", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {}},
+            "status": {"disruptionsAllowed": 2, "observedGeneration": 1},
+        },
+    }
+    assert virtually(come_and_go(documents)) == [
+        "queue seen q root",
+        "namespace seen blue b",
+        "budget seen default/g 2",
+        "queue gone q",
+        "namespace gone blue",
+        "budget gone default/g",
     ]
 
 

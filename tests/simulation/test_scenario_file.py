@@ -220,7 +220,7 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
             "nodes: []\ngangs: []\nracks: 3",
             (
                 "racks: unknown key; known here: nodes, gangs, topology, nodeResourceTopology, hyperNodes, devices, "
-                "calibration, until, gpuHourPrice"
+                "calibration, queues, namespaces, priorityClasses, declareDuration, until, gpuHourPrice"
             ),
         ),
         ("nodes: []\ngangs: []\ntopology: {}", "topology.levels: is missing"),
@@ -356,7 +356,8 @@ def test_the_examples_can_be_read(path: Path) -> None:
     assert load_scenario(path).gangs
 
 
-def test_the_packaged_scenario_is_the_example() -> None:
-    """What the demo plays is what lies among the examples."""
-    packaged = files("extender.simulation").joinpath("scenarios", "two-jobs.yaml").read_text(encoding="utf-8")
-    assert packaged == (REPOSITORY / "examples" / "scenarios" / "two-jobs.yaml").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["two-jobs.yaml", "two-teams.yaml"])
+def test_the_packaged_scenarios_are_the_examples(name: str) -> None:
+    """What the demo plays, and what comes with the package, is what lies among the examples."""
+    packaged = files("extender.simulation").joinpath("scenarios", name).read_text(encoding="utf-8")
+    assert packaged == (REPOSITORY / "examples" / "scenarios" / name).read_text(encoding="utf-8")

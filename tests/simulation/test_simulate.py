@@ -6,12 +6,15 @@ import asyncio
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from extender.control.ports import Kind
 from extender.service.app import create_app
+from extender.simulation.queueuse import queue_uses
 from extender.simulation.results import Result, result_json
 from extender.simulation.scenario import Scenario
 from extender.simulation.scenario_file import load_scenario, read_scenario
@@ -19,9 +22,11 @@ from extender.simulation.simulate import _play, record, simulate
 from extender.simulation.transports import asgi_transport
 from extender.simulation.virtual_time import LoopClock
 from extender.simulation.world import Connect, Latency, World
-from tests.simulation.conftest import Virtually
+from tests.builders import GPU
+from tests.simulation.conftest import Virtually, loop_clock, reach
 
-TWO_JOBS = load_scenario(Path(__file__).parents[2] / "examples" / "scenarios" / "two-jobs.yaml")
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+TWO_JOBS = load_scenario(EXAMPLES / "two-jobs.yaml")
 
 
 def scenario(gangs: str, nodes: int = 4, until: str = "1h") -> Scenario:
@@ -148,32 +153,156 @@ def test_what_kube_scheduler_evicts_is_listed() -> None:
     """Alone, it breaks a running gang for a pod of higher priority; the gang comes back when there is room."""
     result = simulate(
         scenario(
-            "{name: low, minMember: 4, requests: {nvidia.com/gpu: 8}, duration: 30m},"
+            "{name: low, minMember: 4, requests: {nvidia.com/gpu: 8}, duration: 30m, checkpointInterval: 4m},"
             "{name: high, minMember: 1, requests: {nvidia.com/gpu: 8}, priority: 10, arrival: 10m, duration: 5m}"
         ),
         None,
     )
     (eviction,) = result.evictions
-    assert (eviction.at, eviction.namespace, eviction.preemptor) == (600.0, "default", "default/high-0")
-    assert eviction.name.startswith("low-")
+    assert (eviction.at, eviction.gang, eviction.by) == (600.0, "default/low", "default/high")
+    assert (eviction.reason, eviction.pod.startswith("default/low-"), eviction.node) == ("Preempted", True, "n-0")
     low, high = result.gangs
     assert (high.admitted_at, high.finished_at) == (600.0, 900.0)
-    assert low.finished_at == 30 * 60 + 5 * 60
+    assert low.finished_at == 30 * 60 + 5 * 60 + 2 * 60
     assert result.summary.idle_gpu_hours == pytest.approx(24 * 300 / 3600)
+    assert result.summary.lost_gpu_hours == pytest.approx(32 * 120 / 3600, abs=1e-6)
 
 
-def test_muster_keeps_kube_scheduler_from_breaking_a_gang(connect: Connect) -> None:
-    """The same story: nobody is evicted one by one."""
+@pytest.mark.parametrize("grace", [0, 30])
+def test_muster_evicts_a_gang_as_a_whole(connect: Connect, grace: int) -> None:
+    """The same story: nobody is evicted one by one, and nothing of a gang that cannot run holds GPUs."""
     result = simulate(
         scenario(
-            "{name: low, minMember: 4, requests: {nvidia.com/gpu: 8}, duration: 30m},"
+            "{name: low, minMember: 4, requests: {nvidia.com/gpu: 8}, duration: 30m, checkpointInterval: 4m,"
+            f" terminationGracePeriod: {grace}}},"
+            "{name: high, minMember: 1, requests: {nvidia.com/gpu: 8}, priority: 10, arrival: 10m, duration: 5m}"
+        ),
+        connect,
+    )
+    assert [(eviction.at, eviction.pod, eviction.node) for eviction in result.evictions] == [
+        (600.0, f"default/low-{index}", f"n-{index}") for index in range(4)
+    ]
+    assert {(eviction.gang, eviction.by, eviction.reason) for eviction in result.evictions} == {
+        ("default/low", "default/high", "Preempted")
+    }
+    low, high = result.gangs
+    assert (high.admitted_at, high.finished_at) == (600.0 + grace, 900.0 + grace)
+    assert low.finished_at == 30 * 60 + 5 * 60 + 2 * 60 + grace
+    assert result.summary.lost_gpu_hours == pytest.approx(32 * 120 / 3600, abs=1e-6)
+    assert result.summary.idle_gpu_hours == pytest.approx(32 * grace / 3600, abs=1e-6)
+
+
+@pytest.mark.parametrize("protection", ["preemptible: false", "disruptionBudget: {minAvailable: 4}"])
+def test_a_gang_that_is_protected_is_not_evicted(connect: Connect, protection: str) -> None:
+    """Neither by its own word nor against its PodDisruptionBudget."""
+    result = simulate(
+        scenario(
+            f"{{name: low, minMember: 4, requests: {{nvidia.com/gpu: 8}}, duration: 30m, {protection}}},"
             "{name: high, minMember: 1, requests: {nvidia.com/gpu: 8}, priority: 10, arrival: 10m, duration: 5m}"
         ),
         connect,
     )
     assert result.evictions == ()
-    assert result.summary.idle_gpu_hours == 0.0
-    assert phases(result) == {"low": "Finished", "high": "Finished"}
+    assert [(gang.admitted_at, gang.finished_at) for gang in result.gangs] == [(0.0, 1800.0), (1800.0, 2100.0)]
+
+
+def test_priority_classes_count_as_their_values(connect: Connect) -> None:
+    """Of two gangs that wait, the one with the higher class goes first, in whatever order they came."""
+    result = simulate(
+        read_scenario(
+            """
+            nodes: [{name: n, allocatable: {nvidia.com/gpu: 8}}]
+            priorityClasses: {urgent: 1000, idle: -10}
+            gangs:
+              - {name: first, minMember: 1, requests: {nvidia.com/gpu: 8}, duration: 10m, preemptible: false}
+              - {name: low, minMember: 1, requests: {nvidia.com/gpu: 8}, duration: 10m, arrival: 1m,
+                 priorityClassName: idle}
+              - {name: high, minMember: 1, requests: {nvidia.com/gpu: 8}, duration: 10m, arrival: 2m,
+                 priorityClassName: urgent}
+            """,
+            "s",
+        ),
+        connect,
+    )
+    assert {gang.name: gang.admitted_at for gang in result.gangs} == {"first": 0.0, "high": 600.0, "low": 1200.0}
+
+
+def test_two_teams_borrow_from_each_other_and_take_back(connect: Connect) -> None:
+    """Nobody uses more than it has and may borrow; exactly the gang that borrows is reclaimed, and comes back."""
+    played = record(load_scenario(EXAMPLES / "two-teams.yaml"), connect)
+    (eviction,) = played.result.evictions
+    assert (eviction.gang, eviction.pod, eviction.at) == ("default/a-sweep-1", "default/a-sweep-1-0", 720.0)
+    assert (eviction.by, eviction.reason) == ("default/b-train", "Reclaimed")
+    times = {gang.name: (gang.admitted_at, gang.finished_at) for gang in played.result.gangs}
+    assert times == {
+        "a-train": (0.0, 3600.0),
+        "a-sweep-1": (0.0, 3720.0),
+        "a-sweep-2": (3600.0, 5400.0),
+        "b-train": (720.0, 2520.0),
+        "b-eval-1": (3900.0, 4800.0),
+        "b-eval-2": (3900.0, 4800.0),
+        "b-eval-3": (3900.0, 4800.0),
+    }
+    assert played.result.summary.lost_gpu_hours == pytest.approx(8 * 120 / 3600, abs=1e-6)
+    used = {
+        moment.at: {use.name: (use.used[GPU], use.borrowed[GPU], use.lent[GPU]) for use in moment.queues}
+        for moment in played.moments
+    }
+    assert used[0.0] == {"research": (24, 0, 0), "team-a": (24, 8, 0), "team-b": (0, 0, 8)}
+    assert used[720.0] == {"research": (32, 0, 0), "team-a": (16, 0, 0), "team-b": (16, 0, 0)}
+    assert used[3900.0] == {"research": (32, 0, 0), "team-a": (8, 0, 8), "team-b": (24, 8, 0)}
+    assert all(borrowed <= 8 for uses in used.values() for _, borrowed, _ in uses.values())
+
+
+def test_what_muster_says_of_its_queues_is_what_the_simulation_counts(virtually: Virtually, connect: Connect) -> None:
+    """The status of every Queue object agrees with the pods that are on nodes, whenever one looks."""
+
+    async def story() -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        clock = loop_clock()
+        world = World(load_scenario(EXAMPLES / "two-teams.yaml"), clock, connect)
+        running = asyncio.create_task(world.run())
+        pairs = []
+        for when in (300, 900, 2700, 3630, 4000):
+            await reach(when)
+            counted = {
+                use.name: [str(amounts[GPU]) for amounts in (use.used, use.borrowed, use.lent)]
+                for use in queue_uses(world.cluster, world.workload)
+            }
+            said = {}
+            for version in world.cluster.list(Kind.QUEUE):
+                (flavor,) = version.json["status"]["flavors"]
+                (resource,) = flavor["resources"]
+                said[version.key.name] = [resource[key] for key in ("used", "borrowed", "lent")]
+            pairs.append((said, counted))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return pairs
+
+    pairs = virtually(story())
+    assert len({str(said) for said, _ in pairs}) >= 4
+    for said, counted in pairs:
+        assert said == counted
+
+
+def test_a_cycle_of_queues_is_told_and_the_rest_works_on(connect: Connect) -> None:
+    """The gang in it waits and says why; the report has a warning for each queue in it."""
+    result = simulate(
+        read_scenario(
+            """
+            nodes: [{name: n, allocatable: {nvidia.com/gpu: 8}}]
+            queues: [{name: a, parent: b}, {name: b, parent: a}, {name: sound}]
+            gangs: [{name: lost, minMember: 1, queue: a}, {name: fine, minMember: 1, queue: sound, duration: 1m}]
+            until: 5m
+            """,
+            "s",
+        ),
+        connect,
+    )
+    assert phases(result) == {"lost": "Pending", "fine": "Finished"}
+    lost, _ = result.gangs
+    assert lost.reason is not None
+    assert lost.reason.code == "InvalidQueue"
+    assert [warning.split(":")[0] for warning in result.warnings] == ["queue 'a'", "queue 'b'"]
 
 
 def test_the_simulation_ends_with_its_last_gang_or_at_its_end(connect: Connect) -> None:

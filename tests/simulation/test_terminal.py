@@ -12,9 +12,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from extender.cli import demo, demo_service, screens, simulate
+from extender.cli import demo, demo_service, screens, simulation_tables
 from extender.simulation.accounting import GpuSeconds
 from extender.simulation.scenario_file import read_scenario
+from extender.simulation.simulate import record
 from extender.simulation.simulate import simulate as play
 from extender.simulation.timeline import Moment
 
@@ -39,26 +40,73 @@ def test_a_table_says_how_each_gang_fared() -> None:
         "s",
     )
     screen, written = console(terminal=False)
-    simulate.show_result(screen, play(scenario, None))
+    simulation_tables.show_result(screen, play(scenario, None))
     for text in (
         "default/wide",
         "n-0, n-1, n-2, n-3 and 2 more",
         "Unschedulable: 0/6 nodes are available",
         "Evictions",
         "default/wide-0",
-        "default/urgent-0",
+        "default/urgent",
+        "Preempted",
         "0 of 2",
-        "2.00 GPU-hours, $4.00 wasted",
+        "1.60 GPU-hours of training",
+        "3.60 GPU-hours, $7.20",
     ):
         assert text in written.getvalue()
 
 
 def test_without_evictions_there_is_no_table_of_them() -> None:
-    """An empty table says nothing."""
+    """An empty table says nothing; the same goes for queues."""
     scenario = read_scenario("nodes: []\ngangs: [{name: g, minMember: 1}]\nuntil: 1m", "s")
     screen, written = console(terminal=False)
-    simulate.show_result(screen, play(scenario, None))
+    simulation_tables.show_result(screen, play(scenario, None))
     assert "Evictions" not in written.getvalue()
+    assert "Queues" not in written.getvalue()
+
+
+QUEUES = """
+nodes: [{name: n, count: 3, allocatable: {cpu: 64, nvidia.com/gpu: 8}}]
+queues:
+  - {name: root}
+  - name: team-a
+    parent: root
+    flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 8}, {name: cpu, nominalQuota: 64}]}]
+  - name: team-b
+    parent: root
+    flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 8}]}]
+  - {name: loop, parent: nowhere}
+gangs:
+  - {name: wide, queue: team-a, minMember: 2, requests: {cpu: 500m, nvidia.com/gpu: 8}, duration: 10m}
+  - {name: late, queue: team-b, minMember: 1, requests: {nvidia.com/gpu: 8}, arrival: 5m}
+until: 6m
+"""
+
+
+def test_queues_have_a_table_and_what_is_wrong_with_them_is_told() -> None:
+    """Used, borrowed, lent and share of each, with units."""
+    screen, written = console(terminal=False)
+    simulation_tables.show_result(screen, play(read_scenario(QUEUES, "s"), None))
+    lines = written.getvalue().splitlines()
+    (team,) = [line for line in lines if "team-a" in line]
+    assert "1 cpu, 16 nvidia.com/gpu" in team
+    assert "0 cpu, 8 nvidia.com/gpu" in team
+    assert any(line.startswith("warning: queue 'loop': ") for line in lines)
+
+
+def test_the_timeline_has_a_row_for_every_moment() -> None:
+    """What each gang did with how many GPUs, and what each queue used and borrowed."""
+    screen, written = console(terminal=False)
+    simulation_tables.show_timeline(screen, record(read_scenario(QUEUES, "s"), None).moments)
+    text = written.getvalue()
+    for said in (
+        "5m ",
+        "default/wide productive on 16 GPUs",
+        "default/late productive on 8 GPUs",
+        "team-a 1 cpu, 16 nvidia.com/gpu, borrows 8 nvidia.com/gpu",
+        "team-b 8 nvidia.com/gpu",
+    ):
+        assert said in text
 
 
 def test_the_comparison_has_a_line_for_every_moment_of_change() -> None:

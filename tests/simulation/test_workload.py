@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from extender.control.ports import Kind
+from extender.domain.budget import DisruptionBudget
 from extender.simulation.accounting import Activity, GpuSeconds
 from extender.simulation.cluster import Cluster
 from extender.simulation.kubelet import Kubelet
-from extender.simulation.scenario import Member, Placed, PlacedState, ScenarioGang
+from extender.simulation.scenario import DisruptionLimit, Member, Placed, PlacedState, ScenarioGang
 from extender.simulation.timeline import Timeline, gpu_capacity, picture, state_of
-from extender.simulation.workload import GangRun, Site, Workload
+from extender.simulation.workload import GangRun, Site, Workload, checkpointed
 from tests.builders import GPU, node_json
 from tests.simulation.conftest import Virtually, loop_clock, reach
 
@@ -189,14 +190,29 @@ def test_members_may_be_placed_already(virtually: Virtually) -> None:
     )
 
 
-@pytest.mark.parametrize("during", ["rendezvous", "training"])
-def test_a_lost_member_stops_the_gang_until_another_one_runs(virtually: Virtually, during: str) -> None:
-    """Its pod is created anew, training goes on where it stopped after another rendezvous; GPUs are idle meanwhile."""
+@pytest.mark.parametrize(
+    ("lost_at", "interval", "spent", "finished"),
+    [
+        # During the rendezvous nothing is lost yet.
+        (5.0, None, GpuSeconds(idle=8 * 75, init=16 * 15, productive=1600), 190.0),
+        # Without checkpoints training begins anew.
+        (50.0, None, GpuSeconds(idle=8 * 30, init=16 * 20, productive=1600, lost=16 * 40), 190.0),
+        # 40 seconds are done, of which the checkpoint after 30 keeps 30.
+        (50.0, 15.0, GpuSeconds(idle=8 * 30, init=16 * 20, productive=1600, lost=16 * 10), 160.0),
+        # A checkpoint all the time loses nothing.
+        (50.0, 0.0, GpuSeconds(idle=8 * 30, init=16 * 20, productive=1600), 150.0),
+    ],
+    ids=["rendezvous", "no-checkpoints", "checkpoints", "always"],
+)
+def test_a_lost_member_stops_the_gang_until_another_one_runs(
+    virtually: Virtually, lost_at: float, interval: float | None, spent: GpuSeconds, finished: float
+) -> None:
+    """Its pod is created anew; after another rendezvous training goes on from the last checkpoint."""
 
     async def story() -> tuple[GpuSeconds, float | None, bool]:
-        setting = Setting(gang(rendezvous=10.0, duration=100.0))
+        setting = Setting(gang(rendezvous=10.0, duration=100.0, checkpoint_interval=interval))
         setting.bind(g_0="n", g_1="m")
-        await reach(5 if during == "rendezvous" else 50)
+        await reach(lost_at)
         lost = setting.cluster.get(Kind.POD, "default", "g-1").uid
         setting.cluster.delete(Kind.POD, "default", "g-1")
         await reach(80)
@@ -206,13 +222,72 @@ def test_a_lost_member_stops_the_gang_until_another_one_runs(virtually: Virtuall
         await reach(1000)
         return setting.run().meter.read(), setting.run().finished_at, again.uid != lost
 
-    spent, finished, anew = virtually(story())
-    assert anew
-    assert spent.productive == 16 * 100
-    if during == "rendezvous":
-        assert (spent, finished) == (GpuSeconds(idle=8 * 75, init=16 * 15, productive=1600), 190.0)
-    else:
-        assert (spent, finished) == (GpuSeconds(idle=8 * 30, init=16 * 20, productive=1600), 150.0)
+    assert virtually(story()) == (spent, finished, True)
+
+
+@pytest.mark.parametrize(
+    ("reached", "interval", "kept"),
+    [(100.0, None, 0.0), (100.0, 0.0, 100.0), (99.9, 50.0, 50.0), (0.3, 0.1, 0.3), (100.0, 1000.0, 0.0)],
+)
+def test_a_checkpoint_keeps_what_was_done_until_it(reached: float, interval: float | None, kept: float) -> None:
+    """The last multiple of the interval; at the very moment of a checkpoint all of it."""
+    assert checkpointed(reached, interval) == pytest.approx(kept)
+    assert checkpointed(reached, interval) <= reached
+
+
+def test_training_stops_when_a_member_is_being_deleted(virtually: Virtually) -> None:
+    """It holds its GPUs until its grace period is over, and does not work any more; then another takes its place."""
+
+    async def story() -> tuple[GpuSeconds, bool]:
+        setting = Setting(gang(grace_period=30, checkpoint_interval=0.0))
+        setting.bind(g_0="n", g_1="m")
+        await reach(100)
+        setting.cluster.delete(Kind.POD, "default", "g-1")
+        await reach(120)
+        leaving = setting.cluster.get(Kind.POD, "default", "g-1").pod.deleting
+        await reach(150)
+        assert setting.cluster.get(Kind.POD, "default", "g-1").pod.node_name == ""
+        return setting.run().meter.read(), leaving
+
+    assert virtually(story()) == (GpuSeconds(productive=16 * 100, idle=16 * 30 + 8 * 20), True)
+
+
+def test_a_gang_comes_with_its_queue_class_and_budget(virtually: Virtually) -> None:
+    """The PodGroup has the queue's label, the pods the class, and a PodDisruptionBudget picks them."""
+
+    async def story() -> tuple[Any, Any, Any, int]:
+        spec = gang(
+            queue="team-a", priority_class="high", priority=7, disruption_budget=DisruptionLimit(min_available=1)
+        )
+        setting = Setting(spec)
+        group = setting.cluster.get(Kind.COSCHEDULING_POD_GROUP, "default", "g").json
+        pod = setting.cluster.get(Kind.POD, "default", "g-0")
+        budget = setting.cluster.get(Kind.DISRUPTION_BUDGET, "default", "g")
+        assert isinstance(budget.value, DisruptionBudget)
+        assert budget.value.matches("default", pod.pod.labels)
+        assert not budget.value.matches("other", pod.pod.labels)
+        setting.workload.forget(setting.run())
+        left = len(list(setting.cluster.list(Kind.DISRUPTION_BUDGET)))
+        return group["metadata"]["labels"], pod.json["spec"], budget.json["spec"]["minAvailable"], left
+
+    labels, spec, least, left = virtually(story())
+    assert labels == {"muster.dev/queue": "team-a"}
+    assert (spec["priorityClassName"], spec["priority"]) == ("high", 7)
+    assert (least, left) == (1, 0)
+
+
+def test_a_member_that_runs_already_has_started_when_its_gang_arrived(virtually: Virtually) -> None:
+    """Its status says since when, as that of every other pod does."""
+
+    async def story() -> list[str]:
+        setting = Setting(gang(placed={"g-0": Placed("n", PlacedState.RUNNING)}))
+        await reach(60)
+        setting.bind(g_1="m")
+        await reach(61)
+        pods = [setting.cluster.get(Kind.POD, "default", name).json for name in ("g-0", "g-1")]
+        return [pod["status"]["startTime"] for pod in pods]
+
+    assert virtually(story()) == ["2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"]
 
 
 def test_a_placed_member_that_is_lost_is_not_placed_again(virtually: Virtually) -> None:

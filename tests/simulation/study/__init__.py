@@ -1,0 +1,1 @@
+"""Tests of studies: the player, the fluid bound, the figures."""

@@ -1,0 +1,1 @@
+"""Tests of traces: the CSV format, the converters, the generator."""
