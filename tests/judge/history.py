@@ -74,7 +74,8 @@ class History:
     `changes` need not be in order: their versions order them. `arrivals` is None if bind calls were not recorded: then
     P1 and P5 are judged by what the objects show. `restarts` are the deaths of Muster. From `quiet` on there are no
     faults and there is room for every gang in turn; None if the history ends before that, so that P3, P4 and P6 are not
-    judged by how things end. A story without faults has been quiet from 0 on.
+    judged by how things end. A story without faults has been quiet from 0 on. `hindrances` are times (from, until) at
+    which evictions were refused or kube-scheduler had reasons of its own against nodes, which no object tells.
     """
 
     changes: Sequence[Change]
@@ -82,6 +83,7 @@ class History:
     arrivals: Sequence[Arrival] | None = None
     restarts: Sequence[float] = ()
     quiet: float | None = None
+    hindrances: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +91,14 @@ class Tolerance:
     """How much the judge overlooks, because nobody could have known or acted earlier (all in seconds).
 
     `news` is how old Muster's knowledge of the cluster may be, `write` how long a decided write may be on its way
-    (Bindings are retried for 10 s): what was right at any time within both is right. `settle` is how long things may
-    take to come right in quiet. `reservation` is the time of a reservation where the PodGroup names none.
-    `schedulers` are the `schedulerName`s whose pods go through Muster.
+    (Bindings are retried for 10 s), `eviction` how long an eviction may be: what was right at any time within both is
+    right. `settle` is how long things may take to come right in quiet. `reservation` is the time of a reservation where
+    the PodGroup names none. `schedulers` are the `schedulerName`s whose pods go through Muster.
     """
 
     news: float = 1.0
     write: float = 10.0
+    eviction: float = 1.0
     settle: float = 30.0
     returning: float = 15.0
     reservation: float = 60.0

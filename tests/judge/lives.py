@@ -9,10 +9,20 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from tests.judge.history import Change, History, Tolerance
-from tests.judge.objects import GroupFact, GroupKey, NodeFact, PodFact, read_group, read_node, read_pod
+from tests.judge.objects import (
+    GroupFact,
+    GroupKey,
+    NodeFact,
+    PodFact,
+    QueueFact,
+    read_group,
+    read_node,
+    read_pod,
+    read_queue,
+)
 
 T = TypeVar("T")
-Fact: TypeAlias = PodFact | NodeFact | GroupFact
+Fact: TypeAlias = PodFact | NodeFact | GroupFact | QueueFact
 
 
 @dataclass(slots=True)
@@ -110,7 +120,7 @@ class Moment:
 class Lives:
     """A history, read: `steps` in the API server's order, every object's life, and who belongs to which gang.
 
-    Pods go by UID, nodes by name, PodGroups and members by the gang's key.
+    Pods go by UID, nodes and Queues by name, PodGroups and members by the gang's key.
     """
 
     history: History
@@ -119,6 +129,7 @@ class Lives:
     pods: dict[str, Life[PodFact]] = field(default_factory=lambda: defaultdict(Life))
     nodes: dict[str, Life[NodeFact]] = field(default_factory=lambda: defaultdict(Life))
     groups: dict[GroupKey, Life[GroupFact]] = field(default_factory=lambda: defaultdict(Life))
+    queues: dict[str, Life[QueueFact]] = field(default_factory=lambda: defaultdict(Life))
     members: dict[GroupKey, list[str]] = field(default_factory=lambda: defaultdict(list))
     events: list[Change] = field(default_factory=list)
     _moments: dict[GroupKey, list[Moment]] = field(default_factory=dict)
@@ -211,6 +222,9 @@ class Lives:
             case "PodGroup":
                 group = read_group(change.object)
                 self._enter(self.groups[group.key], change, None if gone else group)
+            case "Queue":
+                queue = read_queue(change.object)
+                self._enter(self.queues[queue.name], change, None if gone else queue)
             case _:
                 raise ValueError(f"{kind} {change.object['metadata']['name']}: this kind is not judged")
 

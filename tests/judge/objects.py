@@ -13,6 +13,7 @@ from tests.judge.history import Json
 _COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _GANG_LABEL = "muster.dev/gang"
 _MIN_MEMBER_ANNOTATION = "muster.dev/min-member"
+_QUEUE_LABEL = "muster.dev/queue"
 
 _SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -73,7 +74,8 @@ class PodFact:
     """A pod as it stands.
 
     `picky` says that it restricts its nodes in ways that the judge does not read. `evicted` says that kube-scheduler
-    has chosen it as a victim of preemption.
+    has chosen it as a victim of preemption, `evicted_by_api` that somebody asked for its eviction. `queue` is what its
+    label names.
     """
 
     uid: str
@@ -88,6 +90,8 @@ class PodFact:
     gated: bool
     deleting: bool
     evicted: bool
+    evicted_by_api: bool
+    queue: str
     min_member: int
     requests: Amounts
     tolerations: tuple[Toleration, ...]
@@ -159,10 +163,9 @@ def read_pod(thing: Json) -> PodFact:
         phase=status.get("phase") or "Pending",
         gated=bool(spec.get("schedulingGates")),
         deleting=bool(metadata.get("deletionTimestamp")),
-        evicted=any(
-            condition["type"] == "DisruptionTarget" and condition.get("reason") == "PreemptionByScheduler"
-            for condition in status.get("conditions") or ()
-        ),
+        evicted=_is_target(status, "PreemptionByScheduler"),
+        evicted_by_api=_is_target(status, "EvictionByEvictionAPI"),
+        queue=(metadata.get("labels") or {}).get(_QUEUE_LABEL, ""),
         min_member=int(annotations.get(_MIN_MEMBER_ANNOTATION, 1)),
         requests=_requests(spec),
         tolerations=tuple(
@@ -209,6 +212,45 @@ def read_group(thing: Json) -> GroupFact:
     return GroupFact(key, metadata["uid"], min_member, None if timeout is None else float(timeout))
 
 
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a queue has of a resource (thousandths), what it may borrow and what it lends; None: without limit."""
+
+    nominal: int
+    borrowing: int | None
+    lending: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFact:
+    """A Queue as it stands: quotas by flavor and resource, of flavors that are every node.
+
+    `equals` says that its gangs may have gangs of equal priority evicted. `invalid` ones let nobody in.
+    """
+
+    name: str
+    parent: str
+    quotas: Mapping[tuple[str, str], Quota]
+    equals: bool
+    invalid: bool
+
+
+def read_queue(thing: Json) -> QueueFact:
+    """Read a Queue; raise ValueError for one whose flavors are some nodes only, which is not judged."""
+    spec = thing.get("spec") or {}
+    quotas: dict[tuple[str, str], Quota] = {}
+    for flavor in spec.get("flavors") or ():
+        if flavor.get("nodeSelector"):
+            raise ValueError(f"Queue {thing['metadata']['name']}: flavors with a nodeSelector are not judged")
+        for entry in flavor.get("resources") or ():
+            limits = (entry.get(key) for key in ("borrowingLimit", "lendingLimit"))
+            borrowing, lending = (None if limit is None else thousandths(limit) for limit in limits)
+            quotas[flavor["name"], entry["name"]] = Quota(thousandths(entry["nominalQuota"]), borrowing, lending)
+    equals = (spec.get("preemption") or {}).get("withinQueue") == "LowerOrNewerEqualPriority"
+    invalid = any(quota.nominal < 0 for quota in quotas.values())
+    return QueueFact(thing["metadata"]["name"], spec.get("parent") or "", quotas, equals, invalid)
+
+
 def needs_object(key: GroupKey) -> bool:
     """Tell whether a gang of this API starts only with its PodGroup."""
     return key[0] != "muster.dev"
@@ -223,6 +265,14 @@ def _group_of(metadata: Json, spec: Json) -> GroupKey | None:
     if name := labels.get(_GANG_LABEL):
         return ("muster.dev", namespace, name)
     return None
+
+
+def _is_target(status: Json, reason: str) -> bool:
+    """Tell whether a pod is to be disrupted, for this reason."""
+    return any(
+        condition["type"] == "DisruptionTarget" and condition.get("reason") == reason
+        for condition in status.get("conditions") or ()
+    )
 
 
 def _requests(spec: Json) -> Amounts:

@@ -17,6 +17,7 @@ class Tale:
     arrivals: list[Arrival] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
     quiet: float | None = None
+    hindrances: list[tuple[float, float]] = field(default_factory=list)
     _objects: dict[tuple[str, str], Json] = field(default_factory=dict)
     _serial: int = 0
 
@@ -118,6 +119,31 @@ class Tale:
             },
         )
 
+    def queue(self, name: str, gpus: int, parent: str = "all", **spec: object) -> None:
+        """Create a Queue of so many GPUs, or change it; the one that all are in is without quota."""
+        quota = {"name": "nvidia.com/gpu", "nominalQuota": str(gpus)}
+        body = {"flavors": [{"name": "any", "resources": [quota | spec.pop("limits", {})]}], "parent": parent, **spec}  # type: ignore[operator] # a dict
+        self._put("muster.dev/v1alpha1", "Queue", "all", {"spec": {}})
+        self._put("muster.dev/v1alpha1", "Queue", name, {"spec": body})
+
+    def evict(self, name: str, beneficiary: str = "", reason: str = "Preempted") -> None:
+        """Let Muster evict a pod, for a gang or for nobody, and say so."""
+        uid = self._objects["Pod", name]["metadata"]["uid"]
+        if beneficiary:
+            self._record(
+                "ADDED",
+                {
+                    "apiVersion": "events.k8s.io/v1",
+                    "kind": "Event",
+                    "metadata": {"name": f"eviction-{name}", "namespace": "default"},
+                    "reason": reason,
+                    "note": f"evicted for default/{beneficiary}: because",
+                    "regarding": {"kind": "Pod", "name": name, "uid": uid},
+                },
+            )
+        self._edit(name, status={"conditions": [{"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}]})
+        self.delete("Pod", name)
+
     def delete(self, kind: str, name: str) -> None:
         """Delete an object."""
         self._record("DELETED", self._objects.pop((kind, name)))
@@ -125,7 +151,7 @@ class Tale:
     def history(self, *, arrivals: bool = True) -> History:
         """Return what has been told, up to now."""
         seen = tuple(self.arrivals) if arrivals else None
-        return History(tuple(self.changes), self.now, seen, tuple(self.restarts), self.quiet)
+        return History(tuple(self.changes), self.now, seen, tuple(self.restarts), self.quiet, tuple(self.hindrances))
 
     def _edit(self, name: str, **parts: Json) -> None:
         thing = copy.deepcopy(self._objects["Pod", name])

@@ -472,9 +472,204 @@ class TestEvictions:
         assert verdict(tale) == []
 
 
+class TestOwnEvictions:
+    """P7, where Muster evicts."""
+
+    def gang(self, tale: Tale, name: str, members: int, priority: int, queue: str = "", **more: object) -> list[str]:
+        """Create a gang of a priority in a queue."""
+        tale.group(name, members - int(str(more.get("spare", 0))))
+        names = [f"{name}-{number}" for number in range(members)]
+        for pod in names:
+            tale.pod(pod, name, labels={"muster.dev/queue": queue} if queue else {}, priority=priority)
+        return names
+
+    def test_whole_gang_leaves_for_another_that_starts(self, tale: Tale) -> None:
+        """A gang of lower priority that goes whole for one that starts breaks nothing."""
+        low = self.gang(tale, "low", 3, 0)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        high = self.gang(tale, "high", 3, 10)
+        for pod in low:
+            tale.evict(pod, "high")
+        tale.wait(3)
+        tale.start(*high, on="n")
+        tale.wait(100)
+        assert verdict(tale) == []
+
+    def test_gang_that_is_evicted_in_part(self, tale: Tale) -> None:
+        """Whoever loses its minimum to an eviction keeps nobody."""
+        low = self.gang(tale, "low", 3, 0)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        high = self.gang(tale, "high", 1, 10)
+        tale.evict("low-0", "high")
+        tale.wait(3)
+        tale.start(*high, on="n")
+        tale.wait(100)
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P7"]
+        assert "low-1, low-2 stayed" in found[0].text
+
+    def test_members_beyond_the_minimum_may_go_alone(self, tale: Tale) -> None:
+        """A gang that keeps its minimum may lose the others."""
+        low = self.gang(tale, "low", 3, 0, spare=1)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        self.gang(tale, "high", 1, 10)
+        tale.evict("low-2", "high")
+        tale.wait(3)
+        tale.arrive("high-0", "n2")
+        tale.bind("high-0", "n2")
+        tale.wait(100)
+        assert verdict(tale) == []
+
+    def test_refused_eviction_excuses_what_is_left(self, tale: Tale) -> None:
+        """Where the API server refused to evict the rest, nobody meant to evict in part."""
+        low = self.gang(tale, "low", 2, 0)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        tale.evict("low-0")
+        tale.hindrances.append((tale.now, tale.now))
+        tale.wait(100)
+        assert verdict(tale) == []
+
+    def test_gang_that_others_left_for_does_not_start(self, tale: Tale) -> None:
+        """Nobody is evicted for a gang that does not start then."""
+        low = self.gang(tale, "low", 1, 0)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        self.gang(tale, "high", 1, 10)
+        tale.evict("low-0", "high")
+        tale.wait(100)
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P7"]
+        assert "had not started" in found[0].text
+
+    def test_others_are_evicted_for_the_same_gang(self, tale: Tale) -> None:
+        """Those that left for a gang were enough; others need not go for it, too."""
+        for node, name in enumerate(("low", "more")):
+            (pod,) = self.gang(tale, name, 1, 0)
+            tale.arrive(pod, f"n{node}")
+            tale.bind(pod, f"n{node}")
+        tale.wait(30)
+        high = self.gang(tale, "high", 1, 10)
+        tale.evict("low-0", "high")
+        tale.wait(10)
+        tale.evict("more-0", "high")
+        tale.wait(1)
+        tale.start(*high, on="n")
+        found = verdict(tale)
+        assert [violation.promise for violation in found] == ["P7"]
+        assert "and others after it" in found[0].text
+
+    @pytest.mark.parametrize("what", ["node", "foreign", "restart", "refusal", "member"])
+    def test_something_else_came_between(self, tale: Tale, what: str) -> None:
+        """Where the place that was cleared was lost to others, nobody is to blame."""
+        low = self.gang(tale, "low", 1, 0)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        self.gang(tale, "high", 1, 10)
+        tale.evict("low-0", "high")
+        tale.wait(1)
+        if what == "node":
+            tale.node("n0", gpus=4)
+        elif what == "foreign":
+            tale.pod("other", schedulerName="default-scheduler", nodeName="n0")
+        elif what == "restart":
+            tale.restart()
+        elif what == "refusal":
+            tale.hindrances.append((tale.now, tale.now))
+        else:
+            tale.delete("Pod", "high-0")
+        tale.wait(100)
+        assert verdict(tale) == []
+
+    @pytest.mark.parametrize(("own", "other", "right"), [(10, 0, True), (10, 10, False), (0, 10, False)])
+    def test_rank_in_the_same_queue(self, tale: Tale, own: int, other: int, right: bool) -> None:
+        """In one queue only a lower priority has to leave."""
+        tale.queue("red", 48)
+        tale.start(*self.gang(tale, "low", 1, other, "red"), on="n")
+        tale.wait(30)
+        high = self.gang(tale, "high", 1, own, "red")
+        tale.evict("low-0", "high")
+        tale.start(*high, on="n")
+        assert promises(tale) == ([] if right else ["P7"])
+
+    def test_equal_priority_where_the_queue_says_so(self, tale: Tale) -> None:
+        """A queue may have newer gangs of equal priority evicted."""
+        tale.queue("red", 48, preemption={"withinQueue": "LowerOrNewerEqualPriority"})
+        tale.start(*self.gang(tale, "low", 1, 10, "red"), on="n")
+        tale.wait(30)
+        high = self.gang(tale, "high", 1, 10, "red")
+        tale.evict("low-0", "high")
+        tale.start(*high, on="n")
+        assert verdict(tale) == []
+
+    @pytest.mark.parametrize(("nominal", "right"), [(8, False), (4, True)])
+    def test_quota_is_taken_from_borrowers(self, tale: Tale, nominal: int, right: bool) -> None:
+        """Another queue has to give back what it has borrowed, and nothing else."""
+        tale.queue("red", nominal)
+        tale.queue("blue", 40)
+        tale.start(*self.gang(tale, "low", 1, 100, "red"), on="n")
+        tale.wait(30)
+        high = self.gang(tale, "high", 1, 0, "blue")
+        tale.evict("low-0", "high", "Reclaimed")
+        tale.start(*high, on="n")
+        assert promises(tale) == ([] if right else ["P7"])
+
+
+class TestQuota:
+    """P8."""
+
+    def pods(self, tale: Tale, queue: str, count: int) -> None:
+        """Create pods of eight GPUs in a queue, and let them be bound."""
+        names = [f"{queue}-{number}" for number in range(count)]
+        for name in names:
+            tale.pod(name, labels={"muster.dev/queue": queue})
+        tale.start(*names, on="n")
+
+    @pytest.mark.parametrize(("nominal", "limits", "promised"), [(16, {}, []), (8, {}, []), (0, {}, ["P8"])])
+    def test_cohort_has_no_more(self, tale: Tale, nominal: int, limits: Json, promised: list[str]) -> None:
+        """What is bound stays within what the queue has and may borrow."""
+        tale.queue("red", nominal, limits=limits)
+        tale.queue("blue", 8)
+        self.pods(tale, "red", 2)
+        assert promises(tale) == promised
+
+    @pytest.mark.parametrize(("name", "limits"), [("red", {"borrowingLimit": "4"}), ("blue", {"lendingLimit": "4"})])
+    def test_limits(self, tale: Tale, name: str, limits: Json) -> None:
+        """Nobody borrows more than its limit, or than others lend."""
+        for each in ("red", "blue"):
+            tale.queue(each, 8, limits=limits if each == name else {})
+        self.pods(tale, "red", 2)
+        assert promises(tale) == ["P8"]
+
+    @pytest.mark.parametrize("parent", ["nowhere", "red"])
+    def test_queue_that_cannot_be_used(self, tale: Tale, parent: str) -> None:
+        """Nobody is bound in a queue without its parent, or in a circle of them."""
+        tale.queue("red", 48, parent=parent)
+        self.pods(tale, "red", 1)
+        assert promises(tale) == ["P8"]
+
+    def test_what_the_queue_said_just_before(self, tale: Tale) -> None:
+        """Quota that was taken away after the place was promised could not be known to be gone."""
+        tale.queue("red", 8)
+        tale.wait(50)
+        tale.queue("red", 0)
+        tale.wait(10)
+        self.pods(tale, "red", 1)
+        assert verdict(tale) == []
+
+    def test_flavors_of_some_nodes_are_an_error(self, tale: Tale) -> None:
+        """What the judge's model does not know is refused rather than judged in part."""
+        tale.queue("red", 8, flavors=[{"name": "spot", "nodeSelector": {"spot": "yes"}, "resources": []}])
+        with pytest.raises(ValueError, match="flavors with a nodeSelector are not judged"):
+            verdict(tale)
+
+
 def test_unknown_kind_is_an_error(tale: Tale) -> None:
     """A history with objects that the judge cannot read is refused, rather than judged in part."""
-    tale.changes[0].object["kind"] = "Queue"
+    tale.changes[0].object["kind"] = "Deployment"
     with pytest.raises(ValueError, match="this kind is not judged"):
         verdict(tale)
 

@@ -9,6 +9,8 @@ from tests.judge.capacity import open_nodes, room_for_bound, room_for_nominated
 from tests.judge.evictions import gangs_stay_whole, none_for_members
 from tests.judge.history import History, Tolerance, Violation
 from tests.judge.lives import Lives
+from tests.judge.ownevictions import evicted_by_right, evicted_for_a_start, gangs_leave_whole
+from tests.judge.quota import quota_holds
 from tests.judge.starting import atomic, bound_once, inherits_nothing
 from tests.judge.waiting import everyone_runs, nominations_end, survives, whole_or_nothing
 
@@ -26,6 +28,10 @@ RULES: tuple[Rule, ...] = (
     inherits_nothing,
     gangs_stay_whole,
     none_for_members,
+    gangs_leave_whole,
+    evicted_for_a_start,
+    evicted_by_right,
+    quota_holds,
 )
 
 #: What is assumed where nobody says otherwise: a healthy network, and a Muster that is never paused.
@@ -33,7 +39,7 @@ _USUAL = Tolerance()
 
 
 def judge(history: History, tolerance: Tolerance = _USUAL) -> list[Violation]:
-    """Return every violation of P1 to P7 that the history shows, in the order of time.
+    """Return every violation of P1 to P8 that the history shows, in the order of time.
 
     `tolerance` says how late news and writes may have been in this history: more than the faults injected.
     """

@@ -1,4 +1,4 @@
-"""Deliberate bugs, one for each promise: what the faults and the judge together must find."""
+"""Deliberate bugs, one or more for each promise: what the faults and the judge together must find."""
 
 from __future__ import annotations
 
@@ -7,24 +7,44 @@ from dataclasses import dataclass
 
 import pytest
 
+from extender.admission import victims
 from extender.admission.admission import Admission
 from extender.admission.backoff import Backoff, Pause
+from extender.admission.effects import Evict
+from extender.admission.fitting import Fitting, Unfit
+from extender.admission.ground import PassGround
 from extender.admission.ledger import Reservation
+from extender.admission.preemptions import Preemptions
+from extender.admission.quotarights import QuotaRights
 from extender.admission.reservations import Reservations
+from extender.admission.sharing import Sharing
+from extender.admission.site import Party
 from extender.admission.verbs import Verbs
+from extender.admission.victims import Claimant
+from extender.cluster.whatif import WhatIf
+from extender.control.evictions import Evictions
 from extender.control.ports import PodKey
 from extender.domain.pod import Pod
+from extender.domain.reason import Reason, Wait
 from extender.kube.writer import KubeClusterApi
+from extender.placement.ground import Ground
+from extender.placement.plan import Plan
+from extender.quota.tree import QueueTree
 from tests.properties.faults.client import Client
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A bug: what it is, the promise that it breaks, and how it is put in."""
+    """A bug: what it is, the promise that it breaks, and how it is put in.
+
+    `says` is in what the judge says of it, for promises that several rules watch; it is looked for from `seed` on.
+    """
 
     bug: str
     promise: str
     put_in: Callable[[pytest.MonkeyPatch], None]
+    says: str = ""
+    seed: str = "bug"
 
     def __str__(self) -> str:
         """Name it in the report of tests."""
@@ -91,10 +111,57 @@ def _who_was_bound_before_a_restart_does_not_count(patch: pytest.MonkeyPatch) ->
 
 
 def _preempt_allows_everything(patch: pytest.MonkeyPatch) -> None:
-    def preempt(_self: Verbs, _pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
-        return list(victims)
+    def preempt(_self: Verbs, _pod: Pod, candidates: Mapping[str, Sequence[str]]) -> list[str]:
+        return list(candidates)
 
     patch.setattr(Verbs, "preempt", preempt)
+
+
+def _half_of_a_gang_is_evicted(patch: pytest.MonkeyPatch) -> None:
+    put = Evictions.put
+
+    def half(self: Evictions, evict: Evict) -> None:
+        if not evict.pod.name.endswith("-1"):
+            put(self, evict)
+
+    patch.setattr(Evictions, "put", half)
+
+
+def _those_that_others_left_for_never_start(patch: pytest.MonkeyPatch) -> None:
+    attempt, fit = Preemptions.attempt, Fitting.fit
+    cleared: set[str] = set()
+
+    def remember(
+        self: Preemptions, party: Party, claimant: Claimant, free: Callable[[], WhatIf], ground: Ground
+    ) -> bool:
+        clears = attempt(self, party, claimant, free, ground)
+        if clears:
+            cleared.add(claimant.gang.uid)
+        return clears
+
+    def refuse(self: Fitting, party: Party, queue: str, ground: PassGround) -> Plan | Unfit:
+        if party.gang.uid in cleared:
+            return Unfit(Wait(Reason.BACKING_OFF, {"attempts": 1}))
+        return fit(self, party, queue, ground)
+
+    patch.setattr(Preemptions, "attempt", remember)
+    patch.setattr(Fitting, "fit", refuse)
+
+
+def _rank_does_not_matter(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(victims, "_is_below", lambda *_, **__: True)
+
+
+def _everybody_gives_back(patch: pytest.MonkeyPatch) -> None:
+    def everybody(tree: QueueTree, preemptor: str, _flavor: str, _amounts: Mapping[str, int]) -> tuple[str, ...]:
+        return tuple(name for name in tree if name != preemptor)
+
+    patch.setattr(victims, "reclaimable", everybody)
+    patch.setattr(QuotaRights, "is_rightful", lambda *_: True)
+
+
+def _quota_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sharing, "lack", lambda *_: None)
 
 
 MUTATIONS = (
@@ -105,4 +172,13 @@ MUTATIONS = (
     Mutation("writes go by name", "P5", _writes_go_by_name),
     Mutation("who was bound before a restart does not count", "P6", _who_was_bound_before_a_restart_does_not_count),
     Mutation("preempt allows everything", "P7", _preempt_allows_everything),
+    Mutation("half of a gang is evicted", "P7", _half_of_a_gang_is_evicted, "without its minimum, but", "89"),
+    Mutation(
+        *("those that others left for never start", "P7", _those_that_others_left_for_never_start),
+        says="had not started",
+        seed="6",
+    ),
+    Mutation("rank does not matter", "P7", _rank_does_not_matter, "in the same queue", "10"),
+    Mutation("everybody gives back", "P7", _everybody_gives_back, "no more than its own quota", "10"),
+    Mutation("quota is not looked at", "P8", _quota_is_not_looked_at, "more than it may", "10"),
 )

@@ -36,6 +36,7 @@ class Theme(Enum):
     WATCHES = auto()
     CALLS = auto()
     PROCESSES = auto()
+    SHARING = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,10 @@ def _pick(things: Sequence[T], number: int) -> T | None:
 def create_gang(scene: Scene, a: int, b: int) -> None:
     """Create a gang that fits alone."""
     people = scene.people
-    if len(people.gangs) >= _MOST_GANGS:
+    shape = gang_shape(people, a, b)
+    if shape is None:
         return
-    minimum, gpus = _SHAPES[a % len(_SHAPES)]
-    room = len(people.nodes) * (GPUS // gpus if gpus else 8)
-    minimum = min(minimum, room)
-    members = min(minimum + (b % 4 == 0) * (1 + b // 4 % 2), room)
+    minimum, members, gpus = shape
     picky = b // 1024 % 12 == 0
     gang = Gang(
         people.next_name(PICKY_STEM if picky else "gang-"),
@@ -99,6 +98,16 @@ def create_gang(scene: Scene, a: int, b: int) -> None:
         picky=picky,
     )
     people.create_gang(gang, gated=b % 11 == 0, group_last=b % 7 == 0)
+
+
+def gang_shape(people: Population, a: int, b: int) -> tuple[int, int, int] | None:
+    """Return minMember, members and GPUs of each for a gang that fits alone; None if there are enough gangs."""
+    if len(people.gangs) >= _MOST_GANGS:
+        return None
+    minimum, gpus = _SHAPES[a % len(_SHAPES)]
+    room = len(people.nodes) * (GPUS // gpus if gpus else 8)
+    minimum = min(minimum, room)
+    return minimum, min(minimum + (b % 4 == 0) * (1 + b // 4 % 2), room), gpus
 
 
 @action(Theme.WORK, 2)
@@ -239,6 +248,20 @@ def cordon(scene: Scene, a: int, b: int) -> None:
     scene.people.cordon(name) if b % 2 else scene.people.taint(name)
 
 
+@action(Theme.NODES, 1)
+def announce_end(scene: Scene, a: int, b: int) -> None:
+    """Say that a node will be taken away; perhaps it is."""
+    name = _node(scene, a)
+    scene.people.announce_end(name)
+    if b % 2:
+        scene.world.later(_SPELLS[b // 2 % len(_SPELLS)], _take_away, scene, name)
+
+
+def _take_away(scene: Scene, name: str) -> None:
+    if not scene.world.quiet:
+        scene.people.remove_node(name)
+
+
 @action(Theme.NODES, 5)
 def repair_node(scene: Scene, a: int, _b: int) -> None:
     """Put a node right, or create it again."""
@@ -265,7 +288,7 @@ def shrink(scene: Scene, a: int, b: int) -> None:
 
 # Writes.
 
-_WRITES = ("binding", "binding", "nomination", "nomination", "report", "read")
+_WRITES = ("binding", "binding", "nomination", "nomination", "report", "read", "eviction", "eviction")
 _STATUSES = (409, 410, 429, 500, 503, 503)
 
 
@@ -451,7 +474,9 @@ def refuse_node(scene: Scene, a: int, b: int) -> None:
     world = scene.world
     if b % 2:
         world.obstacles.clear()
+        world.record.obstructed(none=True)
     else:
+        world.record.obstructed()
         world.obstacles.add((_node(scene, a), b // 2 % 4))
 
 
@@ -527,7 +552,7 @@ def _node(scene: Scene, number: int) -> str:
 
 
 def _kind(number: int) -> Kind:
-    kinds = (Kind.POD, Kind.POD, Kind.NODE, Kind.COSCHEDULING_POD_GROUP)
+    kinds = (Kind.POD, Kind.POD, Kind.NODE, Kind.COSCHEDULING_POD_GROUP, Kind.QUEUE)
     return kinds[number % len(kinds)]
 
 

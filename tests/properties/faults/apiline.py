@@ -44,7 +44,8 @@ class Line:
 
     `latency` is how long a write takes, `lag` how much later than that news of a kind arrive (seconds). `down` lets
     nothing through. `faults` are what happens to the next writes, by what is written. `killed` kills the client,
-    `overtake` has what is called so deleted and created again.
+    `overtake` has what is called so deleted and created again, `refused` is told of evictions that were not answered
+    as was wished, with the pod's name.
     """
 
     latency: float
@@ -54,6 +55,7 @@ class Line:
     faults: dict[str, deque[WriteFault]] = field(default_factory=dict)
     killed: Callable[[], None] = lambda: None
     overtake: Callable[[str], None] = lambda _: None
+    refused: Callable[[str], None] = lambda _: None
 
     def heal(self) -> None:
         """Let everything through from now on."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context
 
 import orjson
 
-from extender.control.ports import NO_ANNOTATIONS, ApiError, Kind
+from extender.clock import Clock
+from extender.control.ports import NO_ANNOTATIONS, ApiError, Kind, PodKey
 from extender.kube.api import JsonObject, Query
 from extender.simulation.cluster import Cluster
+from extender.simulation.evictions import evict
 from extender.simulation.objects import Change, Stored, key_of
 from tests.properties.faults.apiline import Line, Stream
 
@@ -20,6 +23,9 @@ KINDS = {
     "/apis/scheduling.k8s.io/v1/priorityclasses": Kind.PRIORITY_CLASS,
     "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": Kind.COSCHEDULING_POD_GROUP,
     "/api/v1/namespaces/muster-system/configmaps": Kind.CALIBRATION,
+    "/api/v1/namespaces": Kind.NAMESPACE,
+    "/apis/muster.dev/v1alpha1/queues": Kind.QUEUE,
+    "/apis/policy/v1/poddisruptionbudgets": Kind.DISRUPTION_BUDGET,
 }
 
 
@@ -28,17 +34,20 @@ class ApiServerFront:
 
     Attributes:
         streams: the watch connections that are open.
+        told: takes in every Event, with the version at which it came.
     """
 
-    def __init__(self, cluster: Cluster, loop: asyncio.AbstractEventLoop) -> None:
-        """Follow `cluster`."""
+    def __init__(self, cluster: Cluster, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        """Follow `cluster`; `clock` tells when a pod was evicted."""
         self.cluster = cluster
         self.loop = loop
+        self._clock = clock
         self.streams: dict[Stream, None] = {}
         self._log: dict[Kind, list[tuple[int, bytes]]] = {kind: [] for kind in Kind}
         self._version = 0
         self._compacted = 0
         self._event_names: set[str] = set()
+        self.told: Callable[[int, JsonObject], None] = lambda _version, _event: None
         cluster.audit(self._note)
 
     def compact(self) -> None:
@@ -76,7 +85,7 @@ class ApiServerFront:
         self.streams.pop(stream, None)
 
     def get(self, path: str, query: Query) -> bytes:
-        """Read a pod, or the list of PodGroups of one name."""
+        """Read a pod, or the list of PodGroups or Queues of one name."""
         kind, namespace, name = _locate(path)
         if name:
             return self._find(kind, namespace, name).body
@@ -86,7 +95,7 @@ class ApiServerFront:
         return b'{"metadata":{"resourceVersion":"%d"},"items":[%s]}' % (self._version, items)
 
     def post(self, path: str, body: JsonObject) -> bytes:
-        """Create a Binding or an Event."""
+        """Create a Binding, an Eviction or an Event."""
         if path.endswith("/binding"):
             _, namespace, name = _locate(path.removesuffix("/binding"))
             bound = self._find(Kind.POD, namespace, name).pod.node_name
@@ -96,19 +105,28 @@ class ApiServerFront:
             annotations = metadata.get("annotations", NO_ANNOTATIONS)
             self.cluster.bind(namespace, name, body["target"]["name"], metadata.get("uid"), annotations)
             return b"{}"
+        if path.endswith("/eviction"):
+            _, namespace, name = _locate(path.removesuffix("/eviction"))
+            options = body["deleteOptions"]
+            dry_run = options.get("dryRun") == ["All"]
+            evict(self.cluster, self._clock, PodKey(namespace, name, options["preconditions"]["uid"]), dry_run=dry_run)
+            return b"{}"
         if body["metadata"]["name"] in self._event_names:
             raise ApiError(409, "AlreadyExists", "the Event exists")
         self._event_names.add(body["metadata"]["name"])
+        self.told(self._version, body)
         return b"{}"
 
     def patch(self, path: str, body: JsonObject) -> bytes:
-        """Merge into a pod's or a PodGroup's status, or count an Event."""
+        """Merge into the status of a pod, a PodGroup or a Queue, take a gate off a pod, or count an Event."""
         if "/events/" in path:
             if path.rpartition("/")[2] not in self._event_names:
                 raise ApiError(404, "NotFound", "the Event is gone")
             return b"{}"
         kind, namespace, name = _locate(path.removesuffix("/status"))
         before = self._find(kind, namespace, name)
+        if kind is Kind.POD and not path.endswith("/status"):
+            return self._ungate(before, body).body
         if kind is Kind.POD:
             _check_nomination(before, body)
         elif body["metadata"]["resourceVersion"] != before.json["metadata"]["resourceVersion"]:
@@ -123,6 +141,17 @@ class ApiServerFront:
                     status[key] = value
 
         return self.cluster.update(kind, (namespace, name), merge).body
+
+    def _ungate(self, pod: Stored, body: JsonObject) -> Stored:
+        """Take the gates off a pod that a strategic merge patch deletes."""
+        _check_uid(pod, body)
+        gone = {gate["name"] for gate in body["spec"]["schedulingGates"] if gate["$patch"] == "delete"}
+
+        def merge(json: JsonObject) -> None:
+            gates = json["spec"].get("schedulingGates", [])
+            json["spec"]["schedulingGates"] = [gate for gate in gates if gate["name"] not in gone]
+
+        return self.cluster.update(Kind.POD, (pod.key.namespace, pod.key.name), merge)
 
     def _find(self, kind: Kind, namespace: str, name: str) -> Stored:
         return self.cluster.get(kind, namespace, name)
@@ -146,19 +175,27 @@ class ApiServerFront:
 
 def _check_nomination(pod: Stored, body: JsonObject) -> None:
     """Refuse what the API server refuses of a status patch."""
-    if body["metadata"].get("uid", pod.uid) != pod.uid:
-        raise ApiError(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
+    _check_uid(pod, body)
     node = body["status"]["nominatedNodeName"]
     if pod.pod.node_name and node and node != pod.json["status"].get("nominatedNodeName"):
         raise ApiError(422, "Invalid", "status.nominatedNodeName: Forbidden: may not be set once the pod is bound")
 
 
+def _check_uid(pod: Stored, body: JsonObject) -> None:
+    if body["metadata"].get("uid", pod.uid) != pod.uid:
+        raise ApiError(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
+
+
 def _locate(path: str) -> tuple[Kind, str, str]:
-    """Return kind, namespace and name (empty for a collection) of a namespaced path."""
+    """Return kind, namespace and name (empty for a collection) of a path of pods, PodGroups or Queues."""
     prefix, _, rest = path.partition("/namespaces/")
-    namespace, _, rest = rest.partition("/")
-    resource, _, name = rest.partition("/")
-    kind = KINDS[f"{prefix}/{resource}"]
+    if rest:
+        namespace, _, rest = rest.partition("/")
+        resource, _, name = rest.partition("/")
+        kind = KINDS[f"{prefix}/{resource}"]
+    else:
+        namespace, (prefix, slash, name) = "", path.partition("/queues")
+        kind, name = KINDS[prefix + slash], name.removeprefix("/")
     return kind, key_of(kind, namespace, name).namespace, name
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from extender.control.ports import ApiError
-from extender.kube.api import DISCONNECTED, JsonObject, Query
+from extender.kube.api import DISCONNECTED, JsonObject, PatchForm, Query
 from tests.properties.faults.apiline import Line, Wreck, WriteFault
 from tests.properties.faults.apiserver import KINDS, ApiServerFront
 from tests.properties.faults.process import Process
@@ -41,12 +41,14 @@ class Client:
 
     async def post(self, path: str, body: JsonObject) -> bytes:
         """Create."""
-        what = "binding" if path.endswith("/binding") else "report"
-        name = path.removesuffix("/binding").rpartition("/")[2]
+        target, _, subresource = path.rpartition("/")
+        what = subresource if subresource in {"binding", "eviction"} else "report"
+        name = path.rpartition("/")[2] if what == "report" else target.rpartition("/")[2]
         return await self._send(what, name, lambda: self._front.post(path, body))
 
-    async def patch(self, path: str, body: JsonObject) -> bytes:
+    async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
         """Change."""
+        assert (form is PatchForm.STRATEGIC) == ("spec" in body), "only gates are patched strategically"
         what = "nomination" if "/pods/" in path else "report"
         name = path.removesuffix("/status").rpartition("/")[2]
         return await self._send(what, name, lambda: self._front.patch(path, body))
@@ -71,7 +73,12 @@ class Client:
         loop = self._front.loop
         request_sent = _Request(loop, self._line, self._process, name, request, answer, loop.time())
         request_sent.send(self._line.next_fault(what))
-        return await answer
+        try:
+            return await answer
+        except ApiError:
+            if what == "eviction":
+                self._line.refused(name)
+            raise
 
 
 @dataclass(frozen=True, slots=True)

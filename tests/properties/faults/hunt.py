@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.judge import Violation
 from tests.properties.faults.play import Played, play
 from tests.properties.faults.shrink import shrink
 from tests.properties.faults.story import Story, write_story
@@ -19,11 +18,12 @@ _SHRINKING_PLAYS = 120
 
 @dataclass(slots=True)
 class Tally:
-    """What was played: stories, steps by action, and pods that came onto nodes."""
+    """What was played: stories, steps by action, and pods that came onto nodes or were evicted."""
 
     stories: int = 0
     actions: Counter[str] = field(default_factory=Counter)
     bindings: int = 0
+    evictions: int = 0
 
     @property
     def steps(self) -> int:
@@ -35,6 +35,7 @@ class Tally:
         self.stories += 1
         self.actions += played.actions
         self.bindings += played.bindings
+        self.evictions += played.evictions
 
 
 def stories(seed: str, steps: int) -> Iterator[Story]:
@@ -59,11 +60,6 @@ def complaint(story: Story, played: Played) -> str:
         f'Play it with: play(write_story("{story.seed}", {len(story.steps)}).with_steps((...)))',
     ]
     return "\n".join(lines)
-
-
-def broken(violations: tuple[Violation, ...]) -> set[str]:
-    """Return the promises that were broken."""
-    return {violation.promise for violation in violations}
 
 
 def _wrongs(played: Played) -> list[str]:

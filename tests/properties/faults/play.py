@@ -11,6 +11,7 @@ from tests.judge import History, Violation, judge
 from tests.properties.faults.actions import ACTIONS, Scene
 from tests.properties.faults.population import Population
 from tests.properties.faults.process import ProcessLoop
+from tests.properties.faults.sharing import Owners, open_queues
 from tests.properties.faults.story import Story
 from tests.properties.faults.world import World
 
@@ -24,7 +25,7 @@ _HOPELESS_ROUNDS = 13
 class Played:
     """What came of a story: what the API server saw, what the judge says of it, and errors that nobody expected.
 
-    `actions` counts what was done, `bindings` what came of it.
+    `actions` counts what was done, `bindings` and `evictions` what came of it.
     """
 
     history: History
@@ -32,6 +33,7 @@ class Played:
     crashes: tuple[str, ...]
     actions: Counter[str]
     bindings: int
+    evictions: int
 
 
 def play(story: Story, settings: Settings | None = None) -> Played:
@@ -46,6 +48,8 @@ async def _play(story: Story, settings: Settings) -> Played:
     world = World(loop, story.pace, settings)
     try:
         people = Population(world.cluster, story.nodes)
+        Owners(world, people)
+        open_queues(people, 4)
         world.line.overtake = people.recreate
         scene = Scene(world, people)
         await world.pass_time(2.0)
@@ -60,6 +64,7 @@ async def _play(story: Story, settings: Settings) -> Played:
             tuple(dict.fromkeys(world.crashes)),
             Counter(step.action for step in story.steps),
             world.record.bindings,
+            world.record.evictions,
         )
     finally:
         await world.close()
@@ -71,6 +76,7 @@ async def _calm(world: World, people: Population) -> None:
     await world.pass_time(1.0)
     for name in people.nodes:
         people.add_node(name)
+    open_queues(people)
     for pod in people.pods():
         if not pod.group:
             people.delete_pod(pod.name)

@@ -9,10 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from extender.control.ports import ApiError, Kind
+from extender.domain import keys
 from extender.domain.pod import Phase, Pod
 from extender.simulation.cluster import Cluster
-from extender.simulation.manifests import node_manifest, pod_group_manifest, pod_manifest
-from extender.simulation.scenario import Member, ScenarioGang, ScenarioNode
+from extender.simulation.manifests import (
+    disruption_budget_manifest,
+    node_manifest,
+    pod_group_manifest,
+    pod_manifest,
+    priority_class_manifest,
+    queue_manifest,
+)
+from extender.simulation.scenario import DisruptionLimit, Member, ScenarioGang, ScenarioNode
 
 Json: TypeAlias = dict[str, Any]
 
@@ -26,6 +34,10 @@ _PICKY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 
 PICKY_STEM = "picky-"
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _TAINT = {"key": "maintenance", "effect": "NoSchedule"}
+_SPOT_NOTICE = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
+
+#: The PriorityClasses that there are, by the priority they stand for.
+_CLASSES = {10: "urgent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +45,8 @@ class Gang:
     """A gang as its owner wants it: `members` pods of `gpus` GPUs, of which `minimum` must start together.
 
     `grace` is how long its pods take to stop, `timeout` its scheduleTimeoutSeconds, 0 for none. The pods of a `picky`
-    one have rules of their own that no node meets, unknown to Muster.
+    one have rules of their own that no node meets, unknown to Muster. It is in `queue`, and says that it runs for
+    `duration` seconds, "" and 0 where it says nothing; one that `never_preempts` has nobody evicted.
     """
 
     name: str
@@ -44,6 +57,9 @@ class Gang:
     grace: int = 0
     timeout: int = 0
     picky: bool = False
+    queue: str = ""
+    duration: int = 0
+    never_preempts: bool = False
 
     def names(self) -> list[str]:
         """Return the names of its pods."""
@@ -64,6 +80,8 @@ class Population:
         self.nodes = [f"node-{index}" for index in range(nodes)]
         self.gangs: dict[str, Gang] = {}
         self._serial = 0
+        for value, name in _CLASSES.items():
+            cluster.create(Kind.PRIORITY_CLASS, priority_class_manifest(name, value))
         for name in self.nodes:
             self.add_node(name)
 
@@ -89,6 +107,8 @@ class Population:
         manifest = pod_group_manifest(_scenario(gang))
         if gang.timeout:
             manifest["spec"]["scheduleTimeoutSeconds"] = gang.timeout
+        if gang.duration:
+            manifest["metadata"]["annotations"][keys.EXPECTED_DURATION] = f"{gang.duration}s"
         with suppress(ApiError):
             self._cluster.create(Kind.COSCHEDULING_POD_GROUP, manifest)
 
@@ -96,19 +116,28 @@ class Population:
         """Create one pod of a gang."""
         manifest = pod_manifest(_scenario(gang), Member(name, _requests(gang.gpus)), "muster", placed=False)
         manifest["spec"]["terminationGracePeriodSeconds"] = gang.grace
+        if gang.queue:
+            manifest["metadata"]["labels"][keys.QUEUE] = gang.queue
+        if gang.duration % 2:
+            manifest["spec"]["activeDeadlineSeconds"] = gang.duration
+        if gang.never_preempts:
+            manifest["spec"]["preemptionPolicy"] = "Never"
+        if gang.priority in _CLASSES:
+            del manifest["spec"]["priority"]
+            manifest["spec"]["priorityClassName"] = _CLASSES[gang.priority]
         if gang.picky:
             manifest["spec"]["affinity"] = _PICKY
         if gated:
             manifest["spec"]["schedulingGates"] = [{"name": "quota"}]
         self._create(manifest)
 
-    def create_single(self, gpus: int, priority: int) -> None:
+    def create_single(self, gpus: int, priority: int, queue: str = "") -> None:
         """Create a pod without gang for Muster's scheduler."""
         name = self.next_name("single-")
         manifest = pod_manifest(
             _scenario(Gang(name, 1, 1, gpus, priority)), Member(name, _requests(gpus)), "muster", placed=False
         )
-        manifest["metadata"]["labels"] = {}
+        manifest["metadata"]["labels"] = {keys.QUEUE: queue} if queue else {}
         self._create(manifest)
 
     def create_foreign(self, node: str, gpus: int) -> None:
@@ -229,6 +258,41 @@ class Population:
         found = (self._cluster.find(Kind.POD, NAMESPACE, name) for name in gang.names())
         return [version.pod for version in found if version is not None]
 
+    # How they share.
+
+    def put_queue(self, name: str, spec: Json) -> None:
+        """Create a Queue, or give it this spec."""
+
+        def patch(json: Json) -> None:
+            if json["spec"] != spec:
+                json["spec"] = spec
+                json["metadata"]["generation"] += 1
+
+        try:
+            self._cluster.create(Kind.QUEUE, queue_manifest(name, spec))
+        except ApiError:
+            self._cluster.update(Kind.QUEUE, ("", name), patch)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a Queue."""
+        with suppress(ApiError):
+            self._cluster.delete(Kind.QUEUE, "", name)
+
+    def create_budget(self, gang: Gang, limit: DisruptionLimit) -> None:
+        """Limit how many of a gang's pods may be evicted, with a PodDisruptionBudget of the gang's name."""
+        with suppress(ApiError):
+            self._cluster.create(Kind.DISRUPTION_BUDGET, disruption_budget_manifest(_scenario(gang), limit))
+
+    def delete_budgets(self) -> None:
+        """Delete all PodDisruptionBudgets."""
+        for version in self._cluster.list(Kind.DISRUPTION_BUDGET):
+            self._cluster.delete(Kind.DISRUPTION_BUDGET, version.key.namespace, version.key.name)
+
+    def scale(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the gang of a pod and how many members it wants; None for a pod without."""
+        gang = None if pod.group is None else self.gangs.get(pod.group.name)
+        return None if gang is None else (gang.name, gang.members)
+
     # Nodes.
 
     def add_node(self, name: str) -> None:
@@ -247,6 +311,10 @@ class Population:
     def taint(self, name: str) -> None:
         """Taint a node."""
         self._node(name, lambda json: json["spec"].update(taints=[_TAINT]))
+
+    def announce_end(self, name: str) -> None:
+        """Taint a node as an agent does that was told that the node will be taken away."""
+        self._node(name, lambda json: json["spec"].update(taints=[_SPOT_NOTICE]))
 
     def shrink(self, name: str, gpus: int) -> None:
         """Leave a node with fewer GPUs, as a device plugin does that finds some broken."""
@@ -285,4 +353,4 @@ def _requests(gpus: int) -> dict[str, str]:
 
 
 def _scenario(gang: Gang) -> ScenarioGang:
-    return ScenarioGang(gang.name, NAMESPACE, gang.minimum, (), gang.priority)
+    return ScenarioGang(gang.name, NAMESPACE, gang.minimum, (), gang.priority, queue=gang.queue)

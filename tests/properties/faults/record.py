@@ -8,14 +8,15 @@ import math
 from dataclasses import dataclass, field
 
 from extender.control.ports import Kind
-from extender.simulation.cluster import Cluster
-from extender.simulation.objects import Change
+from extender.simulation.cluster import Cluster, has_condition
+from extender.simulation.objects import Change, Stored
 from tests import judge
 
 #: How long Muster retries a Binding, http_timeout_seconds less bind_hold_seconds, and how long it counts a member as
 #: arrived whose held call was answered in vain (seconds).
 _BINDING_RETRIES, _ON_THE_WAY_BACK = 10.0, 15.0
-_JUDGED = frozenset({Kind.POD, Kind.NODE, Kind.COSCHEDULING_POD_GROUP})
+_JUDGED = frozenset({Kind.POD, Kind.NODE, Kind.COSCHEDULING_POD_GROUP, Kind.QUEUE})
+_EVICTED = {"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}
 
 
 @dataclass(slots=True)
@@ -43,6 +44,9 @@ class Record:
     _changes: list[tuple[float, Change]] = field(default_factory=list)
     _calls: list[_Call] = field(default_factory=list)
     _deaths: list[float] = field(default_factory=list)
+    _events: list[judge.Change] = field(default_factory=list)
+    _hindrances: list[tuple[float, float]] = field(default_factory=list)
+    _obstructed_at: float | None = None
 
     def __post_init__(self) -> None:
         """Begin."""
@@ -56,6 +60,29 @@ class Record:
 
     def _note(self, change: Change) -> None:
         self._changes.append((self.loop.time(), change))
+
+    @property
+    def evictions(self) -> int:
+        """Count the pods that were evicted through the Eviction API."""
+        marks = (c for _, c in self._changes if c.after is not None and c.before is not None)
+        pods = (c for c in marks if c.object.key.kind is Kind.POD)
+        return sum(_is_evicted(c.after) and not _is_evicted(c.before) for c in pods)
+
+    def told(self, version: int, event: judge.Json) -> None:
+        """Note an Event that was recorded."""
+        self._events.append(judge.Change(self.loop.time(), version, "ADDED", event))
+
+    def refused(self, _name: str) -> None:
+        """Note that the API server did not do, or did not say that it did, what was asked for: an eviction."""
+        self._hindrances.append((self.loop.time(), self.loop.time()))
+
+    def obstructed(self, *, none: bool = False) -> None:
+        """Note that kube-scheduler has reasons of its own against a node from now on, or `none` any more."""
+        if not none:
+            self._obstructed_at = self.loop.time() if self._obstructed_at is None else self._obstructed_at
+        elif self._obstructed_at is not None:
+            self._hindrances.append((self._obstructed_at, self.loop.time()))
+            self._obstructed_at = None
 
     def arrived(self, uid: str, node: str) -> _Call:
         """Note that a bind call has reached Muster; return it, to be told when it is answered."""
@@ -75,6 +102,7 @@ class Record:
 
     def calm(self) -> None:
         """Note that from now on nothing goes wrong, and there is room for everybody."""
+        self.obstructed(none=True)
         self.quiet_at = self.loop.time()
 
     def history(self) -> judge.History:
@@ -84,16 +112,23 @@ class Record:
                 judge.Change(at, change.version, change.type.value, change.object.json)
                 for at, change in self._changes
                 if change.object.key.kind in _JUDGED
-            ],
+            ]
+            + self._events,
             end=self.loop.time(),
             arrivals=[judge.Arrival(call.at, call.uid, call.node, call.until) for call in self._calls],
             restarts=tuple(self._deaths),
             quiet=self.quiet_at,
+            hindrances=tuple(self._hindrances),
         )
 
     def tolerance(self) -> judge.Tolerance:
         """Return how late news and writes can have been: faults add up when they come together."""
         return judge.Tolerance(
             news=2.0 + sum(heapq.nlargest(3, self.news)),
+            eviction=1.0 + sum(heapq.nlargest(2, self.writes)),
             write=1.0 + _BINDING_RETRIES + _ON_THE_WAY_BACK + sum(heapq.nlargest(2, self.writes)),
         )
+
+
+def _is_evicted(pod: Stored | None) -> bool:
+    return pod is not None and has_condition(pod.json, _EVICTED)

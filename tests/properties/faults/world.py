@@ -58,8 +58,9 @@ class World:
         self.clock = MachineClock(loop)
         self.cluster = Cluster(self.clock)
         self.record = Record(loop, self.cluster)
-        self.front = ApiServerFront(self.cluster, loop)
-        self.line = Line(pace.write, pace.muster_watch, killed=self.kill_muster)
+        self.front = ApiServerFront(self.cluster, loop, self.clock)
+        self.front.told = self.record.told
+        self.line = Line(pace.write, pace.muster_watch, killed=self.kill_muster, refused=self.record.refused)
         self.calls = VerbLine(loop, pace.call)
         self.crashes: list[str] = []
         self.injected: Counter[str] = Counter()
