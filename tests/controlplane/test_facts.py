@@ -103,7 +103,8 @@ async def watching(local_cluster: LocalCluster, folder: Path) -> AsyncIterator[R
 
 def facts(observer: Recorder) -> list[tuple[str, ...]]:
     """Return what an observer was told besides what every cluster has."""
-    return [words for words in observer.told if words[0] not in {"synced", "class seen"}]
+    everywhere = {"synced", "class seen", "namespace seen", "budget seen", "queue seen"}
+    return [words for words in observer.told if words[0] not in everywhere]
 
 
 def remove(api: ApiClient, definitions: list[JsonObject]) -> None:

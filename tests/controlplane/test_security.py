@@ -14,6 +14,7 @@ import httpx
 import pytest
 import yaml
 
+from extender.domain.keys import ADMISSION_GATE
 from localcluster.build import built_binaries
 from localcluster.client import EVENTS, POD_GROUPS, PODS, JsonObject
 from localcluster.cluster import MUSTER_NAMESPACE, MUSTER_SERVICE_ACCOUNT, LocalCluster
@@ -38,6 +39,14 @@ AUDIT_POLICY = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata", "users": [USER]}],
+}
+
+#: A Queue for everybody, without quota.
+QUEUE: JsonObject = {
+    "apiVersion": "muster.dev/v1alpha1",
+    "kind": "Queue",
+    "metadata": {"name": "everybody"},
+    "spec": {"default": True},
 }
 
 #: (API group, resource with subresource, verb), as in RBAC and in the audit log.
@@ -248,6 +257,14 @@ def test_muster_uses_every_right_that_it_is_granted_and_needs_no_other(
     muster.kill()
     muster.start()
     cluster.pod("single", gpus=8).wait_bound()
+    cluster.create(QUEUE)
+    urgent = cluster.priority_class("urgent", 1000)
+    cluster.gang("urgent", members=1, gpus=8, priority_class=urgent, gates=(ADMISSION_GATE,)).wait_bound(1)
+    wait_until(
+        lambda: ("muster.dev", "queues/status", "patch") in _used(secured),
+        timeout_seconds=10,
+        description="the status of a Queue is written",
+    )
     # The API server says 409 to a Binding for a gated pod. Muster looks whether it is there nevertheless.
     gated = cluster.pod("gated", gates=("example.org/wait",))
     call = {"PodName": gated.name, "PodNamespace": gated.namespace, "PodUID": gated.uid, "Node": "node-0"}

@@ -27,8 +27,8 @@ def test_control_plane_is_the_release_that_was_asked_for(local_cluster: LocalClu
 def test_muster_may_read_the_version(local_cluster: LocalCluster, muster: Server) -> None:
     """Under its ServiceAccount Muster reads which version it runs on and logs it, without a right of its own for it."""
     served = local_cluster.admin.request("GET", "/version")["gitVersion"]
-    wait_until(lambda: served in muster.log_tail(), timeout_seconds=10, description="version in the log")
-    (line,) = (line for line in muster.log_tail().splitlines() if served in line)
+    wait_until(lambda: served in muster.log_tail(1000), timeout_seconds=10, description="version in the log")
+    (line,) = (line for line in muster.log_tail(1000).splitlines() if served in line)
     assert '"event":"Kubernetes"' in line
     assert '"level":"info"' in line
     muster.check()

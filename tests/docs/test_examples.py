@@ -64,8 +64,18 @@ def test_pods_name_the_gang_that_stands_beside_them(block: Block) -> None:
             assert pod.group in groups
 
 
+#: APIs of gangs that other operators' pods are in by themselves: nothing is written for Muster that could be shown.
+BY_THEMSELVES = {
+    GroupApi.KUEUE,
+    GroupApi.JOBSET,
+    GroupApi.LEADER_WORKER_SET,
+    GroupApi.KUBEFLOW,
+    GroupApi.RAY,
+}
+
+
 def test_the_pages_show_all_ways() -> None:
-    """The page about gangs shows one in every API that Muster reads, README in those that need no other scheduler."""
+    """The page about gangs shows one in every API that people write, README in those that need no other scheduler."""
     shown = {
         str(page): {
             pod.group.api for block in page.blocks if block.language == "yaml" for pod in _pods(block) if pod.group
@@ -73,7 +83,17 @@ def test_the_pages_show_all_ways() -> None:
         for page in PAGES
         if str(page) in {"README.md", "docs/gangs.md"}
     }
-    assert shown == {"README.md": set(GroupApi) - {GroupApi.VOLCANO}, "docs/gangs.md": set(GroupApi)}
+    written_by_people = set(GroupApi) - BY_THEMSELVES
+    assert shown == {"README.md": written_by_people - {GroupApi.VOLCANO}, "docs/gangs.md": written_by_people}
+
+
+def test_the_page_about_gangs_lists_the_other_operators() -> None:
+    """Each has a row with its API group, and how its pods are known and counted."""
+    (page,) = [page for page in PAGES if str(page) == "docs/gangs.md"]
+    rows = [line for line in page.text.splitlines() if line.startswith("|")]
+    for api in BY_THEMSELVES:
+        (row,) = [row for row in rows if row.endswith(f"| `{api}` |")]
+        assert api.size_annotation in row
 
 
 @pytest.mark.parametrize(

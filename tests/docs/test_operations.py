@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from typer.testing import CliRunner
 
 from extender.admission.answers import Outcome
+from extender.admission.effects import EvictionReason
 from extender.cli import app
 from extender.control.metrics import Metrics
 from extender.control.outbox import Urgency
@@ -71,7 +72,9 @@ def test_no_page_names_a_metric_that_does_not_exist(page: Page) -> None:
     assert set(_METRIC.findall(page.text)) - names - {"muster_"} == set()
 
 
-@pytest.mark.parametrize("values", [GangPhase, Outcome, Kind, Cause], ids=lambda values: values.__name__)
+@pytest.mark.parametrize(
+    "values", [GangPhase, Outcome, Kind, Cause, EvictionReason], ids=lambda values: values.__name__
+)
 def test_every_value_of_a_label_is_explained(operations: Page, values: type[StrEnum]) -> None:
     """Whoever finds a label's value in a query finds the word on the page."""
     assert _unexplained(values, operations) == []

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from extender.domain.clique import CLIQUE_LABEL
-from extender.domain.keys import KNOWN_ANNOTATIONS, MIN_MEMBER, read_options
+from extender.domain.keys import KNOWN_ANNOTATIONS, MIN_MEMBER, SHARING_KEYS, read_options
 from extender.domain.peers import PEER_KEYS
 from extender.fabric.partitions import POLICY_LABEL
 from extender.fabric.products import ACCELERATOR_LABEL, INSTANCE_LABEL, PRODUCT_LABELS, REPLICAS_LABEL
@@ -47,7 +47,7 @@ def test_the_figures_in_the_text_are_those_of_the_example(page: Callable[[str], 
 def test_every_annotation_is_shown_with_a_value_that_can_be_used(topology: Page) -> None:
     """The table has all annotations by which a gang asks for a place, each with an example."""
     examples = dict(own.split(": ") for own, _, _ in _WORDS.findall(topology.text))
-    assert examples.keys() == KNOWN_ANNOTATIONS - {MIN_MEMBER}
+    assert examples.keys() == KNOWN_ANNOTATIONS - SHARING_KEYS - {MIN_MEMBER}
     assert read_options({}, examples).problems == ()
 
 
@@ -58,7 +58,8 @@ def test_the_words_of_other_schedulers_are_read(topology: Page) -> None:
     shown |= {f"kai.scheduler/{key}" for _, _, kai in rows for key in _CODE.findall(kai)}
     assert shown <= PEER_KEYS
     unshown = {key.rpartition("/")[2] for key in PEER_KEYS - shown}
-    assert unshown == {"podset-unconstrained-topology", "segment-topology-preferred-placement"}
+    sizes = {"pod-group-total-count", "size"}  # of gangs, on another page
+    assert unshown == {"podset-unconstrained-topology", "segment-topology-preferred-placement"} | sizes
 
 
 def test_every_label_that_says_what_hardware_it_is_is_there(topology: Page) -> None:
