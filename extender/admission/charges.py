@@ -117,15 +117,20 @@ class Charges:
 
     @contextmanager
     def apart_from(self, uid: str) -> Iterator[None]:
-        """Look at the queues as a gang sees them: what is charged ahead for it is its own."""
+        """Look at the queues as a gang sees them: what is charged ahead for it is its own once the others have left."""
         if uid not in self._promises:
             yield
             return
-        charge, _ = self._promises[uid]
+        charge, leaving = self._promises[uid]
         self.tree.refund(charge.queue, charge.flavor, charge.amounts)
+        staying = [each for each in map(self._charge_for, leaving) if each is not None]
+        for each in staying:
+            self.tree.charge(each.queue, each.flavor, each.amounts)
         try:
             yield
         finally:
+            for each in staying:
+                self.tree.refund(each.queue, each.flavor, each.amounts)
             self.tree.charge(charge.queue, charge.flavor, charge.amounts)
 
     def _recharge(self, uid: str) -> None:
@@ -133,15 +138,19 @@ class Charges:
         if charge is not None:
             self.tree.refund(charge.queue, charge.flavor, charge.amounts)
             self._hold(charge, uid, -1)
+        charge = None if uid in self._leaving else self._charge_for(uid)
+        if charge is not None:
+            self._charges[uid] = charge
+            self.tree.charge(charge.queue, charge.flavor, charge.amounts)
+            self._hold(charge, uid, 1)
+
+    def _charge_for(self, uid: str) -> Charge | None:
+        """Return what a pod takes of the quota of its queue where it is, or is promised to be; None if nothing."""
         pod, claim = self._model.pods.get(uid), self._model.table.claim_of(uid)
-        if pod is None or claim is None or uid in self._leaving or not self._model.manages(pod):
-            return
-        queue = self._queue_of_pod(pod)
-        amounts = dict(claim.shape.requests)
-        charge = Charge(pod.group or uid, queue, self._flavor(queue, claim.node, amounts), amounts, pod.priority)
-        self._charges[uid] = charge
-        self.tree.charge(charge.queue, charge.flavor, charge.amounts)
-        self._hold(charge, uid, 1)
+        if pod is None or claim is None or not self._model.manages(pod):
+            return None
+        queue, amounts = self._queue_of_pod(pod), dict(claim.shape.requests)
+        return Charge(pod.group or uid, queue, self._flavor(queue, claim.node, amounts), amounts, pod.priority)
 
     def _hold(self, charge: Charge, uid: str, sign: int) -> None:
         holders = self._holders.setdefault(charge.queue, {})

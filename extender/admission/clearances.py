@@ -28,7 +28,8 @@ from extender.preemption.search import Eviction, Preemption
 PATIENCE_SECONDS: Final = 900.0
 
 #: How long a gang for which others were evicted is safe from preemption in its own queue (seconds), so that evictions
-#: do not follow from each other. Quota is reclaimed from it all the same.
+#: do not follow from each other. Quota is reclaimed from it all the same. For as long it has nobody else evicted if it
+#: does not start there: kube-scheduler may refuse it wherever it is placed, for reasons that Muster does not know.
 _SHELTER_SECONDS: Final = 600.0
 
 
@@ -109,6 +110,11 @@ class Clearances:
     def is_sheltered(self, holder: Holder) -> bool:
         """Tell whether others were evicted for a gang a short while ago: who has cost so much is not preempted next."""
         return self._clock.monotonic() < self._sheltered.get(holder, 0.0)
+
+    def waits_until(self, gang: Gang) -> float:
+        """Return until when nobody is evicted for a gang (seconds, monotonic): others were, and it did not start."""
+        failed = self._reservations.backoff.attempts(gang.uid) > 0
+        return self._sheltered.get(gang.ref, 0.0) if failed else 0.0
 
     def is_leaving(self, holder: Holder) -> bool:
         """Tell whether a gang, or a pod, has to leave already."""

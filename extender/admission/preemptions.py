@@ -116,7 +116,7 @@ class Preemptions:
         if gang.never_preempts:
             return False
         pause = self._pauses.get(gang.uid, {}).get(claimant.flavor, _Pause(0.0, now))
-        until = max(self._paused.get(gang.uid, now), pause.until)
+        until = max(self._paused.get(gang.uid, now), pause.until, self._clearances.waits_until(gang))
         if now < until:
             self._look_at(gang.uid, until)  # something has changed meanwhile
             return False

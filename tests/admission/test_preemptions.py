@@ -317,3 +317,22 @@ class TestReclaim:
         world.effects()
         assert gang(world, "red", 1, "red").reason is Reason.INSUFFICIENT_CAPACITY
         assert not evicted(world)
+
+
+def test_who_did_not_start_has_nobody_else_evicted_for_a_while(world: World) -> None:
+    """A gang for which others were evicted, and that did not start in time, does not clear one node after the other."""
+    world.nodes(2)
+    victims = {job.pods[0].name: job for job in (running(world, f"low-{index}", 1, priority=1) for index in range(2))}
+    high = world.gang("high", 1, priority=5)
+    ((gone,),) = evicted(world).values()
+    leave(world, victims.pop(gone))
+    (other,) = victims.values()
+    node = high.reserved["high-0"]
+    world.later(61)  # kube-scheduler never brought it
+    foreign = world.pod("foreign", 8, scheduler_name="default-scheduler", node_name=node, phase=Phase.RUNNING)
+    world.admission.pod_seen(foreign)
+    world.later(60)
+    assert not high.reserved
+    assert not evicted(world)
+    world.later(600)
+    assert evicted(world) == {"Preempted": {other.pods[0].name}}

@@ -89,6 +89,7 @@ class Step:
 class Moment:
     """A gang between two changes of its own: how many members are secured, and how many could be or are.
 
+    `holding` counts those that hold nodes: of the secured, those that have not succeeded.
     `uid` is the PodGroup's, "" for a gang without object, None while its PodGroup is missing. `ours` says that no
     member belongs to another scheduler.
     """
@@ -97,6 +98,7 @@ class Moment:
     uid: str | None
     min_member: int
     secured: int
+    holding: int
     contributing: int
     ours: bool
 
@@ -113,7 +115,7 @@ class Moment:
     @property
     def partial(self) -> bool:
         """Tell whether the gang holds nodes without having its minimum, although its members could run."""
-        return self.able and 0 < self.secured < self.min_member
+        return self.able and self.holding > 0 and self.secured < self.min_member
 
 
 @dataclass(slots=True)
@@ -200,6 +202,7 @@ class Lives:
             uid=group.uid if group is not None else "" if by_label else None,
             min_member=group.min_member if group is not None else said,
             secured=sum(pod.secured for pod in pods.values()),
+            holding=sum(pod.secured and not pod.ended for pod in pods.values()),
             contributing=sum(pod.contributes for pod in pods.values()),
             ours=all(self.ours(pod) for pod in pods.values()),
         )

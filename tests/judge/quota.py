@@ -1,4 +1,4 @@
-"""P8 Quota holds: what the Queues allow is all that is bound; a small model of quota of the judge's own."""
+"""Quota holds: what the Queues allow is all that is bound; a small model of quota of the judge's own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Books:
 
 
 def quota_holds(lives: Lives) -> Iterator[Violation]:
-    """P8: with every Binding of a pod in a queue, what runs there stays within what that queue and those above allow.
+    """With every Binding of a pod in a queue, what runs there stays within what that queue and those above allow.
 
     Judged by Kueue's rules, with what the Queues said at any time since the place may have been promised. Pods that are
     on their way out count no more. A queue that does not exist, or has no parent that it names, lets nobody in.
@@ -75,7 +75,7 @@ def quota_holds(lives: Lives) -> Iterator[Violation]:
         complaints = [_complaint(queues, pod, usage) for queues in queues_lately(lives, since, step.change.version)]
         if all(complaints):
             text = f"pod {pod.name} was bound although {complaints[0]}"
-            yield Violation(step.change.at, "P8", text, _evidence(lives, pod.queue, step.change))
+            yield Violation(step.change.at, "quota", text, _evidence(lives, pod.queue, step.change))
 
 
 def queues_lately(lives: Lives, since: float, version: int) -> Iterator[Queues]:

@@ -619,7 +619,7 @@ class TestOwnEvictions:
 
 
 class TestQuota:
-    """P8."""
+    """Quota."""
 
     def pods(self, tale: Tale, queue: str, count: int) -> None:
         """Create pods of eight GPUs in a queue, and let them be bound."""
@@ -628,7 +628,7 @@ class TestQuota:
             tale.pod(name, labels={"muster.dev/queue": queue})
         tale.start(*names, on="n")
 
-    @pytest.mark.parametrize(("nominal", "limits", "promised"), [(16, {}, []), (8, {}, []), (0, {}, ["P8"])])
+    @pytest.mark.parametrize(("nominal", "limits", "promised"), [(16, {}, []), (8, {}, []), (0, {}, ["quota"])])
     def test_cohort_has_no_more(self, tale: Tale, nominal: int, limits: Json, promised: list[str]) -> None:
         """What is bound stays within what the queue has and may borrow."""
         tale.queue("red", nominal, limits=limits)
@@ -642,14 +642,14 @@ class TestQuota:
         for each in ("red", "blue"):
             tale.queue(each, 8, limits=limits if each == name else {})
         self.pods(tale, "red", 2)
-        assert promises(tale) == ["P8"]
+        assert promises(tale) == ["quota"]
 
     @pytest.mark.parametrize("parent", ["nowhere", "red"])
     def test_queue_that_cannot_be_used(self, tale: Tale, parent: str) -> None:
         """Nobody is bound in a queue without its parent, or in a circle of them."""
         tale.queue("red", 48, parent=parent)
         self.pods(tale, "red", 1)
-        assert promises(tale) == ["P8"]
+        assert promises(tale) == ["quota"]
 
     def test_what_the_queue_said_just_before(self, tale: Tale) -> None:
         """Quota that was taken away after the place was promised could not be known to be gone."""

@@ -39,7 +39,7 @@ _USUAL = Tolerance()
 
 
 def judge(history: History, tolerance: Tolerance = _USUAL) -> list[Violation]:
-    """Return every violation of P1 to P8 that the history shows, in the order of time.
+    """Return every violation of P1 to P7, and of quota, that the history shows, in the order of time.
 
     `tolerance` says how late news and writes may have been in this history: more than the faults injected.
     """

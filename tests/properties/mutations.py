@@ -180,5 +180,5 @@ MUTATIONS = (
     ),
     Mutation("rank does not matter", "P7", _rank_does_not_matter, "in the same queue", "10"),
     Mutation("everybody gives back", "P7", _everybody_gives_back, "no more than its own quota", "10"),
-    Mutation("quota is not looked at", "P8", _quota_is_not_looked_at, "more than it may", "10"),
+    Mutation("quota is not looked at", "quota", _quota_is_not_looked_at, "more than it may", "10"),
 )

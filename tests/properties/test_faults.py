@@ -1,4 +1,4 @@
-"""P1 to P8 under random faults, with everything but sockets and time as it is; judged by what the API server saw."""
+"""P1 to P7 and quota under random faults, with all but sockets and time as it is; judged by what the API server saw."""
 
 from __future__ import annotations
 
