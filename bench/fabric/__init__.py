@@ -8,12 +8,10 @@ Muster searches; what a placement is worth is asked of `placement.describe` alon
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol, cast
 
+from bench.cases import measure_cases
 from bench.figures import Figure
 from bench.options import Options, Say
 
@@ -31,14 +29,6 @@ _MODULES: Mapping[str, str] = MappingProxyType(
 CASES = tuple(_MODULES)
 
 
-class _Case(Protocol):
-    def measure(self, options: Options, say: Say) -> list[Figure]: ...
-
-
 def measure(options: Options, say: Say) -> list[Figure]:
     """Run the cases that the options name, all of them without a name."""
-    figures: list[Figure] = []
-    for case in options.cases or CASES:
-        module = cast("_Case", importlib.import_module(_MODULES[case]))
-        figures += module.measure(replace(options, cases=(case,)), say)
-    return figures
+    return measure_cases(_MODULES, options, say)

@@ -7,13 +7,11 @@ decides rightly is judged elsewhere: the replay server only takes part as far as
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol, cast
 
+from bench.cases import measure_cases
 from bench.figures import Figure
 from bench.options import Options, Say
 
@@ -36,10 +34,6 @@ CASES = tuple(_MODULES)
 _QUIET_LOAD = 0.5
 
 
-class _Case(Protocol):
-    def measure(self, options: Options, say: Say) -> list[Figure]: ...
-
-
 def measure(options: Options, say: Say) -> list[Figure]:
     """Run the cases that the options name, all of them without a name.
 
@@ -47,8 +41,4 @@ def measure(options: Options, say: Say) -> list[Figure]:
     """
     if (load := os.getloadavg()[0]) > _QUIET_LOAD:
         say(f"load average {load:.1f}: these figures need a quiet machine; of this run believe only ratios")
-    figures: list[Figure] = []
-    for case in options.cases or CASES:
-        module = cast("_Case", importlib.import_module(_MODULES[case]))
-        figures += module.measure(replace(options, cases=(case,)), say)
-    return figures
+    return measure_cases(_MODULES, options, say)

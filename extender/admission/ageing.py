@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import heapq
 
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
+from extender.domain.timestamp import read_timestamp
 
 
 class Ageing:
@@ -25,7 +25,7 @@ class Ageing:
 
     def is_aged(self, gang: Gang) -> bool:
         """Tell whether a gang that waits has done so for very long; otherwise remember when it will have."""
-        created = _epoch(gang.created)
+        created = read_timestamp(gang.created)
         if created is None or self._seconds == float("inf"):
             return False
         left = created + self._seconds - self._clock.now().timestamp()
@@ -53,11 +53,3 @@ class Ageing:
     def next_end(self) -> float | None:
         """Return when the next gang becomes old (seconds, monotonic), or None."""
         return self._order[0][0] if self._order else None
-
-
-def _epoch(created: str) -> float | None:
-    """Return an RFC 3339 time in epoch seconds, None for what is none."""
-    try:
-        return dt.datetime.fromisoformat(created).timestamp() if created else None
-    except ValueError:
-        return None

@@ -16,6 +16,7 @@ from extender.control.views import GangView
 from extender.domain.levels import CLUSTER_LEVEL, NODE_LEVEL, Levels
 from extender.domain.pod import Phase, Pod
 from extender.domain.reason import Wait
+from extender.domain.timestamp import write_timestamp
 from extender.placement.better import Better
 from extender.placement.placement import Placement
 
@@ -91,7 +92,7 @@ def _expected(start: Start) -> str:
 
 
 def _time(seconds: float) -> str:
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return write_timestamp(dt.datetime.fromtimestamp(seconds, dt.UTC))
 
 
 def _would_take(better: Better) -> str:

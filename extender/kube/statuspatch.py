@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,6 +11,7 @@ from cachetools import LRUCache
 
 from extender.clock import Clock
 from extender.control.ports import ApiError
+from extender.domain.timestamp import write_timestamp
 from extender.kube.api import CONFLICT, NOT_FOUND, UNREADABLE, ApiServer, JsonObject
 from extender.kube.listing import list_pages
 from extender.wire.codec import DecodeError, decode_conditioned, decode_metadata
@@ -97,7 +97,10 @@ def with_condition(known: Sequence[JsonObject], condition: JsonObject, clock: Cl
     """Return `known` with one of ours set, as a merge patch replaces lists whole; its time moves with its status."""
     before: JsonObject = next((c for c in known if c.get("type") == condition["type"]), {})
     since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
-    return [*(c for c in known if c is not before), condition | {"lastTransitionTime": since or _time(clock.now())}]
+    return [
+        *(c for c in known if c is not before),
+        condition | {"lastTransitionTime": since or write_timestamp(clock.now())},
+    ]
 
 
 def _read_stored(raw: bytes | msgspec.Raw) -> _Stored:
@@ -113,8 +116,3 @@ def _read_stored(raw: bytes | msgspec.Raw) -> _Stored:
     conditions: Conditions = msgspec.to_builtins((status and status.conditions) or [])
     stated = [{name: value for name, value in c.items() if value is not None} for c in conditions]
     return _Stored(meta.uid or "", meta.resource_version or "", stated)
-
-
-def _time(moment: dt.datetime) -> str:
-    """Render as metav1.Time."""
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

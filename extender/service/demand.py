@@ -10,11 +10,10 @@ from extender.domain.quantity import format_amount
 from extender.domain.requests import PODS
 from extender.domain.selectors import Requirement, Selector
 from extender.domain.taints import Toleration
+from extender.service.readiness import ERROR_SCHEMA, UNAVAILABLE
 from extender.wire.codec import encode
 
-_UNAVAILABLE = 503
 _SCHEMA = {"type": "object", "required": ["gangs"], "properties": {"gangs": {"type": "array"}}}
-_ERROR = {"type": "object", "required": ["detail"], "properties": {"detail": {"type": "string"}}}
 
 
 def add_demand(app: FastAPI, controller: Controller) -> None:
@@ -26,9 +25,9 @@ def add_demand(app: FastAPI, controller: Controller) -> None:
         response_class=Response,
         responses={
             200: {"content": {"application/json": {"schema": _SCHEMA}}},
-            _UNAVAILABLE: {
+            UNAVAILABLE: {
                 "description": "Nobody is judged here; `detail` says why.",
-                "content": {"application/json": {"schema": _ERROR}},
+                "content": {"application/json": {"schema": ERROR_SCHEMA}},
             },
         },
     )
@@ -36,7 +35,7 @@ def add_demand(app: FastAPI, controller: Controller) -> None:
         # From a replica that judges nobody an empty list would read as "nobody lacks anything".
         if not controller.leading:
             reasons = "; ".join(controller.unready_because()) or "another replica leads"
-            raise HTTPException(_UNAVAILABLE, f"no gang is judged here: {reasons}")
+            raise HTTPException(UNAVAILABLE, f"no gang is judged here: {reasons}")
         rows = controller.inspection.demand()
         return Response(encode({"gangs": [demand_json(row) for row in rows]}), media_type="application/json")
 

@@ -18,6 +18,7 @@ from extender.control.health import DegradedError
 from extender.domain.membership import GroupRef
 from extender.drawing.survey import Survey, draw
 from extender.drawing.svg import render
+from extender.service.readiness import ERROR_SCHEMA, NOT_READ_YET, UNAVAILABLE, require_ready
 from extender.wire.codec import encode
 
 #: What a namespace may be called, and what a gang: the name of an object, or the value of a label.
@@ -25,15 +26,14 @@ from extender.wire.codec import encode
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _GANG = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
 
-_BAD_REQUEST, _NOT_FOUND, _UNAVAILABLE = 400, 404, 503
+_BAD_REQUEST, _NOT_FOUND = 400, 404
 _FAILURES = {
     _BAD_REQUEST: "What cannot be the name of a namespace or gang; `detail` quotes it.",
     _NOT_FOUND: "There is no such gang; `detail` says what to look at.",
-    _UNAVAILABLE: "Not everything has been read from the API server yet; `detail` says what is missing.",
+    UNAVAILABLE: NOT_READ_YET,
 }
-_ERROR = {"type": "object", "required": ["detail"], "properties": {"detail": {"type": "string"}}}
 _RESPONSES: dict[int | str, dict[str, object]] = {
-    status: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
+    status: {"description": text, "content": {"application/json": {"schema": ERROR_SCHEMA}}}
     for status, text in _FAILURES.items()
 }
 _NAMES = {"type": "array", "items": {"type": "string"}}
@@ -84,7 +84,7 @@ def add_gangs(app: FastAPI, controller: Controller) -> None:
         try:
             found = controller.defragment(ref, apply=apply)
         except DegradedError as error:
-            raise HTTPException(_UNAVAILABLE, str(error)) from error
+            raise HTTPException(UNAVAILABLE, str(error)) from error
         return Response(encode(defragmentation_json(found)), media_type="application/json")
 
     @app.get(
@@ -120,8 +120,7 @@ def _ref(controller: Controller, namespace: str, name: str) -> GroupRef:
     for what, text, pattern in (("namespace", namespace, _NAMESPACE), ("gang", name, _GANG)):
         if pattern.fullmatch(text) is None:
             raise HTTPException(_BAD_REQUEST, f"{text[:100]!r} cannot be the name of a {what}")
-    if not controller.ready:
-        raise HTTPException(_UNAVAILABLE, f"not ready: {'; '.join(controller.unready_because() or ['starting'])}")
+    require_ready(controller)
     ref = controller.inspection.find(namespace, name)
     if ref is None:
         raise HTTPException(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from fastapi import FastAPI, HTTPException, Response
+from fastapi import FastAPI, Response
 
 from extender.admission.queueview import QueueView
 from extender.control.controller import Controller
+from extender.service.readiness import ERROR_SCHEMA, NOT_READ_YET, UNAVAILABLE, require_ready
 from extender.wire.codec import encode
 
-_UNAVAILABLE = 503
-_ERROR = {"type": "object", "required": ["detail"], "properties": {"detail": {"type": "string"}}}
 _TEXTS = {"type": "string"}
 _COUNTS = {"type": "integer", "minimum": 0}
 _QUEUE = {
@@ -53,16 +52,14 @@ def add_queues(app: FastAPI, controller: Controller, views: Callable[[], Iterabl
         response_class=Response,
         responses={
             200: {"content": {"application/json": {"schema": _SCHEMA}}},
-            _UNAVAILABLE: {
-                "description": "Not everything has been read from the API server yet; `detail` says what is missing.",
-                "content": {"application/json": {"schema": _ERROR}},
+            UNAVAILABLE: {
+                "description": NOT_READ_YET,
+                "content": {"application/json": {"schema": ERROR_SCHEMA}},
             },
         },
     )
     async def queues() -> Response:
-        if not controller.ready:
-            why = "; ".join(controller.unready_because() or ["starting"])
-            raise HTTPException(_UNAVAILABLE, f"not ready: {why}")
+        require_ready(controller)
         document = {"queues": [queue_json(view) for view in views()]}
         return Response(encode(document), media_type="application/json")
 

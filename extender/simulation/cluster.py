@@ -13,6 +13,7 @@ import orjson
 
 from extender.clock import Clock
 from extender.control.ports import NO_ANNOTATIONS, ApiError, ClusterEvent, Kind
+from extender.domain.timestamp import write_timestamp
 from extender.simulation.eventlog import EventLog
 from extender.simulation.objects import Change, Json, Key, Stored, key_of, stored
 
@@ -119,7 +120,7 @@ class Cluster:
             raise ApiError(409, "AlreadyExists", f'{kind} "{key.name}" already exists')
         self._serial += 1
         metadata["uid"] = f"{self._serial:08x}-0000-4000-8000-{self._serial:012x}"
-        metadata["creationTimestamp"] = timestamp(self._clock.now())
+        metadata["creationTimestamp"] = write_timestamp(self._clock.now())
         metadata["generation"] = 1
         if kind is Kind.POD:
             self._admit(json)
@@ -152,7 +153,7 @@ class Cluster:
         end = self._clock.now() + dt.timedelta(seconds=grace)
 
         def mark(json: Json) -> None:
-            json["metadata"]["deletionTimestamp"] = timestamp(end)
+            json["metadata"]["deletionTimestamp"] = write_timestamp(end)
             json["metadata"]["deletionGracePeriodSeconds"] = grace
 
         self.update(kind, (namespace, name), mark)
@@ -242,19 +243,14 @@ def set_condition(json: Json, condition: Json, clock: Clock) -> None:
     for present in conditions:
         if present["type"] == condition["type"]:
             if present["status"] != condition["status"]:
-                present["lastTransitionTime"] = timestamp(clock.now())
+                present["lastTransitionTime"] = write_timestamp(clock.now())
             kept = {key: present[key] for key in ("type", "lastTransitionTime")}
             present.clear()
             present.update(kept | condition)
             return
-    conditions.append({"lastTransitionTime": timestamp(clock.now())} | condition)
+    conditions.append({"lastTransitionTime": write_timestamp(clock.now())} | condition)
 
 
 def has_condition(json: Json, condition: Json) -> bool:
     """Tell whether an object has a status condition that says all that `condition` says."""
     return any(condition.items() <= present.items() for present in json.get("status", {}).get("conditions", ()))
-
-
-def timestamp(when: dt.datetime) -> str:
-    """Write a metav1.Time: RFC 3339 in whole seconds, UTC."""
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,8 +6,9 @@ from extender.clock import Clock
 from extender.control.ports import Kind
 from extender.domain.holdings import OBSERVED_GPUS, OBSERVED_ZONES, Holding
 from extender.domain.pod import Phase, Pod
+from extender.domain.timestamp import write_timestamp
 from extender.numa.nodetopology import NodeTopology
-from extender.simulation.cluster import Cluster, timestamp
+from extender.simulation.cluster import Cluster
 from extender.simulation.hints import AdmissionError
 from extender.simulation.objects import Change, Json
 from extender.simulation.topology_manager import TopologyManager
@@ -53,7 +54,7 @@ class Kubelet:
 
     def _start(self, pod: Pod, manager: TopologyManager | None) -> None:
         """Run a pod, or fail it if its node's managers cannot serve it."""
-        status: Json = {"phase": Phase.RUNNING.value, "startTime": timestamp(self._clock.now())}
+        status: Json = {"phase": Phase.RUNNING.value, "startTime": write_timestamp(self._clock.now())}
         annotations: dict[str, str] = {}
         try:
             if manager is not None:

@@ -12,8 +12,9 @@ from itertools import groupby, zip_longest
 from extender.control.ports import ApiError, Kind
 from extender.domain.pod import Phase, Pod
 from extender.domain.requests import count_gpus
+from extender.domain.timestamp import write_timestamp
 from extender.simulation.accounting import Activity, GpuMeter
-from extender.simulation.cluster import Cluster, timestamp
+from extender.simulation.cluster import Cluster
 from extender.simulation.manifests import disruption_budget_manifest, pod_group_manifest, pod_manifest
 from extender.simulation.objects import Change, Json
 from extender.simulation.scenario import Member, ScenarioGang
@@ -97,7 +98,7 @@ class GangRun:
         """Create a member's pod. One that was placed already is not placed there `again`."""
         manifest = pod_manifest(self.spec, member, self._site.scheduler_name, placed=not again)
         if manifest["status"]["phase"] == Phase.RUNNING.value:
-            manifest["status"]["startTime"] = timestamp(self._site.clock.now())
+            manifest["status"]["startTime"] = write_timestamp(self._site.clock.now())
         self._site.cluster.create(Kind.POD, manifest)
 
     def pod_changed(self, pod: Pod) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
-from extender.domain.timestamp import read_timestamp
+from extender.domain.timestamp import read_timestamp, write_timestamp
 
 
 @pytest.mark.parametrize(
@@ -25,3 +27,10 @@ def test_a_moment_is_seconds_since_the_epoch(text: str, seconds: float) -> None:
 def test_what_is_no_moment_is_none(text: str) -> None:
     """A time without a zone could be any of 26 moments, so that it is none."""
     assert read_timestamp(text) is None
+
+
+def test_a_moment_is_written_in_whole_seconds_of_utc() -> None:
+    """Whatever its time zone, a moment is written as the API server writes it, and read back as the same."""
+    moment = dt.datetime(2026, 1, 1, 2, 0, 5, 900_000, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    assert write_timestamp(moment) == "2026-01-01T00:00:05Z"
+    assert read_timestamp(write_timestamp(moment)) == int(moment.timestamp())
