@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,12 +22,15 @@ def calls(work: Callable[[], object]) -> int:
         nonlocal count
         count += event == "call"
 
-    before = sys.getprofile()
+    before, collecting = sys.getprofile(), gc.isenabled()
+    gc.disable()  # Hypothesis has itself called at each collection, which may come at any moment
     sys.setprofile(called)
     try:
         work()
     finally:
         sys.setprofile(before)
+        if collecting:
+            gc.enable()
     return count
 
 
