@@ -16,11 +16,11 @@ UV_VERSION := 0.13.8
 WORKERS ?= 2
 
 # Folders with Python code, and the other files that have a linter, whether or not they are committed yet.
-PYTHON_DIRS = $(wildcard extender tests localcluster bench)
+PYTHON_DIRS = $(wildcard extender tests localcluster bench docsite)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
-.PHONY: help setup demo test test-versions lint format bench plots flame soak fuzz cluster lock clean
-.PHONY: require-go
+.PHONY: help setup demo test test-versions lint format bench plots flame soak fuzz cluster docs reference lock clean
+.PHONY: require-go require-chromium
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,17 @@ require-go:
 	    exit 1; \
 	}
 
+# Debian's browser, for the tests of the dashboard: installed here where that needs nobody's leave, as in CI.
+require-chromium:
+	@command -v chromium >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo 'setup: chromium, for the tests of the dashboard' >&2; \
+	    apt-get update -qq >&2; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >&2; \
+	else \
+	    echo 'The tests of the dashboard need Chromium. Install it with: sudo apt-get install -y chromium' >&2; \
+	    exit 1; \
+	fi
+
 # --------------------------------------------------------------------------------------------------------------- running
 
 demo: $(VENV)/.runtime.stamp ## Play the demo: gangs on a simulated GPU cluster, no Kubernetes needed.
@@ -92,6 +103,15 @@ REQUESTS ?= 100000
 fuzz: $(VENV)/.dev.stamp ## Send REQUESTS (100000) spoiled requests to the verbs, and judge every answer.
 	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) $(ARGS)
 
+# ------------------------------------------------------------------------------------------------------------------ docs
+
+docs: $(VENV)/.dev.stamp ## Build the documentation as a site into build/site; broken links are errors.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir build/site
+	@echo 'build/site/index.html'
+
+reference: $(VENV)/.dev.stamp ## Write docs/reference anew from the code.
+	@$(BIN)/python -m docsite
+
 # ------------------------------------------------------------------------------------------------------------------ gate
 
 lint: $(VENV)/.dev.stamp ## Check style, types, layers, spelling, shell, YAML and Dockerfiles.
@@ -114,10 +134,11 @@ format: $(VENV)/.dev.stamp ## Format the code and apply the fixes that are safe.
 PYTEST = $(BIN)/pytest --cov --cov-append --cov-report= --cov-fail-under=0
 FAULTS := tests/properties/test_faults.py
 
-test: require-go setup lint ## Run the whole gate: lint, every test, coverage.
+test: require-go require-chromium setup lint ## Run the whole gate: lint, every test, coverage.
 	@$(BIN)/python -m localcluster build
 	@rm -f .coverage .coverage.*
-	@$(PYTEST) -m 'not controlplane' --ignore $(FAULTS) --numprocesses $(WORKERS) --dist worksteal
+	@$(PYTEST) -m 'not controlplane and not browser' --ignore $(FAULTS) --numprocesses $(WORKERS) --dist worksteal
+	@$(PYTEST) -m browser
 	@$(BIN)/pytest $(FAULTS) --numprocesses $(WORKERS) --dist worksteal
 	@$(PYTEST) -m controlplane --numprocesses $(WORKERS) --dist loadfile
 	@$(BIN)/coverage report

@@ -1,7 +1,8 @@
-"""Build the control plane's binaries from their published Go modules into a cache outside the checkout.
+"""Build the control plane and the programs that check manifests from their published Go modules, into a cache.
 
-Nothing is downloaded ready-made: `modules/*/go.mod` pin etcd, Kubernetes and kwok as tool dependencies and `go.sum`
-pins their content, so a fresh clone, CI and a developer's machine run the same control plane.
+Nothing is downloaded ready-made: `modules/*/go.mod` pin etcd, Kubernetes, kwok, promtool, helm and kubeconform as tool
+dependencies and `go.sum` pins their content, so a fresh clone, CI and a developer's machine run the same programs. The
+cache is outside the checkout.
 """
 
 import fcntl
@@ -73,13 +74,14 @@ def find_go(required: tuple[int, ...], environment: Mapping[str, str]) -> GoTool
 
 
 def module_cache(module: Module, toolchain: GoToolchain, cache: Path) -> Path:
-    """Return the folder for `module`'s executables: one per content of go.mod, go.sum, linker flags and Go version."""
+    """Return the folder for `module`'s executables: one per content of go.mod, go.sum, flags and Go version."""
     digest = hashlib.sha256()
     for part in (
         (module.directory / "go.mod").read_bytes(),
         (module.directory / "go.sum").read_bytes(),
         module.ldflags().encode(),
         toolchain.version.encode(),
+        *(tag.encode() for tag in module.tags),
     ):
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
@@ -103,7 +105,7 @@ def built_binaries(
         option = "" if release is NEWEST else f" --kubernetes {release}"
         raise LocalClusterError(
             f"not built yet: {', '.join(missing)}. Run `{sys.executable} -m localcluster build{option}`,"
-            " about ten minutes on two cores the first time."
+            " about twelve minutes on two cores the first time."
         )
     return executables
 
@@ -117,8 +119,8 @@ def ensure_binaries(
 ) -> dict[Binary, Path]:
     """Return the executable of each wanted program, building those that the cache lacks.
 
-    The first build takes about ten minutes on two cores, later ones milliseconds. Safe to call from several processes
-    at once: one builds, the others wait for it. Progress goes to `progress`, one line per program.
+    The first build takes about twelve minutes on two cores, later ones milliseconds. Safe to call from several
+    processes at once: one builds, the others wait for it. Progress goes to `progress`, one line per program.
     """
     executables: dict[Binary, Path] = {}
     for module, toolchain, found in _locate(wanted, release, environment):
@@ -161,6 +163,7 @@ def _build(  # noqa: PLR0913, PLR0917 - one call site, each argument a different
         output = Path(temporary) / name
         log_path = Path(temporary) / "go.log"
         command = [str(toolchain.executable), "build", "-mod=readonly", "-ldflags", module.ldflags()]
+        command += ["-tags", ",".join(module.tags)] if module.tags else []
         command += ["-o", str(output), module.packages[name]]
         started = time.monotonic()
         print(f"building {name} with {toolchain.version} ...", file=progress, flush=True)

