@@ -33,6 +33,7 @@ class Charges:
 
     Attributes:
         tree: the queues and what is charged to them; use it after `refresh`.
+        before_refresh: called whenever something is about to be charged, for whoever repeats a history exactly.
     """
 
     def __init__(self, model: ClusterModel, queue_of_pod: Callable[[Pod], str]) -> None:
@@ -40,8 +41,9 @@ class Charges:
         self._model = model
         self._queue_of_pod = queue_of_pod
         self.tree = QueueTree(())
+        self.before_refresh: Callable[[], None] = _unheard
         self._charges: dict[str, Charge] = {}
-        self._promises: dict[str, tuple[Charge, frozenset[str]]] = {}
+        self._promises: dict[str, tuple[Charge, tuple[str, ...]]] = {}
         self._leaving: set[str] = set()
         self._holders: dict[str, dict[Holder, dict[str, None]]] = {}
         self._usage: dict[str, Counter[str]] = {}
@@ -63,6 +65,7 @@ class Charges:
         """Charge to the queues what has been claimed since last time, and give back what has been released."""
         table = self._model.table
         if table.claimed:
+            self.before_refresh()
             claimed, table.claimed = table.claimed, {}
             self.look_at(claimed)
 
@@ -102,8 +105,8 @@ class Charges:
         So it is not to be had twice, until `withdraw`.
         """
         self.withdraw(uid)
-        self._promises[uid] = (charge, frozenset(leaving))
-        self._leaving |= self._promises[uid][1]
+        self._promises[uid] = (charge, tuple(dict.fromkeys(leaving)))
+        self._leaving.update(self._promises[uid][1])
         self.look_at(self._promises[uid][1])
         self.tree.charge(charge.queue, charge.flavor, charge.amounts)
 
@@ -112,7 +115,7 @@ class Charges:
         if uid in self._promises:
             charge, leaving = self._promises.pop(uid)
             self.tree.refund(charge.queue, charge.flavor, charge.amounts)
-            self._leaving -= leaving
+            self._leaving.difference_update(leaving)
             self.look_at(leaving)
 
     @contextmanager
@@ -181,3 +184,7 @@ class Charges:
             ):
                 return flavor
         return ""
+
+
+def _unheard() -> None:
+    """Tell nobody."""

@@ -146,11 +146,11 @@ class Clearances:
         """
         gang, now = claimant.gang, self._clock.monotonic()
         evicted = [pod for each in found.evictions for pod in each.pods]
-        uids = frozenset(pod.uid for pod in evicted)
+        uids = [pod.uid for pod in evicted]
         charge = Charge(gang.ref, claimant.queue, claimant.flavor, claimant.amounts)
-        leaving = frozenset(leaving)
+        leaving = list(dict.fromkeys(leaving))
         rights = QuotaRights(self._sharing, claimant)
-        self._sharing.charges.promise(gang.uid, charge, uids.union(filter(rights.concern, leaving)))
+        self._sharing.charges.promise(gang.uid, charge, [*uids, *filter(rights.concern, leaving)])
         clearance = Clearance(
             gang,
             claimant.queue,
@@ -159,7 +159,7 @@ class Clearances:
             reasons,
             due=now + notice,
             until=now + notice + PATIENCE_SECONDS,
-            awaited=uids.union(leaving),
+            awaited=frozenset([*uids, *leaving]),
         )
         self._leaving_for |= {_holder(eviction): clearance for eviction in found.evictions}
         self.under_way[gang.uid] = clearance

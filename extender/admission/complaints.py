@@ -55,7 +55,7 @@ class Complaints:
         problems = self._model.problems()
         if problems == self._of_hardware:
             return
-        for about in self._of_hardware.keys() - problems.keys():
+        for about in self._of_hardware.keys() - problems.keys():  # in whatever order: it is only forgotten
             self.forget(about.uid)
         for about, found in problems.items():
             self._tell(about, about.uid, found, effects)

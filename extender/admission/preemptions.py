@@ -93,7 +93,7 @@ class Preemptions:
 
     def look_again(self) -> None:
         """Take in that somebody may be evicted now who might not before."""
-        for uid in self._paused.keys() | self._pauses.keys():
+        for uid in dict.fromkeys([*self._paused, *self._pauses]):
             self._model.gangs.touch(uid)
         self._paused.clear()
         self._pauses.clear()
@@ -202,8 +202,8 @@ class Preemptions:
             reasons[eviction.victim.uid] = EvictionReason.RECLAIMED if reclaims else EvictionReason.PREEMPTED
             notice = max(notice, self._policies.notice(eviction.victim.queue))
         nodes = frozenset(found.plan.nodes.values())
-        there = {uid for uid in leaving if self._model.pods[uid].node_name in nodes}
+        there = [uid for uid in leaving if self._model.pods[uid].node_name in nodes]
         rights, evicted = QuotaRights(self._sharing, claimant), [(each.victim, each.pods) for each in found.evictions]
         if not rights.allows(evicted):  # it takes the quota of others that are leaving as well
-            there.update(filter(rights.concern, leaving))
+            there += filter(rights.concern, leaving)
         self._clearances.start(claimant, found, reasons, notice=notice, leaving=there)

@@ -65,7 +65,7 @@ class Repairs:
         """Take in how a node stands: its gangs' grace begins when it is announced to go."""
         if node.doomed:
             self._doomed.add(node.name)
-            for uid in self._model.table.claimants(node.name):
+            for uid, _ in self._model.table.claims_on(node.name):
                 pod = self._model.pods.get(uid)
                 gang = None if pod is None else self._model.gang_of(pod)
                 if gang is not None:

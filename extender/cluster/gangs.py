@@ -83,6 +83,11 @@ class Gang:
         return self._tally.held
 
     @property
+    def gated(self) -> Mapping[Shape, int]:
+        """Return how many members of each shape may not be placed yet, because of a scheduling gate."""
+        return self._tally.gated
+
+    @property
     def wanted(self) -> Mapping[Shape, int]:
         """Return how many members of each shape could be placed now and have no node promised."""
         return self._tally.wanted
@@ -114,7 +119,7 @@ class Gang:
         if self.group is None or not self.group.steps:
             return minimums
         begun = {step.role: step.least for step in self.group.steps if self.census_of(step.role).exist > step.after}
-        return {role: max(minimums.get(role, 0), begun.get(role, 0)) for role in minimums.keys() | begun.keys()}
+        return {role: max(minimums.get(role, 0), begun.get(role, 0)) for role in {**minimums, **begun}}
 
     @property
     def is_complete(self) -> bool:

@@ -70,7 +70,7 @@ class ClusterModel:
 
     def _bound_on(self, node: str) -> list[Pod]:
         """Return the pods that are bound to a node."""
-        pods = (self.pods.get(uid) for uid in self.table.claimants(node))
+        pods = (self.pods.get(uid) for uid, _ in self.table.claims_on(node))
         return [pod for pod in pods if pod is not None and pod.bound and pod.node_name == node]
 
     def manages(self, pod: Pod) -> bool:

@@ -50,6 +50,7 @@ class Tally:
         kinds: how many members there are of each kind.
         voices: how many members of which role ask for what; those that ask for nothing are left out.
         held: how many members of each shape hold resources on a node.
+        gated: how many members of each shape may not be placed yet, because of a scheduling gate.
         wanted: how many of each shape could be placed now and have no node promised.
         wanted_roles: how many of each role those are.
         unplaced: those members, by UID, in no particular order.
@@ -60,6 +61,7 @@ class Tally:
         self.kinds: dict[Kind, int] = {}
         self.voices: dict[Voice, int] = {}
         self.held: dict[Shape, int] = {}
+        self.gated: dict[Shape, int] = {}
         self.wanted: dict[Shape, int] = {}
         self.wanted_roles: dict[str, int] = {}
         self.unplaced: dict[str, Pod] = {}
@@ -96,11 +98,14 @@ class Tally:
         _change(self.wanted_roles, pod.role, 1)
 
     def _count(self, pod: Pod, change: int) -> None:
-        _change(self.kinds, _kind(pod), change)
+        kind = _kind(pod)
+        _change(self.kinds, kind, change)
         if pod.options.speaks_for_gang:
             _change(self.voices, Voice(pod.role, pod.options), change)
         if pod.bound:
             _change(self.held, pod.shape, change)
+        if kind.state == "gated":
+            _change(self.gated, pod.shape, change)
 
 
 def _change(counts: dict[_Key, int], key: _Key, change: int) -> None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import structlog
 
 from extender.admission.answers import Arrival, BindVerdict, Outcome
-from extender.admission.verbs import Verbs
 from extender.clock import Clock
 from extender.control.barrier import Barrier
 from extender.control.metrics import Metrics
 from extender.control.outbox import OUTDATED
 from extender.control.ports import ApiError, ClusterApi, PodKey
+from extender.recording.recorder import Recorder
 from extender.settings import Settings
 
 log = structlog.get_logger("muster.binding")
@@ -33,7 +33,7 @@ class Bound:
 class Binder:
     """Hold bind calls at the barrier, and write the Bindings of those that may go."""
 
-    def __init__(self, settings: Settings, clock: Clock, api: ClusterApi, metrics: Metrics, verbs: Verbs) -> None:
+    def __init__(self, settings: Settings, clock: Clock, api: ClusterApi, metrics: Metrics, verbs: Recorder) -> None:
         """Hold nobody yet."""
         self._settings = settings
         self._clock = clock

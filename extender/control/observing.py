@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from extender.admission.admission import Admission
 from extender.control.arrivals import Arrivals
 from extender.control.expectation import Expectation
 from extender.control.leadership import Leadership
@@ -28,6 +27,7 @@ from extender.domain.pod import Pod
 from extender.domain.podgroup import PodGroup
 from extender.domain.queue import Queue
 from extender.numa.nodetopology import NodeTopology
+from extender.recording.recorder import Recorder
 
 log = structlog.get_logger("muster.control")
 
@@ -50,7 +50,7 @@ class Observing:
 
     def __init__(  # noqa: PLR0913, PLR0917 - whoever waits for news is told here
         self,
-        admission: Admission,
+        recorder: Recorder,
         watches: Watches,
         leadership: Leadership,
         metrics: Metrics,
@@ -60,8 +60,8 @@ class Observing:
         reactions: Reactions,
     ) -> None:
         """Tell these."""
-        self._admission = admission
-        self._model = admission.model
+        self._recorder = recorder
+        self._model = recorder.admission.model
         self._watches = watches
         self._leadership = leadership
         self._metrics = metrics
@@ -70,6 +70,7 @@ class Observing:
         self._nominations = nominations
         self._reactions = reactions
         self._default_priorities: dict[str, int] = {}
+        self.priorities: dict[str, int] = {}
         self.listed = asyncio.Event()
 
     # Who wants to be placed.
@@ -77,7 +78,7 @@ class Observing:
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod."""
         joined = pod.group if pod.uid not in self._model.pods else None
-        self._admission.pod_seen(pod)
+        self._recorder.pod_seen(pod)
         self._expected.met(pod.uid)
         if joined is not None and not self._completes(joined):
             self._arrivals.joined(joined)
@@ -85,19 +86,19 @@ class Observing:
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod."""
-        self._admission.pod_gone(uid)
+        self._recorder.pod_gone(uid)
         self._nominations.forget(uid)
         self._reactions.settle()
 
     def group_seen(self, group: PodGroup) -> None:
         """Take in a PodGroup."""
-        self._admission.group_seen(group)
+        self._recorder.group_seen(group)
         self._completes(group.ref)
         self._reactions.settle()
 
     def group_gone(self, ref: GroupRef, uid: str) -> None:
         """Forget a PodGroup."""
-        self._admission.group_gone(ref, uid)
+        self._recorder.group_gone(ref, uid)
         self._reactions.settle()
 
     def default_priority(self) -> int:
@@ -106,6 +107,7 @@ class Observing:
 
     def priority_class_seen(self, name: str, value: int, *, global_default: bool) -> None:
         """Take in a PriorityClass; only a global default changes anything, and only for pods seen later."""
+        self.priorities[name] = value
         if global_default:
             self._default_priorities[name] = value
         else:
@@ -113,38 +115,39 @@ class Observing:
 
     def priority_class_gone(self, name: str) -> None:
         """Forget a PriorityClass."""
+        self.priorities.pop(name, None)
         self._default_priorities.pop(name, None)
 
     # Who shares the room, and what protects those who have some.
 
     def queue_seen(self, queue: Queue) -> None:
         """Take in a Queue."""
-        self._admission.queue_seen(queue)
+        self._recorder.queue_seen(queue)
         self._reactions.settle()
 
     def queue_gone(self, name: str) -> None:
         """Forget a Queue."""
-        self._admission.queue_gone(name)
+        self._recorder.queue_gone(name)
         self._reactions.settle()
 
     def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
         """Take in a namespace."""
-        self._admission.namespace_seen(name, labels)
+        self._recorder.namespace_seen(name, labels)
         self._reactions.settle()
 
     def namespace_gone(self, name: str) -> None:
         """Forget a namespace."""
-        self._admission.namespace_gone(name)
+        self._recorder.namespace_gone(name)
         self._reactions.settle()
 
     def budget_seen(self, budget: DisruptionBudget) -> None:
         """Take in a PodDisruptionBudget."""
-        self._admission.budget_seen(budget)
+        self._recorder.budget_seen(budget)
         self._reactions.settle()
 
     def budget_gone(self, namespace: str, name: str) -> None:
         """Forget a PodDisruptionBudget."""
-        self._admission.budget_gone(namespace, name)
+        self._recorder.budget_gone(namespace, name)
         self._reactions.settle()
 
     # Where there is room, and how it is connected.
@@ -153,58 +156,55 @@ class Observing:
         """Take in a node."""
         if node.problem is not None:
             log.warning("node is not usable", node=node.name, problem=str(node.problem))
-        self._admission.node_seen(node)
+        self._recorder.node_seen(node)
         self._reactions.settle()
 
     def node_gone(self, name: str) -> None:
         """Forget a node."""
-        self._admission.node_gone(name)
+        self._recorder.node_gone(name)
         self._reactions.settle()
 
     def node_topology_seen(self, topology: NodeTopology) -> None:
         """Take in a node's NUMA zones."""
         if topology.problem is not None:
             log.warning("NodeResourceTopology has a problem", node=topology.node, problem=str(topology.problem))
-        new = self._model.put_node_topology(topology)
-        if new:
-            self._admission.rejections.eased(topology.node)
-        self._learned(new=new)
+        self._learned(new=self._recorder.node_topology_seen(topology))
 
     def node_topology_gone(self, name: str) -> None:
         """Forget a node's NUMA zones."""
-        self._learned(new=self._model.drop_node_topology(name))
+        self._learned(new=self._recorder.node_topology_gone(name))
 
     def hyper_node_seen(self, hyper_node: HyperNode) -> None:
         """Take in a HyperNode."""
-        self._learned(new=self._model.put_hyper_node(hyper_node))
+        self._learned(new=self._recorder.hyper_node_seen(hyper_node))
 
     def hyper_node_gone(self, name: str) -> None:
         """Forget a HyperNode."""
-        self._learned(new=self._model.drop_hyper_node(name))
+        self._learned(new=self._recorder.hyper_node_gone(name))
 
     def levels_seen(self, levels: LevelList) -> None:
         """Take in an object that lists network tiers."""
-        self._learned(new=self._model.put_levels(levels))
+        self._learned(new=self._recorder.levels_seen(levels))
 
     def levels_gone(self, group: str, name: str) -> None:
         """Forget an object that listed network tiers."""
-        self._learned(new=self._model.drop_levels(group, name))
+        self._learned(new=self._recorder.levels_gone(group, name))
 
     def device_seen(self, report: DeviceReport) -> None:
         """Take in what is said of a node's GPUs."""
-        self._learned(new=self._model.put_device(report))
+        self._learned(new=self._recorder.device_seen(report))
 
     def device_gone(self, name: str) -> None:
         """Forget what was said of a node's GPUs."""
-        self._learned(new=self._model.drop_device(name))
+        self._learned(new=self._recorder.device_gone(name))
 
     def calibration_seen(self, about: ObjectRef, data: Mapping[str, str]) -> None:
         """Take in measured bandwidths."""
-        self._learned(new=self._model.put_calibration(about, data))
+        self._learned(new=self._recorder.calibration_seen(about, data))
 
     def calibration_gone(self) -> None:
         """Forget the measured bandwidths."""
-        self._learned(new=self._model.drop_calibration())
+        self._learned(new=self._recorder.calibration_gone())
 
     # Who decides.
 
@@ -265,7 +265,6 @@ class Observing:
         return complete
 
     def _learned(self, *, new: bool) -> None:
-        """Judge everybody anew when something is known that was not."""
+        """Have everybody judged anew when something is known that was not."""
         if new:
-            self._admission.reconsider()
             self._reactions.settle()

@@ -1,0 +1,1 @@
+"""Record what goes into the admission and what comes out, and play it again."""
