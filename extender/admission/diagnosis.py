@@ -41,9 +41,14 @@ def examine(party: Party, now: Shortfall, site: Site, eligible: Eligible) -> Mis
 
 
 def _unaligned(capacity: Capacity, party: Party, short: Shortfall, site: Site, eligible: Eligible) -> int | None:
-    """Return how many would fit by their number alone, None if that is no more than fit."""
+    """Return how many would fit by their number alone, None if that is no more than fit.
+
+    Each shape counts as if it had the nodes to itself, with zones and without: shapes that have no room beside each
+    other lack something else than zones.
+    """
     counted = site.counted(capacity, party, eligible)
-    return counted if not short.level and counted > short.fits else None
+    aligned = sum(min(site.room(capacity, shape, eligible), wanted) for shape, wanted in party.demand.shapes)
+    return counted if not short.level and counted > aligned else None
 
 
 def explain(party: Party, misfit: Misfit, site: Site, head: str) -> Wait:
@@ -92,7 +97,7 @@ def _never(party: Party, misfit: Misfit, ever: Shortfall, numbers: dict[str, int
 
 def _aligned_request(party: Party) -> list[tuple[str, int]]:
     """Return what the most demanding member asks for of what kubelets align: devices; CPUs if they are its own."""
-    shape = max((shape for shape, _ in party.demand.shapes), key=whole_gpus)
+    shape = max((shape for shape, _ in party.demand.shapes), key=lambda each: (whole_gpus(each), each.requests))
     aligned = ("cpu",) if shape.guaranteed else ()
     return [(resource, value) for resource, value in shape.requests if is_extended(resource) or resource in aligned]
 

@@ -91,7 +91,7 @@ class Fitting:
             return Unfit(full[0][1], nodes, quota)
         if short:
             lack = next((lack for _, lack in short if not lack.ever), short[0][1])
-            return Unfit(_lacking(lack), nodes, quota)
+            return Unfit(lacking(lack), nodes, quota)
         return Unfit(Wait(Reason.INVALID_QUEUE, names={"queue": queue, "detail": _no_flavor(amounts)}))
 
     def borrows(self, party: Party, queue: str) -> bool:
@@ -116,7 +116,7 @@ class Fitting:
         if not lacks:
             return Wait(Reason.INVALID_QUEUE, names={"queue": queue, "detail": _no_flavor(amounts)})
         worst = [lack for lack in lacks if lack is not None]
-        return _lacking(min(worst, key=lambda lack: lack.ever)) if len(worst) == len(lacks) else None
+        return lacking(min(worst, key=lambda lack: lack.ever)) if len(worst) == len(lacks) else None
 
     def _held(self, gang: Gang, queue: str) -> Iterable[str]:
         """Return the UIDs of the pods with which a gang holds anything in its queue."""
@@ -166,7 +166,7 @@ class Fitting:
         return result
 
 
-def _lacking(lack: Lack) -> Wait:
+def lacking(lack: Lack) -> Wait:
     """Say which quota is short."""
     names = {
         "queue": lack.queue,

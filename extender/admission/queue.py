@@ -86,6 +86,10 @@ class Queues(Generic[_Entry]):
         """Count the gangs of one queue that want nodes."""
         return len(self._lines.get(queue, ()))
 
+    def get(self, ref: GroupRef) -> _Entry | None:
+        """Return the entry of the gang called `ref`, None if it wants no nodes."""
+        return self._entries.get(ref)
+
     def put(self, ref: GroupRef, entry: _Entry) -> None:
         """Let the gang called `ref` stand in its queue with `entry`, in place of a former one."""
         self.remove(ref)

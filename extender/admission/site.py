@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.core import core
 from extender.cluster.gangs import Gang
-from extender.cluster.model import ClusterModel
 from extender.cluster.occupancy import Holding
+from extender.cluster.table import NodeTable
+from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf
 from extender.domain.keys import Packing
 from extender.domain.pod import Pod, Shape
@@ -127,13 +129,27 @@ class Misfit:
 
 
 def amounts_of(shapes: Iterable[tuple[Shape, int]]) -> Mapping[str, int]:
-    """Return how much of each resource so many pods of each shape ask for."""
+    """Return how much of each resource so many pods of each shape ask for, by the resources' names."""
     total: Counter[str] = Counter()
     for shape, count in shapes:
         for resource, amount in shape.requests:
             if amount:
                 total[resource] += amount * count
-    return total
+    return dict(sorted(total.items()))
+
+
+class Nodes(Protocol):
+    """The nodes of a cluster, and the domains that they are in."""
+
+    @property
+    def table(self) -> NodeTable:
+        """Return the nodes."""
+        ...
+
+    @property
+    def tree(self) -> Tree:
+        """Return which domain of each tier every node is in."""
+        ...
 
 
 class Site:
@@ -148,12 +164,10 @@ class Site:
         misfits: what was found out about demands without vetoes, of gangs that have no node yet.
     """
 
-    def __init__(
-        self, model: ClusterModel, kept: NDArray[np.int64] | None, admitted: Eligible, possible: Eligible
-    ) -> None:
-        """Look at the nodes of `model` as they are now."""
-        self.table = model.table
-        self.tree = model.tree
+    def __init__(self, nodes: Nodes, kept: NDArray[np.int64] | None, admitted: Eligible, possible: Eligible) -> None:
+        """Look at `nodes` as they are now."""
+        self.table = nodes.table
+        self.tree = nodes.tree
         self.kept = kept
         self.admitted = admitted
         self.possible = possible

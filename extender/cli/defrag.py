@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from extender.cli.simulate import Output
+from extender.cli.connecting import Connection, Listener, asking, connected, refusals
+from extender.cli.printing import Report, console, print_document
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 EXIT_NO_GANG = 3
 EXIT_NO_MOVES = 4
 
@@ -21,26 +19,23 @@ EXIT_NO_MOVES = 4
 _TIMEOUT_SECONDS = 60.0
 _NOT_FOUND = 404
 
+_EPILOG = "Examples: `muster defrag team/train` shows the moves; `muster defrag team/train --apply` has them done."
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(defrag)
+    app.command(epilog=_EPILOG)(connected(defrag))
 
 
-def defrag(  # noqa: PLR0913 - one parameter per option
+def defrag(
     gang: Annotated[str, typer.Argument(help="NAMESPACE/NAME of the waiting gang, or NAME in the namespace default.")],
     *,
     apply: Annotated[
         bool,
         typer.Option("--apply/--plan", help="Evict what has to move, within PodDisruptionBudgets; or only show it."),
     ] = False,
-    server: Annotated[
-        str, typer.Option(help="Where Muster serves the verbs: http, or https with the files below.")
-    ] = "http://127.0.0.1:10261",
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
-    ca_file: Annotated[Path | None, typer.Option(help="CA of the server's certificate, for https.")] = None,
-    cert_file: Annotated[Path | None, typer.Option(help="Client certificate, for https.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="Key of the client certificate.")] = None,
+    output: Annotated[Report, typer.Option("--output", "-o", help="How to print it.")] = Report.TABLE,
+    connection: Connection,
 ) -> None:
     """Show which preemptible gangs would have to move for a waiting gang to fit; with --apply, have them moved.
 
@@ -49,32 +44,23 @@ def defrag(  # noqa: PLR0913 - one parameter per option
     Exit codes: 0 the gang fits, with these moves, 1 Muster cannot be asked, 2 refused arguments, 3 no such gang,
     4 no moves make it fit.
     """
-    import orjson
-    from rich.console import Console
+    from extender.cli.asking import AskError, gang_path
+    from extender.cli.documents import document
 
-    from extender.cli.asking import AskError, Server, ServerError, gang_path
-
-    try:
+    with refusals("defrag"):
         path = f"{gang_path(gang)}/defrag"
-        asked = Server.at(server, ca_file, cert_file, key_file)
-        answer: dict[str, Any] = orjson.loads((asked.post if apply else asked.get)(path, _TIMEOUT_SECONDS))
-    except ServerError as error:
-        _fail(str(error), EXIT_USAGE)
-    except AskError as error:
-        _fail(str(error), EXIT_NO_GANG if error.status == _NOT_FOUND else EXIT_FAILED)
-    except orjson.JSONDecodeError:
-        _fail(f"{server} does not answer as Muster does; --server is where it serves the verbs", EXIT_FAILED)
-    if output is Output.JSON:
-        typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
-    else:
-        _show(Console(), gang, answer, applied=apply)
+    with asking("defrag", connection, Listener.VERBS) as muster:
+        try:
+            answer = document(muster, (muster.post if apply else muster.get)(path, _TIMEOUT_SECONDS), "fits")
+        except AskError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            typer.echo(f"muster defrag: {error}", err=True)
+            raise typer.Exit(EXIT_NO_GANG) from error
+    if not print_document(answer, output):
+        _show(console(), gang, answer, applied=apply)
     if not answer["fits"]:
         raise typer.Exit(EXIT_NO_MOVES)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(f"muster defrag: {message}", err=True)
-    raise typer.Exit(code)
 
 
 def _show(console: Console, gang: str, answer: dict[str, Any], *, applied: bool) -> None:
@@ -97,4 +83,4 @@ def _show(console: Console, gang: str, answer: dict[str, Any], *, applied: bool)
         said = f"evicted what has to move; {gang} gets the room"
     else:
         said = f"with these moves {gang} fits; --apply has them done"
-    console.print(said, markup=False, highlight=False)
+    console.print(said)

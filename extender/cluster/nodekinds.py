@@ -62,6 +62,12 @@ class NodeKinds:
         """Know no kind yet."""
         self._kinds: dict[tuple[object, ...], NodeKind] = {}
 
+    def copied(self) -> NodeKinds:
+        """Return the same kinds, to which others come than to these."""
+        twin = NodeKinds()
+        twin._kinds = dict(self._kinds)
+        return twin
+
     def facts(
         self, node: Node, products: Products, topology: NodeTopology | None, partitions: Partitions | None
     ) -> NodeFacts:

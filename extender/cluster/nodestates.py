@@ -49,6 +49,12 @@ class NodeStates:
         """Tell whether a number is of one of these states."""
         return state in self._states
 
+    def copied(self) -> NodeStates:
+        """Return the same states, to which others come than to these; no number is given twice among both."""
+        twin = NodeStates(self._numbers)
+        twin._ids, twin._states = dict(self._ids), dict(self._states)
+        return twin
+
     def kind(self, state: int) -> NodeKind:
         """Return the kind of node that a state is of."""
         return self._states[state].kind

@@ -69,12 +69,14 @@ class Occupancy:
     Attributes:
         bound_on: returns the pods that are bound to a node; for the keeper of pods to fill in. With it, what a
             NodeResourceTopology says is `available` corrects the zones of pods, if it reflects the very same pods.
+        before_refresh: called whenever something is about to be worked out, for whoever repeats a history exactly.
     """
 
     def __init__(self, claims: Claims) -> None:
         """Follow the claims of a node table, whose owner tells what changed."""
         self._claims = claims
-        self.bound_on: Callable[[str], Iterable[Pod]] = lambda _: ()
+        self.bound_on: Callable[[str], Iterable[Pod]] = _nobody
+        self.before_refresh: Callable[[], None] = _unheard
         self._products = Products()
         self._kinds = NodeKinds()
         self._numbers = count()
@@ -98,6 +100,36 @@ class Occupancy:
     def products(self, products: Products) -> None:
         self._products = products
         self._rebuild()
+
+    def snapshot(self) -> Callable[[Claims], Occupancy]:
+        """Return what makes an occupancy of its own of a copy of the claims of now, later and in whatever thread.
+
+        What has changed since somebody last asked is worked out in the copy: here nothing is. There is no keeper of
+        pods beside the copy, so zones that follow from what an exporter saw left stay as they are here.
+        """
+        own = {
+            "bound_on": _nobody,
+            "before_refresh": _unheard,
+            "_kinds": self._kinds.copied(),
+            "_states": self._states.copied(),
+            "_former": self._former.copied(),
+            "_topologies": dict(self._topologies),
+            "_partitions": dict(self._partitions),
+            "_facts": dict(self._facts),
+            "_aligned": set(self._aligned),
+            "_held": dict(self._held),
+            "_changed": dict(self._changed),
+            "_offers": {},
+            "_ids": {holding: ids.copy() for holding, ids in self._ids.items()},
+        }
+        state = vars(self) | own
+
+        def beside(claims: Claims) -> Occupancy:
+            twin = Occupancy.__new__(Occupancy)
+            vars(twin).update(state, _claims=claims)
+            return twin
+
+        return beside
 
     def put_topology(self, topology: NodeTopology) -> None:
         """Take in the NUMA zones of a node, there or not."""
@@ -267,10 +299,12 @@ class Occupancy:
 
     def refresh(self) -> None:
         """Bring everything up to date with what has changed."""
-        if len(self._states) > _MOST_STATES:
-            self._rebuild()
-        if not self._changed:
+        full = len(self._states) > _MOST_STATES
+        if not (full or self._changed):
             return
+        self.before_refresh()
+        if full:
+            self._rebuild()
         missing = self._claims.rows - self._ids[Holding.ALL].shape[0]
         if missing > 0:
             for holding, ids in self._ids.items():
@@ -331,6 +365,15 @@ class Occupancy:
         unseen = [uid for uid in takings if claims[uid].observed is None]
         seats = reseat(on_node.kind, report, takings, unseen) if unseen else {}
         return seats if seats and vouches(report, pods) else {}
+
+
+def _unheard() -> None:
+    """Tell nobody."""
+
+
+def _nobody(_: str) -> Iterable[Pod]:
+    """Know of no pod on any node."""
+    return ()
 
 
 def _seen_in(claim: Claim, zone: int | None, kind: NodeKind, taking: Taking) -> Claim:

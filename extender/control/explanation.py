@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from extender.admission.explaining.account import Account
+from extender.admission.explaining.suggestions import Suggestion
 from extender.backfill.start import Start
 from extender.cluster.gangs import member_order
 from extender.cluster.occupancy import Held
+from extender.control.accounts import account_json, account_lines, time_text
 from extender.control.views import GangView
 from extender.domain.levels import CLUSTER_LEVEL, NODE_LEVEL, Levels
 from extender.domain.pod import Phase, Pod
 from extender.domain.reason import Wait
-from extender.domain.timestamp import write_timestamp
 from extender.placement.better import Better
 from extender.placement.placement import Placement
 
@@ -28,6 +29,16 @@ _MOST_DOUBTS = 5
 
 #: From so many GB/s on, people are told whole ones.
 _WHOLE_GBPS = 100
+
+
+#: What is told of a gang of which nobody has worked out more.
+_NOT_WORKED_OUT: Mapping[str, Any] = {
+    "queue": None,
+    "waterfall": [],
+    "nearestMiss": None,
+    "holders": [],
+    "choice": None,
+}
 
 
 class MemberState(StrEnum):
@@ -49,7 +60,9 @@ class Explanation:
     `levels` are those that it is placed by, `placement` is None while it holds no node. `promised` has the node of each
     member with a reservation, `held` what members hold of their nodes, where that is known, both by UID. `doubts` says
     by node what was reported of it and is not believed, `better` what a faster placement would have taken. `start` is
-    when a gang that waits for others to end is expected to start, where they have said when that is.
+    when a gang that waits for others to end is expected to start, where they have said when that is. `account` is what
+    else was worked out, None where nobody has; `suggestions` are the smallest changes with which it would be placed
+    now, None where nobody has searched for any. One that is `hypothetical` does not exist: it was only asked about.
     """
 
     view: GangView
@@ -61,6 +74,9 @@ class Explanation:
     doubts: Mapping[str, str] = field(default_factory=dict)
     better: Better | None = None
     start: Start | None = None
+    account: Account | None = None
+    suggestions: tuple[Suggestion, ...] | None = None
+    hypothetical: bool = False
 
 
 def headline(explained: Explanation) -> str:
@@ -75,6 +91,7 @@ def remarks(explained: Explanation) -> tuple[str, ...]:
     names = " > ".join(level.name for level in levels.levels) or "none"
     return (
         *([] if wait is None else [f"waits: {wait.reason.value}: {wait.message}"]),
+        *([] if explained.account is None else account_lines(explained.account)),
         *([] if explained.start is None else [_expected(explained.start)]),
         *([] if placement is None else _consequences(placement)),
         *([] if explained.better is None else [_would_take(explained.better)]),
@@ -86,13 +103,9 @@ def remarks(explained: Explanation) -> tuple[str, ...]:
 def _expected(start: Start) -> str:
     """Return when a start is expected: `starts at 2026-11-21T12:00:00Z if default/old ends as expected`."""
     if not start.because:
-        return f"starts at {_time(start.at)} if all goes as expected"
+        return f"starts at {time_text(start.at)} if all goes as expected"
     ends = "which should have ended already, ends by then" if start.overdue else "ends as declared"
-    return f"starts at {_time(start.at)} if {start.because}{',' if start.overdue else ''} {ends}"
-
-
-def _time(seconds: float) -> str:
-    return write_timestamp(dt.datetime.fromtimestamp(seconds, dt.UTC))
+    return f"starts at {time_text(start.at)} if {start.because}{',' if start.overdue else ''} {ends}"
 
 
 def _would_take(better: Better) -> str:
@@ -135,18 +148,23 @@ def _consequences(placement: Placement) -> list[str]:
 def explanation_json(explained: Explanation) -> dict[str, Any]:
     """Return an explanation as JSON, the members in order."""
     view, levels, placement = explained.view, explained.levels, explained.placement
+    suggestions = explained.suggestions
+    account = _NOT_WORKED_OUT if explained.account is None else account_json(explained.account)
     return {
         "namespace": view.ref.namespace,
         "name": view.ref.name,
         "api": view.ref.api.value,
         "managed": view.managed,
+        "hypothetical": explained.hypothetical,
         "phase": view.phase.value,
         "minMember": view.min_member,
         "reason": None if view.wait is None else _reason_json(view.wait),
         "placement": None if placement is None else placement_json(placement),
         "headline": headline(explained),
         "nextBetter": None if explained.better is None else _better_json(explained.better),
-        "expectedStart": None if explained.start is None else _start_json(explained.start),
+        "expectedStart": None if explained.start is None else start_json(explained.start),
+        **account,
+        "suggestions": None if suggestions is None else [each.json() for each in suggestions],
         "remarks": list(remarks(explained)),
         "levels": {"source": levels.source, "names": [level.name for level in levels.levels]},
         "pods": [_member_json(explained, pod) for pod in sorted(explained.members, key=member_order)],
@@ -164,8 +182,9 @@ def placement_json(placement: Placement) -> dict[str, Any]:
     }
 
 
-def _start_json(start: Start) -> dict[str, Any]:
-    return {"at": _time(start.at), "waitsFor": start.because or None, "overdue": start.overdue}
+def start_json(start: Start) -> dict[str, Any]:
+    """Return when a gang is expected to start as JSON."""
+    return {"at": time_text(start.at), "waitsFor": start.because or None, "overdue": start.overdue}
 
 
 def _better_json(better: Better) -> dict[str, Any]:

@@ -4,23 +4,78 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from extender.admission.admission import Admission
 from extender.admission.demand import UnmetDemand, unmet_demand
+from extender.admission.explaining.account import explain_gang, name_holders
+from extender.admission.explaining.material import Material, gather
+from extender.admission.explaining.rivals import Rivals, rivals_of
+from extender.admission.explaining.scene import Scene
+from extender.admission.explaining.suggestions import Suggestion, suggest
 from extender.admission.ledger import Reservation
 from extender.admission.queueview import QueueView
 from extender.admission.queueviews import queue_views
+from extender.backfill.start import Start
 from extender.cluster.gangs import Gang
 from extender.cluster.nodekinds import gpus_of
-from extender.cluster.occupancy import Held
 from extender.control.explanation import Explanation
 from extender.control.views import GangView
+from extender.domain.levels import Levels
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
+from extender.domain.pod import Pod
 from extender.drawing.survey import Survey
 
 #: In a cluster with more nodes, zones are looked up for those of the gang alone: hardly any other is drawn by itself.
 _MOST_ZONED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What an explanation of a gang is worked out from: values and copies, for whatever thread.
+
+    `rivals` are those whose priority decides about it, None if nobody asks what would help it. `start` is when it is
+    expected to start, if it waits for others to end who have said when they will.
+    """
+
+    view: GangView
+    levels: Levels
+    members: tuple[Pod, ...]
+    material: Material
+    rivals: Rivals | None
+    start: Start | None
+
+
+def explain_further(collected: Collected) -> Explanation:
+    """Work out how a gang stands, in whatever thread; who the holders are is for `Inspection.complete` to say.
+
+    Complexity: O(shapes x nodes + claims): milliseconds for 5,000 nodes, in steps of microseconds.
+    """
+    material, scene = collected.material, Scene(collected.material)
+    account, occupancy = explain_gang(scene), scene.table.occupancy
+    nodes = () if account.placement is None else account.placement.gpus_per_node
+    uids = (pod.uid for pod in collected.members)
+    return Explanation(
+        view=collected.view,
+        levels=collected.levels,
+        placement=account.placement,
+        members=collected.members,
+        promised=material.promised,
+        held={uid: held for uid in uids if (held := occupancy.held(uid)) is not None},
+        doubts={node: doubt for node in nodes if (doubt := occupancy.distrust(node))},
+        better=account.better,
+        start=collected.start,
+        account=account,
+        suggestions=_suggestions(collected, scene),
+    )
+
+
+def _suggestions(collected: Collected, scene: Scene) -> tuple[Suggestion, ...] | None:
+    """Return what would help a gang that waits, None if nobody asks; members beyond a minimum that runs may wait."""
+    if collected.rivals is None:
+        return None
+    return () if collected.view.wait is None else suggest(scene, collected.rivals)
 
 
 class Inspection:
@@ -39,24 +94,32 @@ class Inspection:
         return max(gangs, key=model.concerns).ref if gangs else None
 
     def explain(self, ref: GroupRef) -> Explanation:
-        """Return how a gang stands; raise KeyError if there is none."""
+        """Return how a gang stands, worked out on the spot; raise KeyError if there is none."""
+        return self.complete(explain_further(self.collect(ref)))
+
+    def collect(self, ref: GroupRef, *, suggesting: bool = True) -> Collected:
+        """Return what `explain_further` needs, in well under a millisecond; raise KeyError if there is no such gang.
+
+        What would help a gang that waits is searched for if `suggesting`: that takes longer than all else.
+        """
         model = self._admission.model
         gang = model.gangs.get(ref)
         if gang is None:
             raise KeyError(ref)
-        reservation, placement = self._reservation(gang), self._admission.placement_of(ref)
-        nodes = () if placement is None else placement.gpus_per_node
-        return Explanation(
+        material = gather(self._admission, gang)
+        return Collected(
             view=self._view(gang),
             levels=model.tree.levels,
-            placement=placement,
             members=tuple(gang.members.values()),
-            promised={} if reservation is None else {uid: slot.node for uid, slot in reservation.slots.items()},
-            held=self._held(gang),
-            doubts={node: doubt for node in nodes if (doubt := model.table.occupancy.distrust(node))},
-            better=None if placement is None else self._admission.next_better(gang, placement),
+            material=material,
+            rivals=rivals_of(self._admission, gang, material) if suggesting else None,
             start=next((keep.start for keep in self._admission.heads if keep.gang is gang), None),
         )
+
+    def complete(self, explained: Explanation) -> Explanation:
+        """Return an explanation with the names of those who hold what the gang needs."""
+        account = explained.account
+        return explained if account is None else replace(explained, account=name_holders(self._admission, account))
 
     def survey(self, ref: GroupRef) -> Survey:
         """Return what a picture of the cluster with a gang on it shows: who is where, and what the gang is promised."""
@@ -74,7 +137,7 @@ class Inspection:
             nodes=nodes,
             pods=tuple(model.pods.values()),
             promised=promised,
-            held={} if gang is None else {uid: held.gpus for uid, held in self._held(gang).items()},
+            held={} if gang is None else self._gpus_held(gang),
             zones={node.name: zones for node in shown if (zones := self._zones(node))},
         )
 
@@ -102,6 +165,6 @@ class Inspection:
         row = tuple(zone.id for zone in zones for _ in range(zone.allocatable.get(resource, 0)))
         return row if len(row) == gpus else ()
 
-    def _held(self, gang: Gang) -> dict[str, Held]:
+    def _gpus_held(self, gang: Gang) -> dict[str, tuple[int, ...]]:
         occupancy = self._admission.model.table.occupancy
-        return {uid: held for uid in gang.members if (held := occupancy.held(uid)) is not None}
+        return {uid: held.gpus for uid in gang.members if (held := occupancy.held(uid)) is not None}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.control.inspection import Inspection
+from extender.control.inspection import Inspection, explain_further
 from extender.domain.keys import Options
 from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.node import Node
@@ -133,3 +133,31 @@ async def test_when_a_blocked_gang_starts_is_said(muster: Muster) -> None:
     start = inspection(muster).explain(REF).start
     assert start is not None
     assert (start.at - now, start.because, start.overdue) == (3660, "default/old", True)
+
+
+async def test_an_explanation_says_who_holds_what_a_gang_waits_for(muster: Muster) -> None:
+    """Where it stands in line, which nodes are left for it, and whom it would have to wait for."""
+    muster.nodes(2)
+    muster.sync()
+    other = replace(muster.pod("other", 8), node_name="node-0")
+    muster.controller.observer.pod_seen(other)
+    muster.gang("train", 2)
+    await asyncio.sleep(1)
+    explained = inspection(muster).explain(REF)
+    assert explained.account is not None
+    assert (explained.account.standing.position, explained.account.standing.of) == (1, 1)
+    assert [fall.usable for fall in explained.account.waterfalls] == [1]
+    assert [holder.gang for holder in explained.account.holders] == ["default/other"]
+    assert explained.suggestions is not None
+    assert [each.change for each in explained.suggestions][:1] == ["minMember"]
+
+
+async def test_what_would_help_is_searched_for_only_if_somebody_asks(muster: Muster) -> None:
+    """It takes longer than all else."""
+    muster.nodes(1)
+    muster.sync()
+    muster.gang("train", 2)
+    await asyncio.sleep(1)
+    collected = inspection(muster).collect(REF, suggesting=False)
+    assert explain_further(collected).suggestions is None
+    assert explain_further(inspection(muster).collect(REF)).suggestions

@@ -7,10 +7,11 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import httpx
+import jsonschema_rs
 import pytest
 
 from extender.domain.pod import Phase
-from tests.control.conftest import Muster, Term
+from tests.control.conftest import GPU, Muster, Term
 
 GANG = "/api/v1/gangs/default/train"
 DEFRAG = f"{GANG}/defrag"
@@ -34,6 +35,51 @@ async def test_a_gang_that_waits_says_why(http: httpx.AsyncClient, synced: Muste
     assert {pod["state"] for pod in document["pods"]} == {"waiting"}
 
 
+async def test_a_gang_that_waits_says_which_nodes_are_left_and_who_has_the_others(
+    http: httpx.AsyncClient, synced: Muster
+) -> None:
+    """In line, step by step, at the nearest miss."""
+    synced.controller.observer.pod_seen(replace(synced.pod("other", 8), node_name="node-0"))
+    synced.gang("train", 3)
+    await asyncio.sleep(1)
+    document = (await http.get(f"{GANG}/explain")).json()
+    assert document["queue"] == {"name": None, "position": 1, "of": 1, "ahead": []}
+    (fall,) = document["waterfall"]
+    assert [(step["cause"], step["nodes"], step["left"]) for step in fall["steps"]] == [("TooFull", 1, 2)]
+    assert (fall["nodes"], fall["usable"], fall["fits"], fall["pods"]) == (3, 2, 2, 3)
+    assert document["nearestMiss"] == {"level": "cluster", "domain": "", "fits": 2, "needed": 3, "lacks": {GPU: "8"}}
+    assert [(holder["gang"], holder["gpus"]) for holder in document["holders"]] == [("default/other", 8)]
+    assert document["choice"] is None
+
+
+async def test_what_would_help_is_searched_for_on_request(http: httpx.AsyncClient, synced: Muster) -> None:
+    """By default nobody searches, which is null; what is found is a list, and no answer at all is refused."""
+    synced.gang("train", 4)
+    await asyncio.sleep(1)
+    assert (await http.get(f"{GANG}/explain")).json()["suggestions"] is None
+    found = (await http.get(f"{GANG}/explain", params={"suggestions": True})).json()["suggestions"]
+    assert found[0] | {"message": ""} == {"change": "minMember", "from": 4, "to": 3, "message": ""}
+    assert (await http.get(f"{GANG}/explain", params={"suggestions": "perhaps"})).status_code == 422
+
+
+async def test_an_explanation_has_the_form_that_the_openapi_document_says(
+    http: httpx.AsyncClient, synced: Muster
+) -> None:
+    """Of a gang that waits, with suggestions and without, and of one that is placed."""
+    openapi = (await http.get("/openapi.json")).json()
+    answers = openapi["paths"]["/api/v1/gangs/{namespace}/{name}/explain"]["get"]["responses"]
+    schema = answers["200"]["content"]["application/json"]["schema"]
+    synced.controller.observer.pod_seen(replace(synced.pod("other", 8), node_name="node-0"))
+    synced.gang("train", 3)
+    placed = synced.gang("placed", 1)
+    await asyncio.sleep(1)
+    await synced.controller.filter(placed[0], ["node-0", "node-1", "node-2"])
+    for path in (f"{GANG}/explain", f"{GANG}/explain?suggestions=true", "/api/v1/gangs/default/placed/explain"):
+        document = (await http.get(path)).json()
+        jsonschema_rs.validate(schema, document)
+        assert document["waterfall"] or document["choice"]
+
+
 async def test_a_placed_gang_says_where_it_is(http: httpx.AsyncClient, synced: Muster) -> None:
     """What is promised counts: nodes and GPUs are there before anything is bound."""
     pods = synced.gang("train", 2)
@@ -44,6 +90,8 @@ async def test_a_placed_gang_says_where_it_is(http: httpx.AsyncClient, synced: M
     assert {pod["state"] for pod in document["pods"]} == {"reserved"}
     assert all(pod["gpus"] == list(range(8)) for pod in document["pods"])
     assert {pod["node"] for pod in document["pods"]} == set(document["placement"]["gpusPerNode"])
+    assert document["choice"]["considered"] == 3
+    assert document["queue"]["position"] is None
 
 
 async def test_the_picture_shows_the_cluster_with_the_gang_on_it(http: httpx.AsyncClient, synced: Muster) -> None:

@@ -1,0 +1,1 @@
+"""Tests of what is worked out about one gang, known or thought of."""

@@ -1,0 +1,1 @@
+"""What would come of objects that nobody has submitted yet."""
