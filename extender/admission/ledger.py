@@ -13,6 +13,7 @@ from itertools import takewhile
 from extender.cluster.model import ClusterModel
 from extender.domain.membership import GroupRef
 from extender.domain.pod import Pod
+from extender.domain.requests import count_gpus
 
 
 class SlotState(StrEnum):
@@ -126,6 +127,9 @@ class Ledger:
     that the claim of the bound pod takes its place without a gap. Deadlines are kept in a heap; an entry whose
     reservation has moved its deadline is skipped. Promises to pods without gang are kept in the order of their
     deadlines, which are all equally far ahead.
+
+    Attributes:
+        gpus: how many GPUs are promised and not bound yet.
     """
 
     def __init__(self, model: ClusterModel) -> None:
@@ -137,6 +141,7 @@ class Ledger:
         self._by_node: dict[str, dict[str, Reservation]] = {}
         self._singles: dict[str, Slot] = {}
         self._deadlines: list[tuple[float, str]] = []
+        self.gpus = 0
 
     def __iter__(self) -> Iterator[Reservation]:
         """Iterate over the gangs' reservations in the order in which they were made."""
@@ -174,14 +179,16 @@ class Ledger:
         reservation.slots[pod.uid] = slot
         self._by_pod[pod.uid] = reservation
         self._by_node.setdefault(node, {})[pod.uid] = reservation
+        self.gpus += count_gpus(pod.shape.requests)
         self._table.claim(pod.uid, node, pod.shape)
         self._gangs.promise(reservation.ref, pod.uid)
         return slot
 
     def promise_single(self, pod: Pod, node: str, deadline: float) -> Slot:
         """Promise `node` until `deadline` to a pod without gang whose Binding is about to be written."""
-        self._singles.pop(pod.uid, None)
+        self._drop_single(pod.uid)
         slot = self._singles[pod.uid] = Slot(pod, node, SlotState.BINDING, deadline=deadline)
+        self.gpus += count_gpus(pod.shape.requests)
         self._table.claim(pod.uid, node, pod.shape)
         return slot
 
@@ -240,7 +247,7 @@ class Ledger:
     def _drop(self, uid: str) -> Slot | None:
         reservation = self._by_pod.pop(uid, None)
         if reservation is None:
-            return self._singles.pop(uid, None)
+            return self._drop_single(uid)
         slot = reservation.remove(uid)
         if not reservation.slots:
             self._by_gang.pop(reservation.gang_uid, None)
@@ -250,4 +257,11 @@ class Ledger:
             if not there:
                 del self._by_node[slot.node]
             self._gangs.withdraw(reservation.ref, uid)
+            self.gpus -= count_gpus(slot.pod.shape.requests)
+        return slot
+
+    def _drop_single(self, uid: str) -> Slot | None:
+        slot = self._singles.pop(uid, None)
+        if slot is not None:
+            self.gpus -= count_gpus(slot.pod.shape.requests)
         return slot

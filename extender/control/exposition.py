@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import Gauge
 
@@ -11,8 +11,12 @@ from extender.admission.admission import Admission
 from extender.admission.demand import unmet_demand
 from extender.admission.effects import Effects, Fact
 from extender.admission.queueview import QueueView
+from extender.cluster.table import NodeTable
 from extender.control.metrics import Metrics
 from extender.control.views import GangView
+from extender.control.waste import LostTime
+from extender.domain.reason import Reason
+from extender.domain.requests import count_gpus
 
 #: Gangs and promised slots that are counted in one step: a millisecond at most.
 _GANGS_PER_STEP = 100
@@ -69,6 +73,20 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
     _show(metrics.unmet_demand, lacking)
     metrics.unmet_demand_pods.set(pods)
     metrics.vetoes.set(len(admission.vetoes))
+    _show(metrics.gpus, gpus_by_state(admission.model.table, count_gpus(reserved.items())))
+
+
+def gpus_by_state(table: NodeTable, reserved: int) -> dict[str, float]:
+    """Return how many GPUs of the nodes are `allocatable`, and of those how many `used`, `reserved` and `free`.
+
+    `reserved` are those that are promised and not bound: the table takes them for used. Cordoned nodes count.
+    Complexity: O(nodes).
+    """
+    gpus = [index for index, resource in enumerate(table.resources) if count_gpus([(resource, 1)])]
+    allocatable = int(table.allocatable[gpus].sum(where=table.present))
+    taken = int(table.used[gpus].sum(where=table.present))
+    states = {"allocatable": allocatable, "used": taken - reserved, "reserved": reserved}
+    return {**states, "free": max(allocatable - taken, 0)}
 
 
 def expose_queues(metrics: Metrics, queues: Iterable[QueueView]) -> None:
@@ -86,8 +104,19 @@ def expose_queues(metrics: Metrics, queues: Iterable[QueueView]) -> None:
             gauge.labels(seen.name).set(figure)
 
 
-def _show(gauge: Gauge, counts: Counter[str]) -> None:
+def expose_lost_time(metrics: Metrics, lost: LostTime, now: float) -> None:
+    """Count what was lost since last time, up to `now` (seconds, monotonic), and show who has waited longest."""
+    taken = lost.take(now)
+    for reason, seconds in taken.gang_seconds.items():
+        metrics.gang_waiting_seconds.labels(reason).inc(seconds)
+    for reason, seconds in taken.gpu_seconds.items():
+        metrics.gang_waiting_gpu_seconds.labels(reason).inc(seconds)
+    metrics.reserved_gpu_seconds.inc(taken.reserved_gpu_seconds)
+    _show(metrics.longest_wait, lost.longest(now))
+
+
+def _show(gauge: Gauge, values: Mapping[str, float] | Mapping[Reason, float]) -> None:
     """Let a gauge have these values by label, and no others."""
     gauge.clear()
-    for label, count in counts.items():
-        gauge.labels(label).set(count)
+    for label, value in values.items():
+        gauge.labels(label).set(value)

@@ -6,6 +6,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 #: Seconds. Half a millisecond to five seconds: the budget of a verb is 1 to 5 ms, a held bind takes seconds.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+#: Seconds. A bind waits for the rest of its gang: `bind_hold_seconds` (20 s), and kube-scheduler gives up after its
+#: `httpTimeout` (30 s). The bounds are beside those two, so that a quantile tells on which side of each it is.
+_VERB_BUCKETS = (*_BUCKETS, 10.0, 21.0, 25.0, 30.0)
 #: Seconds. The loop's timers have a resolution of 1 ms; from 10 ms on it is a stall.
 _LAG_BUCKETS = (0.001, 0.002, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 #: Seconds. A gang waits for other gangs: from milliseconds to a day.
@@ -23,7 +26,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.verb_seconds = Histogram(
             "muster_verb_seconds", "Time to answer an extender call, holding a bind at the barrier included.",
-            ("verb", "outcome"), buckets=_BUCKETS, registry=self.registry,
+            ("verb", "outcome"), buckets=_VERB_BUCKETS, registry=self.registry,
         )  # fmt: skip
         self.pass_seconds = Histogram(
             "muster_pass_seconds",
@@ -43,6 +46,25 @@ class Metrics:
         self.gangs_waiting = Gauge(
             "muster_gangs_waiting", "Waiting gangs by reason.", ("reason",), registry=self.registry
         )
+        self.longest_wait = Gauge(
+            "muster_longest_wait_seconds",
+            "How long the gang has waited without a break that has waited longest, by its reason now.",
+            ("reason",), registry=self.registry,
+        )  # fmt: skip
+        self.gang_waiting_seconds = Counter(
+            "muster_gang_waiting_seconds",
+            "Time that gangs have waited, summed over gangs, by the reason that held meanwhile.",
+            ("reason",), registry=self.registry,
+        )  # fmt: skip
+        self.gang_waiting_gpu_seconds = Counter(
+            "muster_gang_waiting_gpu_seconds",
+            "The same times the GPUs that their members without a promised node ask for.",
+            ("reason",), registry=self.registry,
+        )  # fmt: skip
+        self.reserved_gpu_seconds = Counter(
+            "muster_reserved_gpu_seconds", "GPUs times the seconds for which they were reserved and nothing was bound.",
+            registry=self.registry,
+        )  # fmt: skip
         self.unmet_demand_pods = Gauge(
             "muster_unmet_demand_pods", "Pods without which gangs cannot start, and that wait for capacity.",
             registry=self.registry,
@@ -55,6 +77,10 @@ class Metrics:
             "muster_reserved_unbound",
             "What is reserved for pods that are not bound yet (milli-CPU, bytes, counts).",
             ("resource",), registry=self.registry,
+        )  # fmt: skip
+        self.gpus = Gauge(
+            "muster_gpus", "GPUs of the nodes by what they are: allocatable, and of those used, reserved, free.",
+            ("state",), registry=self.registry,
         )  # fmt: skip
         quota = ("queue", "flavor", "resource")
         self.queue_nominal = Gauge(
@@ -130,6 +156,9 @@ class Metrics:
             "muster_write_window", "Writes that may be under way at once; fewer after answers 429.",
             registry=self.registry,
         )  # fmt: skip
+        self.recording = Gauge(
+            "muster_recording", "1 while what decisions rest on is recorded for replay, else 0.", registry=self.registry
+        )
         self.loop_lag = Histogram(
             "muster_event_loop_lag_seconds", "How late the event loop turns, looked at every 5 ms.",
             buckets=_LAG_BUCKETS, registry=self.registry,

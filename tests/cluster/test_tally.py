@@ -68,6 +68,8 @@ def test_counts_are_those_of_the_members_that_there_are(steps: list[tuple[str, A
         fresh = _recount(gang, promised)
         assert dict(gang.kinds) == fresh.kinds
         assert (dict(gang.held), dict(gang.wanted)) == (fresh.held, fresh.wanted)
+        assert dict(gang.gated) == fresh.gated
+        assert sum(gang.gated.values()) == gang.census().gated
         assert dict(gang.wanted_roles) == fresh.wanted_roles == Counter(member.role for member in gang.unplaced())
         spread = {member.role for member in gang.members.values() if member.options.packing is not None}
         assert {voice.role for voice in fresh.voices} == spread

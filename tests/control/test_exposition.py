@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
+import pytest
+
+from extender.control.waste import wanted_gpus
 from extender.domain.holdings import Holding
+from extender.domain.membership import GroupApi, GroupRef
 from extender.domain.pod import Phase, Rejection, RejectionReason
-from tests.control.conftest import Muster
+from tests.control.conftest import Muster, Term
 
 
 async def test_refusals_of_kubelets_are_counted_and_told(muster: Muster) -> None:
@@ -41,3 +46,64 @@ async def test_predictions_are_counted_by_how_they_turned_out(muster: Muster) ->
         for outcome in ("match", "mismatch")
     }
     assert counted == {("gpus", "match"): 1, ("gpus", "mismatch"): 1, ("zones", "match"): 2, ("zones", "mismatch"): 0}
+
+
+async def test_waiting_is_charged_to_the_reason_and_reserving_to_the_reservation(muster: Muster) -> None:
+    """A gang waits 100 s for room; then it is placed, its GPUs are reserved until its members are bound."""
+    muster.sync()
+    pods = muster.gang("a", 2)
+    await asyncio.sleep(100)
+    assert muster.sample("muster_longest_wait_seconds", reason="NoNodeMatches") == pytest.approx(100, abs=0.1)
+    names = muster.nodes(2)
+    await asyncio.sleep(10)
+    assert muster.sample("muster_gang_waiting_seconds_total", reason="NoNodeMatches") == pytest.approx(100, abs=0.1)
+    assert muster.sample("muster_gang_waiting_gpu_seconds_total", reason="NoNodeMatches") == pytest.approx(1600, abs=1)
+    assert muster.sample("muster_reserved_gpu_seconds_total") == pytest.approx(160, abs=1)
+    assert muster.sample("muster_gang_waiting_gpu_seconds_total", reason="AwaitingMembers") == pytest.approx(0, abs=1)
+    for pod, name in zip(pods, names, strict=True):
+        muster.controller.observer.pod_seen(replace(pod, node_name=name))
+    await asyncio.sleep(100)
+    assert muster.sample("muster_reserved_gpu_seconds_total") == pytest.approx(160, abs=1)
+    assert muster.sample("muster_gang_waiting_seconds_total", reason="AwaitingMembers") == pytest.approx(10, abs=0.1)
+
+
+async def test_standby_charges_nobody(muster: Muster, term: Term) -> None:
+    """A replica that ceases to lead stops counting: the one that leads does."""
+    muster.sync()
+    muster.gang("a", 1)
+    await asyncio.sleep(10)
+    term.until = -math.inf
+    muster.sync()
+    await asyncio.sleep(100)
+    waited = muster.sample("muster_gang_waiting_seconds_total", reason="NoNodeMatches")
+    assert waited == pytest.approx(10, abs=0.1)
+    assert muster.sample("muster_longest_wait_seconds", reason="NoNodeMatches") == 0
+
+
+async def test_gated_members_are_waited_for_too(muster: Muster) -> None:
+    """A gang whose pods have a scheduling gate waits for their GPUs, until they are deleted."""
+    muster.sync()
+    pods = muster.gang("a", 3, gpus=4, present=0)
+    for pod in pods:
+        muster.controller.observer.pod_seen(replace(pod, gated=True, gates=("example.com/quota",)))
+    gang = muster.controller.admission.model.gangs.get(GroupRef(GroupApi.COSCHEDULING, "default", "a"))
+    assert gang is not None
+    assert wanted_gpus(gang) == 12
+    await asyncio.sleep(10)
+    muster.controller.observer.pod_seen(replace(pods[0], gated=True, deleting=True))
+    assert wanted_gpus(gang) == 8
+    assert muster.sample("muster_gang_waiting_gpu_seconds_total", reason="MembersGated") == pytest.approx(120, abs=1)
+
+
+async def test_gpus_are_counted_by_what_they_are(muster: Muster) -> None:
+    """GPUs of all nodes are used, reserved or free; a reservation moves some, and binding them moves them on."""
+    muster.nodes(2)
+    muster.sync()
+    states = ("allocatable", "used", "reserved", "free")
+    assert [muster.sample("muster_gpus", state=state) for state in states] == [16, 0, 0, 16]
+    (pod,) = muster.gang("a", 1, gpus=4)
+    await asyncio.sleep(1)
+    assert [muster.sample("muster_gpus", state=state) for state in states] == [16, 0, 4, 12]
+    muster.controller.observer.pod_seen(replace(pod, node_name=muster.planned(pod)))
+    await asyncio.sleep(1)
+    assert [muster.sample("muster_gpus", state=state) for state in states] == [16, 4, 0, 12]

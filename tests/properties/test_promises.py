@@ -241,6 +241,13 @@ class Cluster(RuleBasedStateMachine):
             assert value <= self.nodes[node].allocatable[resource]
 
     @invariant()
+    def ledger_knows_how_many_gpus_are_promised(self) -> None:
+        """Assert that what is kept in step is what the slots add up to."""
+        ledger = self.admission.reservations.ledger
+        promised = [slot for reservation in ledger for slot in reservation.slots.values()]
+        assert ledger.gpus == sum(slot.pod.shape.request(GPU) for slot in (*promised, *ledger.singles()))
+
+    @invariant()
     def every_waiting_gang_has_a_reason(self) -> None:
         """Assert P8: members without a slot belong to a gang with a reason, or wait as extras."""
         if not self.admission.rebuilt or self.admission.pending:
