@@ -78,6 +78,10 @@ class Settings(BaseModel):
     with `none` nobody. Without declared runtimes all three are the same. Conservative keeps more promises and leaves
     more room unused."""
 
+    dashboard: bool = True
+    """Whether `/` shows the cluster live. It names gangs, namespaces and nodes to whoever can reach the listener, as
+    the rest of `/api` does; the verbs' listener is on loopback unless callers show certificates."""
+
     ageing_seconds: float = Field(default=86_400.0, gt=0)
     """How old a waiting gang gets before it goes ahead of higher priorities and of queues that have less of their
     share. Nobody is evicted for its age. Shorter makes first come, first served of priorities; longer lets what is
@@ -202,6 +206,11 @@ class Settings(BaseModel):
     )
     """ConfigMap with measured bandwidths, as NAMESPACE/NAME: what `muster calibrate` prints. It need not exist. Under
     another name or in another namespace, Muster needs the right to read it there (Role muster:calibration-reader)."""
+
+    recording_megabytes: int = Field(default=32, ge=0, le=4096)
+    """How much memory the recording may take from which `muster snapshot save` makes a file that `muster replay` plays:
+    all that was seen, asked and decided since this process started. When it is full it ends, and begins anew with the
+    next start; 32 MB hold about a million inputs. 0 records nothing."""
 
     @field_validator("topology_levels")
     @classmethod

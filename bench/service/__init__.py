@@ -24,6 +24,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "plan": "bench.placement",
         "pass": "bench.placement",
         "growth": "bench.service.growth",
+        "seeing": "bench.service.seeing",
     }
 )
 

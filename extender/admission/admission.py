@@ -12,6 +12,7 @@ from extender.admission.evictions import AllowedEvictions
 from extender.admission.keep import Keep
 from extender.admission.kubelets import Kubelets
 from extender.admission.ledger import Reservation, Slot, SlotState
+from extender.admission.line import line_up
 from extender.admission.rejections import Rejections
 from extender.admission.reservations import Reservations
 from extender.admission.sharing import Sharing
@@ -98,6 +99,12 @@ class Admission:
             self.term.decider.changes.nothing()  # whoever takes up deciding judges everybody
         elif ref is not None:
             self._unjudged.add(ref)
+
+    def waiting_order(self) -> list[GroupRef]:
+        """Return the gangs that wait, and have no nodes promised, in the order in which they are judged."""
+        decider = self.term.decider
+        line = line_up(decider.queues.in_turn(self.sharing.turn), self.reservations.waits)
+        return [entry.gang.ref for entry in line]
 
     def take_effects(self) -> Effects:
         """Hand over what is to be written and answered, and start collecting anew."""

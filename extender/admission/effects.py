@@ -29,6 +29,15 @@ class Note:
     message: str
 
 
+class Step(StrEnum):
+    """What becomes of a gang's reservation; the value is the line in the log."""
+
+    PLACED = "gang placed"
+    STARTED = "gang started"
+    RELEASED = "gang released"
+    EXPIRED = "reservation expired"  # at its deadline
+
+
 @dataclass(frozen=True, slots=True)
 class Milestone:
     """A step of a gang's reservation: `what` happened, and `decision`, the name that it has in the log.
@@ -36,7 +45,7 @@ class Milestone:
     `members` is how many pods it concerns. `waited` is, for a start, the seconds since the gang was first seen.
     """
 
-    what: str
+    what: Step
     gang: GroupRef
     decision: str
     members: int

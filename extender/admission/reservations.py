@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from extender.admission.backoff import Backoff
-from extender.admission.effects import Effects, Milestone, Nomination, Note
+from extender.admission.effects import Effects, Milestone, Nomination, Note, Step
 from extender.admission.ledger import Ledger, Reservation, Slot, SlotState
 from extender.admission.nudges import Nudges
 from extender.admission.queue import position
@@ -73,7 +73,7 @@ class Reservations:
             self.nudges.watch(uid)
             if pods[uid].nominated_node != node:
                 self.effects.nominations[uid] = Nomination(pods[uid], node)
-        self.effects.milestones.append(Milestone("gang placed", gang.ref, reservation.decision, len(nodes)))
+        self.effects.milestones.append(Milestone(Step.PLACED, gang.ref, reservation.decision, len(nodes)))
         self.effects.changed[gang.ref] = None
         return reservation
 
@@ -122,7 +122,7 @@ class Reservations:
             reservation.started = True
             waited = now - gang.first_seen
             self.effects.milestones.append(
-                Milestone("gang started", gang.ref, reservation.decision, len(held), waited=waited)
+                Milestone(Step.STARTED, gang.ref, reservation.decision, len(held), waited=waited)
             )
         self._end_pause(gang.uid)
         self.waits.pop(gang.uid, None)
@@ -153,14 +153,12 @@ class Reservations:
             self._after_drop(slot, why)
         return slot
 
-    def drop_gang(self, gang_uid: str, why: str) -> int:
-        """Take back all slots of a gang whose Binding is not under way; return how many."""
+    def drop_gang(self, gang_uid: str, why: str, step: Step = Step.RELEASED) -> int:
+        """Take back all slots of a gang whose Binding is not under way; return how many. `step` is what that is."""
         reservation = self.ledger.of_gang(gang_uid)
         slots = self.ledger.release_gang(gang_uid)
         if reservation is not None and slots:
-            self.effects.milestones.append(
-                Milestone("gang released", reservation.ref, reservation.decision, len(slots), why=why)
-            )
+            self.effects.milestones.append(Milestone(step, reservation.ref, reservation.decision, len(slots), why=why))
         for slot in slots:
             self._after_drop(slot, why)
         return len(slots)
@@ -185,7 +183,7 @@ class Reservations:
             arrived, total = reservation.arrived(now), len(reservation.slots)
             message = f"{arrived} of {total} placed members reached bind in time"
             refusal = next((own for slot in late if (own := self._refusal(slot))), "")
-            self.drop_gang(reservation.gang_uid, f"reservation expired: {message}")
+            self.drop_gang(reservation.gang_uid, f"reservation expired: {message}", Step.EXPIRED)
             attempts = self.backoff.fail(reservation.gang_uid, now).attempts
             self._model.gangs.touch(reservation.gang_uid)
             self.waits[reservation.gang_uid] = (

@@ -15,6 +15,7 @@ import uvicorn
 
 from extender.service.certificates import Reload, ServingCertificates
 from extender.service.connections import ConnectionRules, GuardedProtocol
+from extender.service.stream import hang_up
 
 #: Seconds that an idle connection stays open. Go's client keeps one for 90 s; closing earlier races with its next call.
 KEEP_ALIVE_SECONDS = 120
@@ -87,6 +88,11 @@ class SiteServer(uvicorn.Server):
         )
         self.servers = [server]
         self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what never ends by itself, the pages that follow the board, then stop as usual."""
+        hang_up(self._site.app)
+        await super().shutdown(sockets)
 
     @property
     def certificates(self) -> ServingCertificates | None:

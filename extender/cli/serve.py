@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -23,6 +24,20 @@ EXIT_CONFIGURATION = 2
 #: Connections to the API server beside those that writes take: a watch for each of 14 kinds, reads, and a few more for
 #: watches that are opened again before the old connection has gone.
 SPARE_CONNECTIONS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """What is listened on: for kube-scheduler, for Prometheus and probes, and for people."""
+
+    verbs: socket.socket
+    metrics: socket.socket | None
+    view: socket.socket | None
+
+    @property
+    def opened(self) -> list[socket.socket]:
+        """Return those that there are."""
+        return [found for found in (self.verbs, self.metrics, self.view) if found is not None]
 
 
 def register(app: typer.Typer) -> None:
@@ -47,6 +62,18 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         int | None,
         typer.Option(
             min=1, max=65535, help="Port of the second listener, with health and metrics only. Default: none."
+        ),
+    ] = None,
+    view_host: Annotated[
+        str, typer.Option(help="Address of the third listener, for people: the API's reads and the dashboard.")
+    ] = "127.0.0.1",
+    view_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Port of the third listener: reads, what-if and the dashboard, no verbs; it asks nobody who he is. "
+            "Default: none.",
         ),
     ] = None,
     tls_cert_file: Annotated[
@@ -106,9 +133,11 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     except (SettingsError, CredentialsError, ValueError) as error:
         _stop(str(error), EXIT_CONFIGURATION)
     try:
-        sockets = [listen(host, port)]
-        if metrics_port is not None:
-            sockets.append(listen(metrics_host, metrics_port))
+        sockets = Sockets(
+            verbs=listen(host, port),
+            metrics=None if metrics_port is None else listen(metrics_host, metrics_port),
+            view=None if view_port is None else listen(view_host, view_port),
+        )
     except ListenError as error:
         _stop(str(error), EXIT_FAILED)
     configure_logs(log_level, log_format)
@@ -118,7 +147,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     except (CertificateError, CredentialsError) as error:
         _stop(str(error), EXIT_CONFIGURATION)
     finally:
-        for opened in sockets:
+        for opened in sockets.opened:
             opened.close()
     raise typer.Exit(code)
 
@@ -129,13 +158,14 @@ def _stop(message: str, code: int) -> NoReturn:
 
 
 async def _serve(
-    settings: Settings, source: CredentialSource, sockets: list[socket.socket], callers: Callers, identity: str
+    settings: Settings, source: CredentialSource, sockets: Sockets, callers: Callers, identity: str
 ) -> int:
     """Wire everything together and run until told to stop."""
     from random import Random
 
     import structlog
 
+    from extender.board.board import Board
     from extender.cli import process
     from extender.cli.listening import Site, run_until_stopped
     from extender.clock import SystemClock, thread_cpu_seconds
@@ -147,13 +177,13 @@ async def _serve(
     from extender.kube.transport import Transport
     from extender.kube.version import check_version
     from extender.kube.writer import KubeClusterApi
-    from extender.service.app import create_app, create_read_app
+    from extender.service.app import create_app, create_read_app, create_view_app
     from extender.service.certificates import ServingCertificates
     from extender.service.connections import ConnectionRules
 
     log = structlog.get_logger("muster")
     clock, metrics = SystemClock(), Metrics()
-    addresses = ["{}:{}".format(*extra.getsockname()[:2]) for extra in sockets]
+    addresses = ["{}:{}".format(*extra.getsockname()[:2]) for extra in sockets.opened]
     log.info("starting", settings=settings.model_dump(), credentials=str(source), listening=addresses)
     certificates = (
         None if callers.tls is None else ServingCertificates(callers.tls, metrics, settings.certificate_check_seconds)
@@ -174,9 +204,13 @@ async def _serve(
         )
         refused = metrics.connections_refused
         rules = ConnectionRules.from_settings(settings, refused, callers.names)
-        sites = [Site(create_app(controller, settings, metrics, clock), sockets[0], rules, certificates)]
+        board = Board(controller, metrics, clock)
+        sites = [Site(create_app(controller, settings, metrics, clock, board), sockets.verbs, rules, certificates)]
         rules = ConnectionRules.from_settings(settings, refused)
-        sites += [Site(create_read_app(controller, metrics), extra, rules) for extra in sockets[1:]]
+        if sockets.metrics is not None:
+            sites.append(Site(create_read_app(controller, metrics), sockets.metrics, rules))
+        if sockets.view is not None:
+            sites.append(Site(create_view_app(controller, settings, metrics, board), sockets.view, rules))
         lag = LoopLag(clock, thread_cpu_seconds, metrics)
         background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller)]
         background.append(check_version(transport, random=Random()))

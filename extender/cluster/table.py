@@ -57,6 +57,7 @@ class NodeTable:
         generation: grows with every mutation.
         changed_at: (rows,) int64; the generation at which a row's labels, taints or presence last changed.
         last_change: the newest of these generations; a cache that has seen it is up to date.
+        moved_at: (rows,) int64; the generation at which anything of a row last changed, claims included.
         last_node_change: the generation at which any node last changed in any way, came or went.
         touched: names of nodes of which anything changed or more was taken since the reader took the names out.
         claimed: UIDs of pods whose claim, or whose node's labels, changed since the reader took the UIDs out.
@@ -78,6 +79,7 @@ class NodeTable:
         self.generation = 0
         self.changed_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
         self.last_change = self.last_node_change = 0
+        self.moved_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
         self.touched: dict[str, None] = {}
         self.claimed: dict[str, None] = {}
         self._sorted: list[tuple[NaturalKey, str, int]] = []
@@ -171,7 +173,7 @@ class NodeTable:
         if before is None or before.allocatable != node.allocatable:
             self._set_allocatable(row, node.allocatable)
         self.generation += 1
-        self.last_node_change = self.generation
+        self.last_node_change = self.moved_at[row] = self.generation
         self.touched[node.name] = None
         if before is None or before.labels != node.labels:
             self.claimed |= self._claimants.get(node.name, {})
@@ -197,7 +199,7 @@ class NodeTable:
         self.generation += 1
         self.touched[name] = None
         self.claimed |= self._claimants.get(name, {})
-        self.changed_at[row] = self.last_change = self.last_node_change = self.generation
+        self.changed_at[row] = self.last_change = self.last_node_change = self.moved_at[row] = self.generation
         return True
 
     def claim(  # noqa: PLR0913 - three of them are keywords that few need
@@ -223,6 +225,7 @@ class NodeTable:
         self._count(claim, 1)
         self.generation += 1
         self.touched[node] = self.claimed[uid] = None
+        self._moved(node)
         self.occupancy.claim_changed(claim)
         return True
 
@@ -238,6 +241,7 @@ class NodeTable:
         self._count(claim, -1)
         self.generation += 1
         self.claimed[uid] = None
+        self._moved(claim.node)
         self.occupancy.claim_changed(claim)
         return True
 
@@ -302,6 +306,11 @@ class NodeTable:
             column = self._column_of(resource)  # may replace the array
             self.allocatable[column, row] = min(value, _LIMIT - 1)
 
+    def _moved(self, node: str) -> None:
+        row = self._row.get(node)
+        if row is not None:
+            self.moved_at[row] = self.generation
+
     def _count(self, claim: Claim, sign: int) -> None:
         row = self._row.get(claim.node)
         if row is None:
@@ -329,6 +338,7 @@ class NodeTable:
             setattr(self, name, new)
         self.present = np.pad(self.present, (0, shape[1] - self.present.shape[0]))
         self.changed_at = np.pad(self.changed_at, (0, shape[1] - self.changed_at.shape[0]))
+        self.moved_at = np.pad(self.moved_at, (0, shape[1] - self.moved_at.shape[0]))
 
 
 def _entry_terms(node: Node) -> tuple[object, ...]:

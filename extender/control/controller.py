@@ -12,15 +12,17 @@ import structlog
 from extender.admission.admission import Admission
 from extender.admission.answers import BindVerdict, Filtered, Outcome
 from extender.admission.defragment import Defragmentation
-from extender.admission.effects import Effects, Milestone
-from extender.admission.verbs import Verbs
+from extender.admission.effects import Effects, Milestone, Step
 from extender.clock import Clock
+from extender.cluster.gangs import Gang
 from extender.cluster.occupancy import Held
 from extender.control.arrivals import Arrivals
 from extender.control.binding import Binder, Bound
+from extender.control.changedgangs import ChangedGangs
+from extender.control.decisionlog import DecisionLog
 from extender.control.evictions import Evictions, Gates
 from extender.control.expectation import Expectation
-from extender.control.exposition import count, expose, expose_queues
+from extender.control.exposition import count, expose, expose_lost_time, expose_queues
 from extender.control.fence import Fence
 from extender.control.health import Condition, DegradedError, Health, Mode
 from extender.control.inspection import Inspection
@@ -34,12 +36,15 @@ from extender.control.queuereports import QueueReports
 from extender.control.reporting import Reporting
 from extender.control.reports import Reports
 from extender.control.views import GangView
+from extender.control.waste import LostTime, follow
 from extender.control.watches import Watches
 from extender.control.window import WriteWindow
 from extender.domain.membership import GroupRef
 from extender.domain.pod import Pod
 from extender.domain.reason import Reason, Wait
 from extender.placement.placement import Placement
+from extender.recording.journal import Recording
+from extender.recording.recorder import Recorder
 from extender.settings import Settings
 
 log = structlog.get_logger("muster.control")
@@ -57,6 +62,7 @@ class Controller:
     Attributes:
         observer: whom the watches tell.
         inspection: what people are told from.
+        decisions: what has been decided lately.
     """
 
     def __init__(
@@ -72,15 +78,17 @@ class Controller:
         self._window = WriteWindow(settings.write_concurrency)
         self._api = Fence(api, self._leadership, clock, self._window)
         self._metrics = metrics
-        self._admission = Admission(settings, clock)
-        self._verbs = Verbs(self._admission)
-        self._binder = Binder(settings, clock, self._api, metrics, self._verbs)
+        self._recorder = Recorder(settings, clock)
+        self._admission = self._recorder.admission  # to be read: what changes it goes through the recorder
+        self._binder = Binder(settings, clock, self._api, metrics, self._recorder)
         self._outbox = Outbox(settings, clock, metrics, self._window)
         self._nominations = Nominations(self._api, self._outbox, metrics, self._admission.model.table)
         self._evictions = Evictions(self._api, self._outbox, clock, metrics, self._eviction_refused)
         self._gates = Gates(self._api, self._outbox)
+        self._lost = LostTime(clock.monotonic())
         self._reporting = Reporting(self._admission, Reports(self._api, self._outbox), settings.report_delay_seconds)
         self.inspection = Inspection(self._admission, self._reporting.view)
+        self.decisions = DecisionLog(clock)
         delay = settings.report_delay_seconds
         self._queue_reports = QueueReports(self._api, self._outbox, clock, self.inspection.queues, delay)
         self._watches = Watches(clock, metrics, settings.stale_after_seconds)
@@ -90,7 +98,7 @@ class Controller:
         self._arrivals = Arrivals(settings.arrival_wait_seconds, clock)
         self._taken_up = asyncio.Event()
         self.observer = Observing(
-            self._admission,
+            self._recorder,
             self._watches,
             self._leadership,
             metrics,
@@ -99,6 +107,30 @@ class Controller:
             self._nominations,
             Reactions(self._settle, self._follow_health, self._end_lapsed_term),
         )
+
+    @property
+    def admission(self) -> Admission:
+        """Return what decides here: to be read, and never changed, by whoever shows it to people."""
+        return self._admission
+
+    @property
+    def recorder(self) -> Recorder:
+        """Return what notes all that is told and asked here: to be read."""
+        return self._recorder
+
+    @property
+    def recording(self) -> Recording:
+        """Return how the recording stands."""
+        return self._recorder.recording
+
+    @property
+    def changed_gangs(self) -> ChangedGangs:
+        """Return which gangs changed since whoever shows them last looked."""
+        return self._reporting.changed_gangs
+
+    def view(self, gang: Gang) -> GangView:
+        """Return how one gang stands."""
+        return self._reporting.view(gang)
 
     @property
     def ready(self) -> bool:
@@ -145,7 +177,7 @@ class Controller:
             await self._arrivals.rest_of(pod.group)
             if len(names) > 1 and self._admission.reservations.ledger.of_pod(pod.uid) is not None:
                 await self._nominations.get_ahead(self._settings.arrival_wait_seconds)
-        answer = self._verbs.filter(pod, names)
+        answer = self._recorder.filter(pod, names)
         if answer.outcome is Outcome.REFUSED:
             self._turned_away(pod.uid)
         self._settle()
@@ -155,21 +187,21 @@ class Controller:
         """Answer prioritize with a score of 0 to 10 per name; raise DegradedError when nothing can be said now."""
         if self._admission.model.manages(pod):
             self._require_health()
-        return self._verbs.prioritize(pod, names)
+        return self._recorder.prioritize(pod, names)
 
     async def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
         """Answer preempt with the candidate nodes that remain; raise DegradedError when nothing can be said now."""
         self._require_health()
         if self._admission.model.manages(pod):
             await self._news_of(pod)
-        return self._verbs.preempt(pod, victims)
+        return self._recorder.preempt(pod, victims)
 
     async def bind(self, pod: PodKey, node: str) -> Bound:
         """Answer bind: hold the call until the gang may start, then write the Binding; raise DegradedError."""
         self._require_health()
-        if mistake := self._verbs.mistaken(pod.uid, pod.namespace, pod.name):
+        if mistake := self._recorder.mistaken(pod.uid, pod.namespace, pod.name):
             return Bound(Outcome.REFUSED, mistake)
-        arrival = self._verbs.arrive(pod.uid, node)
+        arrival = self._recorder.arrive(pod.uid, node)
         self._settle()
         if arrival.verdict is not BindVerdict.REFUSE:
             self._nominations.forget(pod.uid)  # it has served its purpose
@@ -187,10 +219,7 @@ class Controller:
         Raises KeyError if there is no such gang, DegradedError where nothing is decided here now.
         """
         self._require_health()
-        gang = self._admission.model.gangs.get(ref)
-        if gang is None:
-            raise KeyError(ref)
-        found = self._admission.defragment(gang, apply=apply)
+        found = self._recorder.defragment(ref, apply=apply)
         self._settle()
         return found
 
@@ -210,9 +239,11 @@ class Controller:
         """Set the gauges that are read off the state, in steps between which others may have the event loop."""
         yield from expose(self._metrics, self._admission, self._reporting.views())
         expose_queues(self._metrics, self.inspection.queues())
+        expose_lost_time(self._metrics, self._lost, self._clock.monotonic())
         self._metrics.binds_held.set(len(self._binder.barrier))
         self._metrics.write_queue.set(len(self._outbox))
         self._metrics.write_window.set(self._window.places)
+        self._metrics.recording.set(self.recording.on)
         self._health.scrape()
         self._watches.scrape()
 
@@ -237,9 +268,9 @@ class Controller:
             rest = 0.0
             if not self._follow_health().decides:
                 continue
-            self._admission.tick()
+            self._recorder.tick()
             began = self._clock.monotonic()
-            if self._admission.decide():
+            if self._recorder.decide():
                 rest = self._clock.monotonic() - began
                 self._metrics.pass_seconds.observe(rest)
                 self._queues_changed()
@@ -260,7 +291,7 @@ class Controller:
             self._take_up()
         if condition.decides:
             backlogged = condition.mode is Mode.BACKLOGGED
-            self._admission.hold_off(Wait(Reason.WRITES_BACKLOGGED) if backlogged else None)
+            self._recorder.hold_off(Wait(Reason.WRITES_BACKLOGGED) if backlogged else None)
             self._settle()
         return condition
 
@@ -271,7 +302,7 @@ class Controller:
     def _take_up(self) -> None:
         """Begin to decide, from what stands in the cluster."""
         self._metrics.leadership_changes.labels("began").inc()
-        self._admission.rebuild()
+        self._recorder.rebuild()
         self._reporting.changed(gang.ref for gang in self._admission.model.gangs)
         self._queues_changed()
         self._taken_up.set()
@@ -285,13 +316,14 @@ class Controller:
         self._evictions.stand_down()
         self._reporting.stand_down()
         self._queue_reports.stand_down()
-        self._admission.stand_down()
+        self._recorder.stand_down()
+        self._lost.clear(self._clock.monotonic())
         self._taken_up.clear()
         log.warning("standing by: the Lease is not held any more")
 
     def _settle(self) -> None:
         """Carry out what the admission has asked for since last time."""
-        effects = self._admission.take_effects()
+        effects = self._recorder.take_effects()
         for uid in effects.released:
             self._binder.barrier.release(uid)
         for uid, why in effects.refused.items():
@@ -306,7 +338,9 @@ class Controller:
             self._gates.open(gate)
         for step in effects.milestones:
             self._log_milestone(step)
+        self.decisions.take_in(effects)
         count(self._metrics, effects)
+        follow(self._lost, self._admission, effects.changed, self._clock.monotonic())
         self._tell(effects)
         if self._admission.pending or effects.nominations or effects.refused:
             self._wake.set()  # there is something to judge, or a deadline has moved
@@ -326,7 +360,7 @@ class Controller:
             self._queue_reports.changed()
 
     def _eviction_refused(self, uid: str, why: str) -> None:
-        self._admission.eviction_refused(uid, why)
+        self._recorder.eviction_refused(uid, why)
         self._wake.set()
 
     def _turned_away(self, uid: str) -> None:
@@ -348,12 +382,12 @@ class Controller:
     def _log_milestone(self, step: Milestone) -> None:
         """Log one line per decision about a gang, under the name that its filter and bind calls carry."""
         words: dict[str, object] = {"gang": str(step.gang), "decision": step.decision, "members": step.members}
-        if step.what == "gang started":
+        if step.what is Step.STARTED:
             self._metrics.gang_wait_seconds.observe(step.waited)
             words["waited_seconds"] = round(step.waited, 3)
         if step.why:
             words["why"] = step.why
-        log.info(step.what, **words)
+        log.info(step.what.value, **words)
 
     def _require_health(self) -> None:
         wait = self._health.condition().wait

@@ -9,6 +9,7 @@ from itertools import islice
 from extender.admission.admission import Admission
 from extender.admission.effects import Note
 from extender.cluster.gangs import Gang
+from extender.control.changedgangs import ChangedGangs
 from extender.control.reports import Reports
 from extender.control.views import GangView, view
 from extender.domain.membership import GroupRef
@@ -18,13 +19,18 @@ _GANGS_PER_TURN = 50
 
 
 class Reporting:
-    """Look at gangs that changed, some time after they did, and have written what is new about them."""
+    """Look at gangs that changed, some time after they did, and have written what is new about them.
+
+    Attributes:
+        changed_gangs: which gangs changed since somebody who shows them last looked.
+    """
 
     def __init__(self, admission: Admission, reports: Reports, delay_seconds: float) -> None:
         """Wait `delay_seconds` after a change: a gang whose pods are being created changes with each of them."""
         self._admission = admission
         self._reports = reports
         self._delay = delay_seconds
+        self.changed_gangs = ChangedGangs()
         self._changed: dict[GroupRef, None] = {}
         self._due: dict[GroupRef, None] = {}  # changed long enough ago, and not looked at yet
         self._timer: asyncio.TimerHandle | None = None
@@ -35,6 +41,8 @@ class Reporting:
 
     def changed(self, refs: Iterable[GroupRef]) -> None:
         """Look at these gangs in a moment; nothing is told by a Muster that does not decide."""
+        refs = tuple(refs)
+        self.changed_gangs.note(refs)
         if not self._admission.rebuilt:
             return
         self._changed |= dict.fromkeys(refs)
@@ -48,6 +56,7 @@ class Reporting:
 
     def stand_down(self) -> None:
         """Tell nothing any more, and forget what was told: somebody else may tell other things meanwhile."""
+        self.changed_gangs.note_all()
         self._changed.clear()
         self._due.clear()
         self._reports.forget_all()

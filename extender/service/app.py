@@ -14,14 +14,21 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import extender
+from extender.board.board import Board
 from extender.clock import Clock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
+from extender.service.dashboard.pages import add_dashboard, add_dashboard_off
+from extender.service.defragmentation import add_defragmentation
 from extender.service.demand import add_demand
 from extender.service.gangs import add_gangs
 from extender.service.openapi import add_verbs
+from extender.service.overview import add_overview
 from extender.service.queues import add_queues
+from extender.service.snapshot import add_snapshot
+from extender.service.stream import add_stream
 from extender.service.verbs import VerbRoutes
+from extender.service.whatif import add_whatif
 from extender.settings import Settings
 
 
@@ -51,26 +58,49 @@ class _VerbApp(FastAPI):
         return super().openapi()
 
 
-def create_app(controller: Controller, settings: Settings, metrics: Metrics, clock: Clock) -> FastAPI:
-    """Build the application with everything: verbs, gangs, health and metrics. It holds no state of its own.
+def create_app(
+    controller: Controller, settings: Settings, metrics: Metrics, clock: Clock, board: Board | None = None
+) -> FastAPI:
+    """Build the application with everything: verbs, what people ask, the dashboard, health and metrics.
 
     Args:
         controller: answers the verbs; whoever calls this also runs it.
-        settings: limits.
+        settings: limits, and whether there is a dashboard.
         metrics: the registry that /metrics shows.
         clock: times the calls.
+        board: what people see of the cluster; shared by all applications of one controller.
     """
     app = _VerbApp(VerbRoutes(controller, settings, metrics, clock).routes())
-    add_gangs(app, controller)
-    add_demand(app, controller)
-    add_queues(app, controller, controller.inspection.queues)
+    _add_views(app, controller, settings, board or Board(controller, metrics, clock))
+    add_defragmentation(app, controller)
+    add_snapshot(app, controller)
+    return _add_reads(app, controller, metrics)
+
+
+def create_view_app(controller: Controller, settings: Settings, metrics: Metrics, board: Board) -> FastAPI:
+    """Build the application that changes nothing: what people ask, the dashboard, health and metrics, but no verbs."""
+    app = FastAPI(title="Muster", version=extender.__version__, docs_url=None, redoc_url=None)
+    _add_views(app, controller, settings, board)
     return _add_reads(app, controller, metrics)
 
 
 def create_read_app(controller: Controller, metrics: Metrics) -> FastAPI:
-    """Build the application without the verbs, fit to be reached from other machines: health and metrics."""
+    """Build the application that tells nobody's names: health and metrics."""
     app = FastAPI(title="Muster", openapi_url=None)
     return _add_reads(app, controller, metrics)
+
+
+def _add_views(app: FastAPI, controller: Controller, settings: Settings, board: Board) -> None:
+    add_gangs(app, controller)
+    add_demand(app, controller)
+    add_queues(app, controller, controller.inspection.queues)
+    add_whatif(app, controller, settings)
+    add_overview(app, controller, board)
+    add_stream(app, controller, board)
+    if settings.dashboard:
+        add_dashboard(app)
+    else:
+        add_dashboard_off(app)
 
 
 def _add_reads(app: FastAPI, controller: Controller, metrics: Metrics) -> FastAPI:

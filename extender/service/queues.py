@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from fastapi import FastAPI, Response
 
 from extender.admission.queueview import QueueView
+from extender.board.queuerows import queue_row
 from extender.control.controller import Controller
 from extender.service.readiness import ERROR_SCHEMA, NOT_READ_YET, UNAVAILABLE, require_ready
 from extender.wire.codec import encode
@@ -60,30 +61,5 @@ def add_queues(app: FastAPI, controller: Controller, views: Callable[[], Iterabl
     )
     async def queues() -> Response:
         require_ready(controller)
-        document = {"queues": [queue_json(view) for view in views()]}
+        document = {"queues": [queue_row(view) for view in views()]}
         return Response(encode(document), media_type="application/json")
-
-
-def queue_json(view: QueueView) -> dict[str, object]:
-    """Return how a queue stands as plain values, under the names of its status."""
-    return {
-        "name": view.name,
-        "parent": view.parent,
-        "active": view.active,
-        "reason": view.reason,
-        "message": view.message,
-        "share": view.share,
-        "pendingGangs": view.pending,
-        "admittedGangs": view.admitted,
-        "flavors": [
-            {
-                "name": use.flavor,
-                "resource": use.resource,
-                "nominal": use.nominal,
-                "used": use.used,
-                "borrowed": use.borrowed,
-                "lent": use.lent,
-            }
-            for use in view.flavors
-        ],
-    }

@@ -99,7 +99,16 @@ def test_a_start_is_measured_with_its_memory_and_its_stalls() -> None:
 
 def test_every_case_can_be_asked_for() -> None:
     """The names are those of the budget's parts."""
-    assert CASES == ("verbs", "scale", "plan", "pass", "growth")
+    assert CASES == ("verbs", "scale", "plan", "pass", "growth", "seeing")
+
+
+def test_looking_is_measured_beside_not_looking() -> None:
+    """Questions and open pages are answered meanwhile, and what they cost the verbs is a ratio or a difference."""
+    found = measured("seeing")
+    assert found["explain_p99"] > 0
+    assert found["first_picture_p99"] > 0
+    assert found["filter_p99_stream_busy_vs_nobody"] > 0
+    assert "explain_delays_pinned_filter_p99" in found
 
 
 def test_a_gang_keeps_its_nodes_when_everything_is_listed_again(stand: Stand) -> None:

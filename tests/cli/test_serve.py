@@ -65,13 +65,13 @@ def test_contradictory_settings_are_refused(kubeconfig: Path, tmp_path: Path) ->
 
 
 @pytest.fixture
-def service(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
-    """Run `muster serve` with both listeners; yield the process and its ports."""
-    ports = free_port(), free_port()
+def service(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, int, int]]:
+    """Run `muster serve` with all listeners; yield the process and its ports."""
+    ports = free_port(), free_port(), free_port()
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "extender", "serve", "--kubeconfig", str(kubeconfig), "--log-format", "json"),
-            *("--port", str(ports[0]), "--metrics-port", str(ports[1])),
+            *("--port", str(ports[0]), "--metrics-port", str(ports[1]), "--view-port", str(ports[2])),
         ],
         env={**os.environ, "NO_PROXY": "*"},
         stderr=subprocess.PIPE,
@@ -84,14 +84,18 @@ def service(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, in
 
 
 def test_it_serves_without_an_api_server_and_stops_when_told(
-    service: tuple[subprocess.Popen[bytes], int, int],
+    service: tuple[subprocess.Popen[bytes], int, int, int],
 ) -> None:
     """Alive, not ready, says why; SIGTERM ends it with exit code 0 and JSON logs."""
-    process, port, metrics_port = service
+    process, port, metrics_port, view_port = service
     assert wait_for(f"http://127.0.0.1:{port}/healthz").status_code == 200
     ready = wait_for(f"http://127.0.0.1:{metrics_port}/readyz")
     assert ready.status_code == 503
     assert "nodes not synced" in ready.text
+    seen = wait_for(f"http://127.0.0.1:{view_port}/api/v1/status")
+    assert not seen.json()["ready"]
+    assert wait_for(f"http://127.0.0.1:{metrics_port}/api/v1/status").status_code == 404
+    assert wait_for(f"http://127.0.0.1:{view_port}/v1/filter").status_code == 404
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=20) == 0
     assert process.stderr is not None

@@ -48,7 +48,7 @@ _PIECES = (
     b"[" * 600,
 )
 _PATHS = (
-    "/",
+    "/dash/board",
     "/v1",
     "/v1/",
     "/v1/filter/",

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 from tests.fuzz.subject import SETTINGS, running
 from tests.service.serving import served
 
+VERBS = ("filter", "prioritize", "bind", "preempt")
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
@@ -49,7 +50,7 @@ def document() -> Iterator[OpenApiSchema]:
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize("path", ["/v1/filter", "/v1/prioritize", "/v1/bind", "/v1/preempt"])
+@pytest.mark.parametrize("path", [f"/v1/{verb}" for verb in VERBS])
 def test_answers_are_as_documented(document: OpenApiSchema, path: str, mode: GenerationMode) -> None:
     """Whatever the schema allows, and what it does not, is answered with a documented status and form."""
     statuses: set[int] = set()
@@ -61,6 +62,53 @@ def test_answers_are_as_documented(document: OpenApiSchema, path: str, mode: Gen
 
     check()
     assert statuses >= ({200} if mode is GenerationMode.POSITIVE else {400})
+
+
+#: What people ask: path -> method.
+QUESTIONS = {
+    "/api/v1/status": "GET",
+    "/api/v1/gangs": "GET",
+    "/api/v1/nodes": "GET",
+    "/api/v1/capacity": "GET",
+    "/api/v1/board": "GET",
+    "/api/v1/events": "GET",
+    "/api/v1/queues": "GET",
+    "/api/v1/demand": "GET",
+    "/api/v1/gangs/{namespace}/{name}/explain": "GET",
+    "/api/v1/gangs/{namespace}/{name}/picture.svg": "GET",
+    "/api/v1/gangs/{namespace}/{name}/defrag": "GET",
+    "/api/v1/explain": "POST",
+    "/api/v1/snapshot": "GET",
+}
+#: Of these the document says what their parameters may be.
+PARAMETERISED = ("/api/v1/gangs", "/api/v1/events", "/api/v1/explain", "/api/v1/snapshot")
+#: What never ends, or is no document of ours: tested by itself.
+OTHERS = {"/api/v1/stream", "/healthz", "/readyz", "/metrics", *(f"/v1/{verb}" for verb in VERBS)}
+
+
+def test_every_path_is_tried(document: OpenApiSchema) -> None:
+    """Whatever the document lists is asked in this file, or is known not to be."""
+    assert set(document.raw_schema["paths"]) == set(QUESTIONS) | OTHERS
+
+
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [
+        *((path, GenerationMode.POSITIVE) for path in QUESTIONS),
+        *((path, GenerationMode.NEGATIVE) for path in PARAMETERISED),
+    ],
+)
+def test_questions_are_answered_as_documented(document: OpenApiSchema, path: str, mode: GenerationMode) -> None:
+    """Whatever people ask, with parameters that there are or not, has a documented status and form."""
+    statuses: set[int] = set()
+
+    @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(document[path][QUESTIONS[path]].as_strategy(generation_mode=mode))
+    def check(case: schemathesis.Case[Any]) -> None:
+        statuses.add(case.call_and_validate(checks=CHECKS, headers={"Connection": "close"}).status_code)
+
+    check()
+    assert statuses
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])

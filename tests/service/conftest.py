@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.service.app import create_app, create_read_app
+from extender.board.board import Board
+from extender.service.app import create_app, create_read_app, create_view_app
 from extender.settings import Settings
 from extender.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster, muster, term
@@ -27,6 +28,15 @@ def settings() -> Settings:
 async def http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of the whole application."""
     app = create_app(muster.controller, muster.settings, muster.metrics, LoopClock(asyncio.get_running_loop()))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
+        yield client
+
+
+@pytest.fixture
+async def view_http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client of the application for people."""
+    board = Board(muster.controller, muster.metrics, LoopClock(asyncio.get_running_loop()))
+    app = create_view_app(muster.controller, muster.settings, muster.metrics, board)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
         yield client
 

@@ -1,0 +1,160 @@
+"""What it costs the verbs that people look: the same calls, with nobody looking and with many, in turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.figures import Figure, of_repeats
+from bench.options import Options, Say
+from bench.service.calls import Call, Connection, time_calls
+from bench.service.documents import NAMESPACE
+from bench.service.population import WAITING, Size
+from bench.service.situations import prepare_calls
+from bench.service.stand import Cores, Stand
+
+_ONLOOKERS = Path(__file__).with_name("onlookers.py")
+#: Nodes; pods that run; pages that are open; questions a second; watch events a second while pages are open.
+_NODES, _SHORT_NODES = 5_000, 100
+_PODS, _SHORT_PODS = 10_000, 200
+_READERS, _SHORT_READERS = 100, 3
+_QUESTIONS_PER_SECOND = 20
+_EVENTS_PER_SECOND = 200
+#: Rounds of each kind, the calls and seconds of one.
+_REPEATS = 7
+_CALLS, _SHORT_CALLS = 4_000, 100
+_ROUND_SECONDS, _SHORT_ROUND_SECONDS = 3.0, 0.2
+#: Seconds until everybody who looks has begun, and Muster has shown them the first picture.
+_BEGIN_SECONDS = 2.0
+#: Which verbs are called: the one that every member of a gang meets, and the one with every node in it.
+_SITUATIONS = ("pinned_filter", "filter")
+
+#: The bounds: a question is answered within 20 ms and delays a verb by no more than 1 ms, 100 pages by no more than a
+#: tenth, each at the 99th percentile.
+EXPLAIN_BOUND_MS = 20.0
+DELAY_BOUND_MS = 1.0
+PAGES_BOUND = 1.10
+FIRST_PICTURE_BOUND_MS = 1000.0
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was measured: milliseconds of calls by situation and who looks, and what those who look have seen."""
+
+    calls: dict[tuple[str, str], list[NDArray[np.float64]]] = field(default_factory=lambda: defaultdict(list))
+    seen: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+
+    def p99(self, situation: str, who: str) -> list[float]:
+        """Return the 99th percentile of each round (ms)."""
+        return [float(np.percentile(taken, 99)) for taken in self.calls[situation, who]]
+
+
+def measure(options: Options, say: Say) -> list[Figure]:
+    """Call the verbs in turn with nobody looking, with questions being asked, and with many pages open."""
+    cores = Cores.available()
+    size = Size(_SHORT_NODES, _SHORT_PODS) if options.short else Size(_NODES, _PODS)
+    amounts = {"explain": _QUESTIONS_PER_SECOND, "stream": _SHORT_READERS if options.short else _READERS}
+    taken = _Taken()
+    with ExitStack() as stack:
+        stack.enter_context(cores.keep_off())
+        say(f"starting Muster with {size.nodes:,} nodes")
+        stand = stack.enter_context(Stand(size, cores))
+        connection = stack.enter_context(Connection(stand.port))
+        calls = {situation: prepare_calls(stand, connection, situation) for situation in _SITUATIONS}
+        most, seconds = (_SHORT_CALLS, _SHORT_ROUND_SECONDS) if options.short else (_CALLS, _ROUND_SECONDS)
+        bench = _Bench(stand, connection, calls, amounts, most, seconds)
+        repeats = options.repeats or (2 if options.short else _REPEATS)
+        for number in range(1, repeats + 1):
+            say(f"seeing: round {number} of {repeats}")
+            bench.round(taken)
+    return _figures(taken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """One Muster, the connection to it, the calls to make by situation, and how many look on in each way."""
+
+    stand: Stand
+    connection: Connection
+    calls: dict[str, list[Call]]
+    amounts: dict[str, int]
+    most: int
+    seconds: float
+
+    def round(self, taken: _Taken) -> None:
+        """Make the calls once with nobody looking, and once with each sort of onlookers, at rest and busy."""
+        for who in ("nobody", *self.amounts):
+            for events in (0, _EVENTS_PER_SECOND) if who != "explain" else (0,):
+                self.stand.push_events(events)
+                with _looking(self.stand.port, who, self.amounts.get(who, 0), taken, busy=bool(events)):
+                    for situation in _SITUATIONS:
+                        found = time_calls(
+                            self.connection, self.calls[situation], at_most=self.most, seconds=self.seconds
+                        )
+                        taken.calls[situation, f"{who}{'_busy' * bool(events)}"].append(found)
+                self.stand.push_events(0)
+
+
+@contextmanager
+def _looking(port: int, who: str, amount: int, taken: _Taken, *, busy: bool) -> Iterator[None]:
+    """Have others look on meanwhile, on the processor of the load."""
+    if who == "nobody":
+        yield
+        return
+    command = [sys.executable, "-P", str(_ONLOOKERS), str(port), who, str(amount), f"{NAMESPACE}/{WAITING}"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    process = subprocess.Popen(  # noqa: S603 - this package's own program
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    with process:
+        time.sleep(_BEGIN_SECONDS)
+        yield
+        out, _ = process.communicate("")
+    if process.returncode:
+        raise RuntimeError(f"those who look on failed: {' '.join(command)}")
+    taken.seen[f"{who}{'_busy' * busy}"].append(json.loads(out))
+
+
+def _figures(taken: _Taken) -> list[Figure]:
+    figures = [
+        of_repeats(
+            "explain_p99",
+            "ms",
+            _percentiles(taken.seen["explain"], "answers", 99),
+            bound=EXPLAIN_BOUND_MS,
+            exclusive=True,
+        ),
+        of_repeats("explain_p50", "ms", _percentiles(taken.seen["explain"], "answers", 50)),
+        of_repeats(
+            "first_picture_p99",
+            "ms",
+            _percentiles(taken.seen["stream"], "first_picture", 99),
+            bound=FIRST_PICTURE_BOUND_MS,
+        ),
+    ]
+    for situation in _SITUATIONS:
+        alone, busy = taken.p99(situation, "nobody"), taken.p99(situation, "nobody_busy")
+        delays = [asked - quiet for asked, quiet in zip(taken.p99(situation, "explain"), alone, strict=True)]
+        figures.append(of_repeats(f"explain_delays_{situation}_p99", "ms", delays, bound=DELAY_BOUND_MS))
+        figures.append(of_repeats(f"{situation}_p99", "ms", alone))
+        for who, quiet in (("stream", alone), ("stream_busy", busy)):
+            ratios = [watched / base for watched, base in zip(taken.p99(situation, who), quiet, strict=True)]
+            figures.append(of_repeats(f"{situation}_p99_{who}_vs_nobody", "ratio", ratios, bound=PAGES_BOUND))
+    return figures
+
+
+def _percentiles(seen: Sequence[dict[str, Any]], what: str, rank: int) -> list[float]:
+    """Return the percentile of each round in milliseconds."""
+    return [float(np.percentile(found[what], rank)) * 1000 for found in seen if found[what]]

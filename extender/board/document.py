@@ -1,0 +1,8 @@
+"""What documents are made of."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object."""

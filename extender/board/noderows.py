@@ -1,0 +1,212 @@
+"""Who holds what of each node, as a row of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from extender.admission.admission import Admission
+from extender.cluster.nodekinds import gpus_of, whole_gpus
+from extender.cluster.tree import Tree
+from extender.domain.node import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, Node
+from extender.domain.pod import Pod
+from extender.drawing.picture import Holding, cells
+from extender.fabric.products import PRODUCT_LABELS
+
+#: Taints that keep everybody off a node.
+_CLOSED = frozenset({UNSCHEDULABLE_TAINT.key, NOT_READY_TAINT.key, UNREACHABLE_TAINT.key})
+#: Of these it is told how much there is.
+_TOLD: Final = ("cpu", "memory")
+#: What marks, in a cell, that its GPU is only promised. No namespace begins like this.
+_PROMISED = "~"
+
+
+Resources: TypeAlias = Mapping[str, tuple[int, int]]
+"""Resource -> how much a node has of it, and has left (milli-CPU, bytes)."""
+
+
+class NodeRow(NamedTuple):
+    """One node.
+
+    `domains` has one name per level, outermost first, "" where the node has none: each with the names of the domains
+    around it (`b0/r1`), so that namesakes are told apart. `cells` has, for each GPU, the gang or pod (namespace/name)
+    that holds it, "" for a free one; `promised` says of which that is a reservation. GPUs that share a node count as
+    none here.
+    """
+
+    name: str
+    domains: tuple[str, ...]
+    product: str
+    schedulable: bool
+    cells: tuple[str, ...]
+    promised: tuple[bool, ...]
+
+    @property
+    def free(self) -> int:
+        """Count the GPUs that nobody has."""
+        return self.cells.count("")
+
+    @property
+    def reserved(self) -> int:
+        """Count the GPUs that are only promised."""
+        return sum(self.promised)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Nodes counted: all, those that take pods, those with GPUs; and GPUs: all, those promised, those free."""
+
+    nodes: int = 0
+    schedulable: int = 0
+    with_gpus: int = 0
+    gpus: int = 0
+    reserved: int = 0
+    free: int = 0
+
+    def count(self, node: NodeRow, sign: int) -> None:
+        """Count a node in (1) or out (-1)."""
+        self.nodes += sign
+        self.schedulable += sign * node.schedulable
+        self.with_gpus += sign * bool(node.cells)
+        self.gpus += sign * len(node.cells)
+        self.reserved += sign * node.reserved
+        self.free += sign * node.free
+
+
+class NodeRows:
+    """Keep the rows of all nodes, and work out anew those of which anything changed.
+
+    Attributes:
+        rows: the nodes by name.
+        totals: all of them counted.
+        changed: names of nodes whose row is another since this was last emptied, those that are gone included.
+    """
+
+    #: Nodes that are looked at before others have the event loop: some 0.3 ms.
+    _NODES_PER_STEP = 8
+
+    def __init__(self, admission: Admission) -> None:
+        """Look at the nodes of `admission`."""
+        self._admission = admission
+        self._seen = -1
+        self._tree: Tree | None = None
+        self._promised: dict[str, str] = {}
+        self.rows: dict[str, NodeRow] = {}
+        self.totals = Totals()
+        self.changed: dict[str, None] = {}
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Return the names of the levels that rows have domains of."""
+        return () if self._tree is None else tuple(level.name for level in self._tree.levels.levels)
+
+    def refresh(self) -> Iterator[None]:
+        """Bring the rows up to date, in steps between which others may have the event loop."""
+        table = self._admission.model.table
+        tree = self._admission.model.tree
+        if self._tree is None or self._tree.levels.levels != tree.levels.levels:
+            self._seen = -1  # every node is in other domains
+        self._tree = tree
+        moved = np.flatnonzero(table.moved_at[: table.rows] > self._seen).tolist()
+        self._seen = table.generation
+        names = dict.fromkeys(table.node(row).name for row in moved if table.present[row])
+        names |= dict.fromkeys(self._kept_or_broken())
+        gone = [name for name in self.rows if table.row(name) is None] if len(self.rows) > len(table) or moved else []
+        for name in gone:
+            self.totals.count(self.rows.pop(name), -1)
+            self.changed[name] = None
+        for number, name in enumerate(names, start=1):
+            self._put(name)
+            if number % self._NODES_PER_STEP == 0:
+                yield
+
+    def resources(self) -> Callable[[str], Resources]:
+        """Return what tells of each node how much CPU and memory it has and has left, as things stand now.
+
+        Only a few arrays are copied here; the rest may be asked for in a thread.
+        """
+        table = self._admission.model.table
+        rows = {name: row for name in self.rows if (row := table.row(name)) is not None}
+        columns = [table.resources.index(resource) for resource in _TOLD]
+        allocatable, free = table.allocatable[columns].copy(), table.free()[columns]
+
+        def of(name: str) -> Resources:
+            row = rows.get(name)
+            if row is None:
+                return {}
+            both = zip(allocatable[:, row].tolist(), free[:, row].tolist(), strict=True)
+            return dict(zip(_TOLD, both, strict=True))
+
+        return of
+
+    def _kept_or_broken(self) -> list[str]:
+        """Return the nodes of promises that there are now and were not when this was last asked, or the reverse.
+
+        A promise that becomes a Binding takes no more of its node than before: the table does not count it as moved.
+        """
+        ledger, before = self._admission.reservations.ledger, self._promised
+        promised = {uid: slot.node for reservation in ledger for uid, slot in reservation.slots.items()}
+        self._promised = promised
+        uids = promised.keys() ^ before.keys()
+        return sorted({node for uid in uids for node in (promised.get(uid), before.get(uid)) if node is not None})
+
+    def _put(self, name: str) -> None:
+        row, before = self._row(name), self.rows.get(name)
+        if row is None or row == before:
+            return
+        if before is not None:
+            self.totals.count(before, -1)
+        self.totals.count(row, 1)
+        self.rows[name] = row
+        self.changed[name] = None
+
+    def _row(self, name: str) -> NodeRow | None:
+        node = self._admission.model.table.find(name)
+        if node is None:
+            return None
+        marked = cells(gpus_of(node)[1], self._holdings(name))
+        return NodeRow(
+            name=name,
+            domains=self._domains(name),
+            product=product_of(node),
+            schedulable=not node.deleting and not any(taint.key in _CLOSED for taint in node.taints),
+            cells=tuple(cell.removeprefix(_PROMISED) for cell in marked),
+            promised=tuple(cell.startswith(_PROMISED) for cell in marked),
+        )
+
+    def _holdings(self, name: str) -> Iterable[Holding]:
+        pods = self._admission.model.pods
+        for uid, claim in self._admission.model.table.claims_on(name):
+            gpus, pod = whole_gpus(claim.shape), pods.get(uid)
+            if gpus and pod is not None:
+                holder = pod.key if pod.group is None else str(pod.group)
+                yield Holding(holder if pod.node_name else f"{_PROMISED}{holder}", gpus, _written(pod))
+
+    def _domains(self, name: str) -> tuple[str, ...]:
+        """Return the path of a node, level by level."""
+        row, tree = self._admission.model.table.row(name), self._tree
+        if row is None or tree is None or row >= tree.domains.shape[1]:
+            return ()
+        path: list[str] = []
+        for level, domain in enumerate(tree.domains[:, row].tolist()):
+            above = next((own for own in reversed(path) if own), "")
+            own = tree.names[level][domain] if domain >= 0 else ""
+            path.append(f"{above}/{own}" if own and above else own)
+        return tuple(path)
+
+
+def product_of(node: Node) -> str:
+    """Return the product of a node's GPUs as its labels name it, "" if none does."""
+    return next((node.labels[label] for label in PRODUCT_LABELS if node.labels.get(label)), "")
+
+
+def _written(pod: Pod) -> tuple[int, ...]:
+    """Return the GPUs that the pod is annotated with: those it was seen to hold, else those predicted.
+
+    What Muster itself supposes of pods that carry neither is not asked for: asking is part of deciding.
+    """
+    known = pod.observed if pod.observed is not None and pod.observed.gpus else pod.predicted
+    return () if known is None else known.gpus
