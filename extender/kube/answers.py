@@ -19,6 +19,8 @@ _DISRUPTION_BUDGET = "DisruptionBudget"
 
 #: How much is shown of an answer that is not a metav1.Status.
 _SHOWN_CHARACTERS = 300
+#: How much is kept of a JSON document that is not: what a pod behind the API server's proxy says, for others to read.
+_KEPT_CHARACTERS = 10_000
 
 
 def no_answer(error: Exception) -> ApiError:
@@ -40,6 +42,9 @@ async def refusal(response: ClientResponse) -> ApiError:
         status = decode_status(body)
     except DecodeError:
         text = body.decode(errors="replace")[:_SHOWN_CHARACTERS].strip()
+        return ApiError(response.status, response.reason or "", text, wait)
+    if status.reason is None and status.message is None:
+        text = body.decode(errors="replace")[:_KEPT_CHARACTERS].strip()
         return ApiError(response.status, response.reason or "", text, wait)
     return _kind_of(status)(response.status, status.reason or response.reason or "", status.message or "", wait)
 

@@ -49,11 +49,15 @@ def wait_for(url: str, seconds: float = 30) -> httpx.Response:
 
 @dataclass
 class Script:
-    """What a server answers by path, where it is, and what it was asked; 404 without Muster's words elsewhere."""
+    """What a server answers by path, where it is, and what it was asked; 404 without Muster's words elsewhere.
+
+    `bodies` are those of the questions that have one.
+    """
 
     url: str
     answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -63,6 +67,8 @@ def server() -> Iterator[Script]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             script.asked.append(f"{self.command} {self.path}")
+            if length := int(self.headers.get("content-length", 0)):
+                script.bodies.append(self.rfile.read(length))
             status, body = script.answers.get(self.path, (404, b'{"detail":"Not Found"}'))
             self.send_response(status)
             self.send_header("content-length", str(len(body)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from typer.testing import CliRunner
 
@@ -15,8 +16,17 @@ def test_help_lists_the_commands() -> None:
     """Whoever types `muster` sees what there is."""
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for command in ("serve", "simulate", "demo", "settings"):
+    for command in ("serve", "simulate", "demo", "settings", "status", "watch", "completion", "kubectl muster"):
         assert command in result.stdout
+
+
+def test_kubectl_runs_it_as_a_plugin(tmp_path: Path) -> None:
+    """Under the name kubectl-muster it calls itself what its user typed."""
+    plugin = tmp_path / "kubectl-muster"
+    plugin.write_text("from extender.cli import main\nmain()\n", encoding="utf-8")
+    done = subprocess.run([sys.executable, plugin, "gangs", "--nonsense"], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "Usage: kubectl muster gangs " in done.stderr
 
 
 def test_version_is_the_package_version() -> None:

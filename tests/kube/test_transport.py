@@ -149,6 +149,14 @@ class TestRefusals:
         assert error.message.startswith("<h1>Bad Gateway</h1>xx")
         assert len(error.message) == 300
 
+    async def test_document_of_a_pod_behind_the_proxy_is_kept(self, script: ApiScript, transport: Transport) -> None:
+        """JSON that is not a metav1.Status either: the caller knows what it means."""
+        document = json.dumps({"detail": 500 * "x"})
+        script.plan("/x", says(document, 503))
+        with pytest.raises(ApiError) as refused:
+            await transport.get("/x", {})
+        assert refused.value.message == document
+
     async def test_refusal_that_breaks_off_is_still_a_refusal(self, script: ApiScript, transport: Transport) -> None:
         """A status whose body never comes is reported as the status."""
         script.plan("/x", _breaks_off(503))
