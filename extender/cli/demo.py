@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -152,4 +154,6 @@ def _serve(console: Console, host: str, port: int) -> None:
     except ListenError as error:
         typer.echo(f"muster demo: {error}; choose another with --port", err=True)
         raise typer.Exit(EXIT_FAILED) from error
-    raise typer.Exit(process.run(serve_demo(console, listener)))
+    called = sys.argv[0]
+    program = called if PurePath(called).name == "muster" else "muster"
+    raise typer.Exit(process.run(serve_demo(console, listener, program)))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import shlex
 import socket
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
-import orjson
 from rich.console import Console
 from rich.live import Live
 
+from extender.cli.demo_arrivals import Arrivals
+from extender.cli.demo_cluster import GPU_HOUR_PRICE, GPUS, NODES, demo_cluster
+from extender.cli.demo_commands import announcement
 from extender.cli.listening import Site, run_until_stopped
 from extender.cli.screens import Side, draw_world
 from extender.clock import Clock, SystemClock
@@ -21,31 +20,21 @@ from extender.control.metrics import Metrics
 from extender.service.app import create_app
 from extender.service.connections import ConnectionRules
 from extender.settings import Settings
-from extender.simulation.scenario import Member, Scenario, ScenarioGang, ScenarioNode
+from extender.simulation.accounting import GpuSeconds
 from extender.simulation.scheduler.extender import Transport
-from extender.simulation.timeline import gpu_capacity, picture, state_of
+from extender.simulation.timeline import Moment, gpu_capacity, picture
 from extender.simulation.transports import http_transport
 from extender.simulation.virtual_time import LoopClock
-from extender.simulation.workload import Workload
 from extender.simulation.world import World
 
-_NODES = 6
-_GPUS = 8
-_PRICE = 3.67
-
-#: Seconds between two jobs, and how many may wait before no more are added.
-_PAUSE_SECONDS = 8.0
-_MOST_WAITING = 3
-#: Seconds for which a finished job stays to be seen.
-_KEEP_SECONDS = 20.0
-#: The jobs: members, GPUs of each, seconds of training. They ask for a little more than there is, so that some wait.
-_JOBS = ((2, 8, 30.0), (4, 8, 20.0), (4, 4, 25.0), (1, 8, 40.0))
-_RENDEZVOUS_SECONDS = 3.0
 _REFRESH_SECONDS = 0.5
 
 
-async def serve_demo(console: Console, listener: socket.socket) -> int:
-    """Serve an embedded cluster on `listener` until a signal comes; return the exit code."""
+async def serve_demo(console: Console, listener: socket.socket, program: str = "muster") -> int:
+    """Serve an embedded cluster on `listener` until a signal comes; return the exit code.
+
+    `program` is how `muster` is called in the commands that are printed.
+    """
     host, port = listener.getsockname()[:2]
     sites: list[Site] = []
 
@@ -55,108 +44,42 @@ async def serve_demo(console: Console, listener: socket.socket) -> int:
         return http_transport(host, port)
 
     clock = LoopClock(asyncio.get_running_loop(), start=SystemClock().now())
-    world = World(_scenario(), clock, connect, settings=Settings())
+    world = World(demo_cluster(), clock, connect, settings=Settings())
     console.print(
-        f"\n[bold]Muster serves an embedded cluster on http://{host}:{port}[/]; jobs arrive all the time. Try:\n"
+        f"\n[bold]Muster serves an embedded cluster[/] of {NODES} nodes with {GPUS} GPUs each, "
+        "which four teams share; jobs arrive all the time.\n",
+        highlight=False,
     )
-    for command in commands(host, port):
-        console.print(command, highlight=False, markup=False, soft_wrap=True)
+    for line in announcement(host, port, program):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print("\nCtrl-C stops it.\n")
-    code = await run_until_stopped(sites, [world.run(), _submit(world.workload), _show(console, world, clock)])
+    arrivals = Arrivals(world)
+    code = await run_until_stopped(sites, [world.run(), arrivals.run(), _show(console, world, arrivals)])
     console.print("stopped")
     return code
 
 
-def commands(host: str, port: int) -> list[str]:
-    """Return commands that show what the service answers, each to be pasted into a shell."""
-    url = f"http://{host}:{port}"
-    uid = "00000000-0000-4000-8000-000000000000"
-    pod = {
-        "metadata": {"name": "notebook", "namespace": "default", "uid": uid},
-        "spec": {
-            "schedulerName": "muster",
-            "containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}],
-        },
-    }
-    names = [f"gpu-{index}" for index in range(_NODES)]
-    offer = {"Pod": pod, "Nodes": None, "NodeNames": names}
-    binding = {
-        "PodName": "notebook",
-        "PodNamespace": "default",
-        "PodUID": uid,
-        "Node": names[0],
-    }
-    victims = {"gpu-0": {"Pods": [{"UID": uid}], "NumPDBViolations": 0}}
-    preemption = {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
-    return [
-        f"curl {url}/healthz",
-        f"curl {url}/readyz",
-        f"curl -s {url}/metrics | grep ^muster_gangs",
-        _post(f"{url}/v1/filter", offer),
-        _post(f"{url}/v1/prioritize", offer),
-        _post(f"{url}/v1/bind", binding),
-        _post(f"{url}/v1/preempt", preemption),
-    ]
-
-
-def _post(url: str, body: dict[str, Any]) -> str:
-    return f"curl -s {url} -d {shlex.quote(orjson.dumps(body).decode())}"
-
-
-def _scenario() -> Scenario:
-    allocatable = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(_GPUS)}
-    nodes = tuple(ScenarioNode(f"gpu-{i}", allocatable, {"kubernetes.io/hostname": f"gpu-{i}"}) for i in range(_NODES))
-    return Scenario(nodes, (), until=float("inf"), gpu_hour_price=_PRICE)
-
-
-def jobs() -> Iterator[ScenarioGang]:
-    """Return job after job, without end."""
-    for number, (members, gpus, seconds) in zip(itertools.count(1), itertools.cycle(_JOBS), strict=False):
-        name = f"train-{number}"
-        requests = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": str(gpus)}
-        yield ScenarioGang(
-            name=name,
-            namespace="default",
-            min_member=members,
-            members=tuple(Member(f"{name}-{i}", requests) for i in range(members)),
-            rendezvous=_RENDEZVOUS_SECONDS,
-            duration=seconds,
-        )
-
-
-async def _submit(workload: Workload) -> None:
-    """Add a job now and then, and clear away those that have been finished for a while."""
-    loop = asyncio.get_running_loop()
-    finished: dict[str, float] = {}
-    upcoming = jobs()
-    while True:
-        await asyncio.sleep(_PAUSE_SECONDS if finished or workload.gangs else _REFRESH_SECONDS)
-        if sum(state_of(run) == "waits" for run in workload.gangs) < _MOST_WAITING:
-            workload.add([next(upcoming)])
-        for run in workload.gangs:
-            if run.finished_at is None:
-                continue
-            if loop.time() > finished.setdefault(run.spec.key, loop.time()) + _KEEP_SECONDS:
-                del finished[run.spec.key]
-                workload.forget(run)
-
-
-async def _show(console: Console, world: World, clock: LoopClock) -> None:
+async def _show(console: Console, world: World, arrivals: Arrivals) -> None:
     """Keep a picture of the cluster on a terminal; elsewhere, write a line when a job does something else."""
     await asyncio.sleep(_REFRESH_SECONDS / 2)
-    side = Side("embedded cluster", (), gpu_capacity(world.cluster), _PRICE)
+    side = Side("embedded cluster", (), gpu_capacity(world.cluster), GPU_HOUR_PRICE)
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                live.update(
-                    draw_world(side, picture(world.cluster, world.workload, clock), clock.elapsed()), refresh=True
-                )
+                moment = picture(world.cluster, world.workload, world.clock)
+                live.update(draw_world(side, _at_work(moment, arrivals.spent), moment.at), refresh=True)
                 await asyncio.sleep(_REFRESH_SECONDS)
     said: dict[str, str] = {}
     while True:
-        moment = picture(world.cluster, world.workload, clock)
+        moment = picture(world.cluster, world.workload, world.clock)
         for gang, state in moment.doing.items():
             if said.get(gang) != state:
                 console.print(f"{moment.at:8.1f} s  {gang}: {state}", highlight=False, markup=False)
         said = dict(moment.doing)
         await asyncio.sleep(_REFRESH_SECONDS)
+
+
+def _at_work(moment: Moment, before: GpuSeconds) -> Moment:
+    """Return a moment with what was spent `before`, and without the gangs that are done: a screen has few lines."""
+    doing = {gang: state for gang, state in moment.doing.items() if state != "finished"}
+    return replace(moment, doing=doing, spent=moment.spent + before)

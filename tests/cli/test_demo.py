@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -10,9 +11,14 @@ import socket
 import subprocess
 import sys
 
+import httpx
 import pytest
+from typer.testing import CliRunner
 
-from tests.cli.conftest import free_port, muster, wait_for
+from extender.cli import app
+from extender.cli.demo_cluster import RUNS
+from extender.cli.demo_commands import announcement
+from tests.cli.conftest import free_port, muster
 
 
 def test_the_comparison_comes_to_the_promised_figures() -> None:
@@ -57,30 +63,51 @@ def test_a_taken_port_is_said_with_the_way_out() -> None:
     assert "--port" in result.stderr
 
 
+def test_the_commands_are_called_as_the_demo_was() -> None:
+    """What is printed can be pasted: with the program's path, quoted where that must be, and addresses as in URLs."""
+    lines = list(announcement("::1", 80, "my env/bin/muster"))
+    assert lines[0] == "Dashboard: http://[::1]:80/"
+    assert "'my env/bin/muster' status --server http://[::1]:80" in lines
+
+
 def test_the_service_answers_the_commands_that_it_prints() -> None:
-    """Every curl line works as printed, jobs arrive, and a signal ends it cleanly."""
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "extender", "demo", "--port", str(port)], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert wait_for(f"http://127.0.0.1:{port}/healthz").text == "ok\n"
-        assert process.stdout is not None
-        commands: list[str] = []
-        for line in process.stdout:
-            if line.startswith("curl "):
-                commands.append(line.strip())
-            if "train-1" in line:
-                break
-        posts = [shlex.split(command) for command in commands if "/v1/" in command]
-        assert [re.sub(r".*/v1/", "", words[2]) for words in posts] == ["filter", "prioritize", "bind", "preempt"]
-        for words in posts:
-            answer = subprocess.run([*words, "--noproxy", "*"], check=True, capture_output=True, text=True).stdout
-            assert json.loads(answer) is not None
-        metrics = wait_for(f"http://127.0.0.1:{port}/metrics").text
-        assert re.search(r"^muster_gangs\{", metrics, re.MULTILINE)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
-    finally:
-        process.kill()
-        process.communicate()
+    """The dashboard is at the address that comes first, every command works as printed, and a signal ends it cleanly.
+
+    A dashboard that is open does not hold it up: its stream would never end by itself.
+    """
+    program = [sys.executable, "-m", "extender", "demo", "--port", str(free_port())]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            lines = list(itertools.takewhile(lambda line: f"{RUNS}: productive" not in line, process.stdout))
+            (dashboard,) = [line.split()[1] for line in lines if line.startswith("Dashboard: ")]
+            _try_commands([shlex.split(line) for line in lines if line.startswith(("muster ", "curl "))], dashboard)
+            with httpx.stream("GET", f"{dashboard}api/v1/stream", trust_env=False) as stream:
+                told = stream.iter_lines()
+                assert "event: board" in itertools.islice(told, 2)
+                process.send_signal(signal.SIGINT)
+                assert list(told)[-1] == ""
+            _, complaints = process.communicate(timeout=20)
+            assert (process.returncode, complaints) == (0, "")
+        finally:
+            process.kill()
+
+
+def _try_commands(commands: list[list[str]], dashboard: str) -> None:
+    """Run what was printed: questions of `muster`, then verbs and metrics by curl."""
+    assert "<title>" in httpx.get(dashboard, trust_env=False).text
+    asked = [words for words in commands if words[0] == "muster"]
+    assert [words[1] for words in asked] == ["status", "gangs", "queues", "explain", "explain"]
+    for words in asked:
+        result = CliRunner().invoke(app, words[1:])
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout
+    *calls, metrics = [words for words in commands if words[0] == "curl"]
+    assert [re.sub(r".*/v1/", "", words[2]) for words in calls] == ["filter", "prioritize", "bind", "preempt"]
+    for words in calls:
+        answer = subprocess.run([*words, "--noproxy", "*"], check=True, capture_output=True, text=True).stdout
+        assert json.loads(answer) is not None
+    *curl, pipe, grep, pattern = metrics
+    assert (pipe, grep) == ("|", "grep")
+    answer = subprocess.run([*curl, "--noproxy", "*"], check=True, capture_output=True, text=True).stdout
+    assert re.search(pattern, answer, re.MULTILINE)

@@ -7,7 +7,6 @@ import io
 import os
 import signal
 import socket
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -146,15 +145,8 @@ def test_free_gpus_and_many_gangs_are_drawn_briefly() -> None:
 
 
 def test_the_service_draws_its_cluster_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The picture is drawn while jobs come, run and go; those that finished are cleared away."""
-    for name, value in {
-        "_PAUSE_SECONDS": 0.02,
-        "_REFRESH_SECONDS": 0.02,
-        "_KEEP_SECONDS": 0.05,
-        "_RENDEZVOUS_SECONDS": 0.0,
-        "_JOBS": ((2, 8, 0.05), (6, 8, 0.2)),
-    }.items():
-        monkeypatch.setattr(demo_service, name, value)
+    """The picture is drawn again and again until a signal comes."""
+    monkeypatch.setattr(demo_service, "_REFRESH_SECONDS", 0.02)
     screen, written = console(terminal=True)
 
     async def story() -> int:
@@ -162,13 +154,5 @@ def test_the_service_draws_its_cluster_on_a_terminal(monkeypatch: pytest.MonkeyP
         return await demo_service.serve_demo(screen, socket.create_server(("127.0.0.1", 0)))
 
     assert asyncio.run(story()) == 0
-    for drawn in ("embedded cluster", "train-1: ", "train-4: ", "trains", "stopped"):
+    for drawn in ("embedded cluster", "serving/serve-chat: ", "stopped"):
         assert drawn in written.getvalue()
-
-
-def test_jobs_go_on_for_ever_with_names_of_their_own() -> None:
-    """Job after job, in turns of the same shapes."""
-    upcoming = demo_service.jobs()
-    first = [next(upcoming) for _ in range(5)]
-    assert [job.name for job in first] == [f"train-{number}" for number in range(1, 6)]
-    assert replace(first[4], name="", members=()) == replace(first[0], name="", members=())
