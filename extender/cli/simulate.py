@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from extender.simulation.results import Result
     from extender.simulation.scenario import Scenario
     from extender.simulation.scheduler.extender import Transport
+    from extender.simulation.simulate import Playback
     from extender.simulation.timeline import Moment
     from extender.simulation.world import Connect
 
@@ -61,6 +62,13 @@ def simulate(  # noqa: PLR0913 - one parameter per option
     gang: Annotated[
         str | None, typer.Option(help="NAMESPACE/NAME of the gang to draw; may be left out if there is only one.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page with timeline, utilisation, costs and gangs into this file (HTML)."),
+    ] = None,
+    telemetry: Annotated[
+        Path | None, typer.Option(help="Also write what each gang did from when to when into this file (CSV).")
+    ] = None,
     at: Annotated[
         str | None, typer.Option(help="When to draw it, such as 30m; by default when the gang has started, or the end.")
     ] = None,
@@ -89,9 +97,10 @@ def simulate(  # noqa: PLR0913 - one parameter per option
         raise typer.Exit(EXIT_BAD_SCENARIO)
     way = connect if scheduler is SchedulerChoice.MUSTER else None
     moments: tuple[Moment, ...] = ()
-    if timeline:
+    if timeline or report is not None or telemetry is not None:
         played = record(read, way)
         result, moments = played.result, played.moments
+        write_reports(report, telemetry, scenario, read, played)
     else:
         result = play(read, way)
     if picture is not None and sitting is not None:
@@ -142,11 +151,31 @@ def write_picture(file: Path, sitting: Sitting, scenario: Scenario, way: Connect
 
     started = next(gang.admitted_at for gang in result.gangs if f"{gang.namespace}/{gang.name}" == sitting.gang)
     moment = next((time for time in (sitting.at, started) if time is not None), scenario.until)
-    text = render(portray(scenario, way, sitting.gang, moment))
+    _write(file, render(portray(scenario, way, sitting.gang, moment)), "--picture")
+
+
+def write_reports(
+    page: Path | None, table: Path | None, scenario_file: Path, scenario: Scenario, played: Playback
+) -> None:
+    """Write what was played as a page and as a table, where they are wanted."""
+    from extender.simulation.report.page import report_page
+    from extender.simulation.report.telemetry import telemetry, telemetry_csv
+
+    ended = [gang.finished_at for gang in played.result.gangs]
+    last = max((time for time in ended if time is not None), default=0.0)
+    found = telemetry(played, scenario.until if None in ended else last)
+    if page is not None:
+        text = report_page(scenario_file.name, played.result, found, scenario.gpu_hour_price)
+        _write(page, text, "--report")
+    if table is not None:
+        _write(table, telemetry_csv(found), "--telemetry")
+
+
+def _write(file: Path, text: str, option: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        typer.echo(f"muster simulate: --picture {file}: {error.strerror or error}", err=True)
+        typer.echo(f"muster simulate: {option} {file}: {error.strerror or error}", err=True)
         raise typer.Exit(EXIT_BAD_SCENARIO) from error
 
 

@@ -184,3 +184,21 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     result = simulated(str(tmp_path / "none.yaml"))
     assert result.exit_code == 2
     assert "none.yaml" in result.stderr
+
+
+def test_a_report_and_its_table_are_written(scenario: str, tmp_path: Path) -> None:
+    """The page and the table are files of their own; the result is printed as without them."""
+    page, table = tmp_path / "out.html", tmp_path / "out.csv"
+    result = simulated(scenario, "--report", str(page), "--telemetry", str(table))
+    assert result.exit_code == 0
+    assert result.stdout == simulated(scenario).stdout
+    assert "default/giant" in page.read_text(encoding="utf-8")
+    assert table.read_text(encoding="utf-8").startswith("start_seconds,end_seconds,gang,state,gpus\n")
+
+
+@pytest.mark.parametrize("option", ["--report", "--telemetry"])
+def test_a_report_that_cannot_be_written_is_an_error(scenario: str, option: str) -> None:
+    """Exit code 2, the option and the file."""
+    result = simulated(scenario, option, "/nowhere/out")
+    assert result.exit_code == 2
+    assert f"muster simulate: {option} /nowhere/out: No such file or directory" in result.stderr

@@ -1,0 +1,1 @@
+"""A simulation as one page for people and a table for programs."""
