@@ -128,11 +128,12 @@ class TestManifests:
         (config,) = (item for item in objects if item["kind"] == "ConfigMap")
         assert config["data"] == {"muster.yaml": (SCHEDULER_CONFIGS / "muster.yaml").read_text(encoding="utf-8")}
 
-    def test_pod_monitor_renders_apart_from_the_base(self, local_cluster: LocalCluster) -> None:
-        """The PodMonitor is a kustomization of its own, as clusters without the Prometheus operator lack its kind."""
+    def test_monitoring_renders_apart_from_the_base(self, local_cluster: LocalCluster) -> None:
+        """It is a kustomization of its own, as clusters without the Prometheus operator lack its kinds."""
         executable = local_cluster.binaries[Binary.KUBECTL]
-        assert [item["kind"] for item in render(executable, MANIFESTS / "monitoring")] == ["PodMonitor"]
-        assert "PodMonitor" not in {item["kind"] for item in render(executable)}
+        kinds = {item["kind"] for item in render(executable, MANIFESTS / "monitoring")}
+        assert kinds == {"ConfigMap", "PodMonitor", "PrometheusRule"}
+        assert not {"PodMonitor", "PrometheusRule"} & {item["kind"] for item in render(executable)}
 
     def test_example_gang_can_be_applied(self, local_cluster: LocalCluster, cluster: Sandbox) -> None:
         """`kubectl apply -f examples/gang.yaml` creates a PodGroup and the four pods of `schedulerName: muster`."""

@@ -1,0 +1,127 @@
+{{/* Labels of every object, those of the kustomize base first. */}}
+{{- define "muster.labels" -}}
+app.kubernetes.io/part-of: muster
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+{{- end }}
+
+{{/* Labels by which pods are found. */}}
+{{- define "muster.selector" -}}
+app.kubernetes.io/name: muster
+{{- end }}
+
+{{/*
+The objects of a file, in the release's namespace and with its labels. The files are those of manifests/, whose namespace
+is muster-system.
+  (dict "root" $ "file" "files/rbac.yaml" "annotations" (dict))
+*/}}
+{{- define "muster.objects" -}}
+{{- $labels := include "muster.labels" .root | fromYaml }}
+{{- $text := .root.Files.Get .file | replace "muster-system" .root.Release.Namespace }}
+{{- range $document := splitList "\n---\n" $text }}
+{{- $object := fromYaml $document }}
+{{- $_ := set $object.metadata "labels" (merge (dict) ($object.metadata.labels | default dict) ($.labels | default dict) $labels) }}
+{{- with $.annotations }}
+{{- $_ := set $object.metadata "annotations" (merge (dict) . ($object.metadata.annotations | default dict)) }}
+{{- end }}
+---
+{{ toYaml $object }}
+{{- end }}
+{{- end }}
+
+{{/* What `helm uninstall` leaves in place. */}}
+{{- define "muster.crdAnnotations" -}}
+{{- if .Values.crds.keep }}
+helm.sh/resource-policy: keep
+{{- end }}
+{{- end }}
+
+{{/* The ServiceAccount of the pods: with the rights of a kube-scheduler only where one is in them. */}}
+{{- define "muster.account" -}}
+{{- ternary "muster-scheduler" "muster" .Values.kubeScheduler.enabled }}
+{{- end }}
+
+{{/* Muster's image. */}}
+{{- define "muster.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
+{{/* kube-scheduler's image; a cluster's version may have a provider's suffix: v1.36.2-eks-1a2b3c4. */}}
+{{- define "muster.kubeSchedulerImage" -}}
+{{- $tag := .Values.kubeScheduler.image.tag | default (regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version) }}
+{{- printf "%s:%s" .Values.kubeScheduler.image.repository $tag }}
+{{- end }}
+
+{{/* The settings file: .Values.settings with what the chart itself decides. Empty if all is as by default. */}}
+{{- define "muster.settings" -}}
+{{- $settings := deepCopy .Values.settings }}
+{{- if not .Values.dashboard }}
+{{- $_ := set $settings "dashboard" false }}
+{{- end }}
+{{- if and (ne .Release.Namespace "muster-system") (not (hasKey $settings "calibration_config_map")) }}
+{{- $_ := set $settings "calibration_config_map" (printf "%s/muster-calibration" .Release.Namespace) }}
+{{- end }}
+{{- if $settings }}
+{{- toYaml $settings }}
+{{- end }}
+{{- end }}
+
+{{/* Ten characters that differ where a text differs: a ConfigMap that changes has another name, which rolls the pods. */}}
+{{- define "muster.hash" -}}
+{{- sha256sum . | trunc 10 }}
+{{- end }}
+
+{{- define "muster.schedulerConfigName" -}}
+muster-scheduler-config-{{ include "muster.schedulerConfig" . | include "muster.hash" }}
+{{- end }}
+
+{{- define "muster.settingsName" -}}
+muster-settings-{{ include "muster.settings" . | include "muster.hash" }}
+{{- end }}
+
+{{/* How long bind may be held, and how long kube-scheduler waits for it, in seconds. */}}
+{{- define "muster.bindHold" -}}
+{{- .Values.settings.bind_hold_seconds | default 20 }}
+{{- end }}
+{{- define "muster.httpTimeout" -}}
+{{- .Values.settings.http_timeout_seconds | default 30 }}
+{{- end }}
+
+{{/* Refuse values that contradict each other, which a schema cannot say in words. */}}
+{{- define "muster.check" -}}
+{{- $hold := include "muster.bindHold" . | float64 }}
+{{- $timeout := include "muster.httpTimeout" . | float64 }}
+{{- if ge $hold $timeout }}
+{{- fail (printf "settings.bind_hold_seconds (%v) must be below settings.http_timeout_seconds (%v), or kube-scheduler gives up on binds that Muster still holds" $hold $timeout) }}
+{{- end }}
+{{- if .Values.kubeScheduler.enabled }}
+{{- if has "default-scheduler" .Values.schedulerNames }}
+{{- fail "schedulerNames: default-scheduler is the cluster's own kube-scheduler, and two would place the same pods; take another name, or set kubeScheduler.enabled: false and give that kube-scheduler Muster as its extender" }}
+{{- end }}
+{{- if ge (int .Values.kubeScheduler.leaderElection.renewSeconds) (int .Values.kubeScheduler.leaderElection.leaseSeconds) }}
+{{- fail "kubeScheduler.leaderElection: renewSeconds must be below leaseSeconds" }}
+{{- end }}
+{{- else }}
+{{- if not .Values.verbs.tls.secretName }}
+{{- fail "verbs.tls.secretName is needed with kubeScheduler.enabled: false: whoever can call the verbs can place pods, so off loopback they are served over TLS alone" }}
+{{- end }}
+{{- if ne (int .Values.replicas) 1 }}
+{{- fail "replicas must be 1 with kubeScheduler.enabled: false: replicas know by the Lease of the kube-scheduler in their own pod which of them decides" }}
+{{- end }}
+{{- end }}
+{{- $ports := list 10262 (int .Values.verbs.port) }}
+{{- if .Values.view.enabled }}
+{{- $ports = append $ports (int .Values.view.port) }}
+{{- end }}
+{{- if .Values.kubeScheduler.enabled }}
+{{- $ports = append $ports 10259 }}
+{{- end }}
+{{- if ne (len $ports) (len (uniq $ports)) }}
+{{- fail (printf "view.port and verbs.port must differ from each other and from 10262 (metrics) and 10259 (kube-scheduler): %v" $ports) }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,439 @@
+"""The Helm chart: the same objects as the kustomize base, values that do what they say, and refusals in plain words."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from extender.settings import Settings
+from tests.docs.conftest import ROOT, read_page
+from tests.manifests.chart import (
+    CHART,
+    NAMESPACE,
+    Helm,
+    comparable,
+    container,
+    findings,
+    one,
+    rendered,
+    rendered_base,
+    serve_options,
+    settings_of,
+)
+from tests.manifests.chart_readme import README, values_table
+from tests.manifests.chart_schema import DERIVED, SCHEMA, settings_schema
+from tests.manifests.conftest import Manifest, load
+from tests.manifests.links import broken_links
+
+INSTALL = ROOT / "docs" / "install.md"
+
+VERBS_ONLY = {"kubeScheduler": {"enabled": False}, "replicas": 1, "verbs": {"tls": {"secretName": "muster-tls"}}}
+
+#: Copies in the chart, which cannot reach outside of its folder, and what they are copies of.
+COPIES = {path.relative_to(CHART / "files"): path for path in sorted((CHART / "files").rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Return Helm without a cluster."""
+    return Helm.in_folder(tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="module")
+def default(helm: Helm) -> list[Manifest]:
+    """Return what the chart renders without any value."""
+    return helm.render()
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    """Return the schema of the values."""
+    found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    return found
+
+
+def test_lint_finds_nothing(helm: Helm) -> None:
+    """`helm lint --strict` has neither errors nor warnings."""
+    done = helm.run("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout
+
+
+def test_default_values_render_the_kustomize_base(default: list[Manifest], tmp_path: Path) -> None:
+    """Field by field, but for Helm's labels; the namespace is made by whoever installs."""
+    base = comparable(rendered_base(folder=tmp_path))
+    del base["Namespace", "", NAMESPACE]
+    chart = comparable(default)
+    assert chart.keys() == base.keys()
+    assert {key: item for key, item in chart.items() if item != base[key]} == {}
+
+
+@pytest.mark.parametrize(
+    ("component", "values"),
+    [("view", {"view": {"enabled": True}}), ("network-policy", {"networkPolicy": {"enabled": True}})],
+)
+def test_a_component_is_a_value_too(helm: Helm, tmp_path: Path, component: str, values: dict[str, Any]) -> None:
+    """The base with a component equals the chart with the value of that name, but for ports that are not there."""
+    base, chart = comparable(rendered_base(component, folder=tmp_path)), comparable(helm.render(values))
+    del base["Namespace", "", NAMESPACE]
+    for objects in (base, chart):
+        for item in objects.values():
+            if item["kind"] == "NetworkPolicy":
+                rules = item["spec"]["ingress"]
+                item["spec"]["ingress"] = [rule for rule in rules if rule["ports"] != [{"port": "view"}]]
+    assert chart == base
+
+
+def test_monitoring_is_that_of_the_manifests(helm: Helm, default: list[Manifest]) -> None:
+    """Each toggle adds the object of manifests/monitoring, with the labels by which a site finds it."""
+    values = {name: {"enabled": True} for name in ("podMonitor", "prometheusRule", "grafanaDashboard")}
+    before, after = comparable(default), comparable(helm.render({"monitoring": values}))
+    added = {key: item for key, item in after.items() if key not in before}
+    for item in added.values():
+        del item["metadata"]["labels"]["app.kubernetes.io/part-of"]
+    assert added == comparable(rendered(ROOT / "manifests" / "monitoring"))
+    labelled = {"podMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "1m"}}
+    monitor = one(helm.render({"monitoring": labelled}), "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prom"
+    assert [each["interval"] for each in monitor["spec"]["podMetricsEndpoints"]] == ["1m"]
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=str)
+def test_a_copy_in_the_chart_is_a_copy(copied: Path) -> None:
+    """Files of the chart that stand in manifests/ too are equal, byte for byte: copy them again after a change."""
+    original = ROOT / "manifests" / copied
+    assert COPIES[copied].read_bytes() == original.read_bytes(), f"cp {original} {COPIES[copied]}"
+
+
+def test_versions_agree(default: list[Manifest]) -> None:
+    """appVersion, the package's version and the tags of the kustomize base are the same."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (base,) = load("kustomization.yaml")
+    tags = {image["name"]: image["newTag"] for image in base["images"]}
+    assert str(chart["appVersion"]) == project["version"] == tags["muster"]
+    assert container(default, "muster")["image"] == f"muster:{project['version']}"
+
+
+@pytest.mark.parametrize("version", ["v1.36.2-eks-1a2b3c4", "v1.36.2+k3s1"])
+def test_kube_scheduler_is_of_the_clusters_version(helm: Helm, version: str) -> None:
+    """A provider's suffix is no part of the image's tag."""
+    image = container(helm.render(version=version), "kube-scheduler")["image"]
+    assert image == "registry.k8s.io/kube-scheduler:v1.36.2"
+
+
+@pytest.mark.parametrize(
+    ("values", "namespace"),
+    [
+        ({}, NAMESPACE),
+        ({}, "gangs"),
+        ({"schedulerNames": ["gangs", "batch"], "verbs": {"port": 20261}, "replicas": 1}, NAMESPACE),
+        ({"settings": {"http_timeout_seconds": 45, "bind_hold_seconds": 30.5}}, NAMESPACE),
+        ({"kubeScheduler": {"leaderElection": {"leaseSeconds": 15, "renewSeconds": 10}}}, NAMESPACE),
+        ({"kubeScheduler": {"profile": {"plugins": {"score": {"disabled": [{"name": "ImageLocality"}]}}}}}, NAMESPACE),
+    ],
+    ids=["default", "namespace", "names", "times", "lease", "profile"],
+)
+def test_both_containers_are_told_the_same(helm: Helm, values: dict[str, Any], namespace: str) -> None:
+    """`muster check-config` finds nothing, whatever the values: arguments, settings and configuration agree."""
+    objects = helm.render(values, namespace=namespace)
+    assert findings(objects) == ()
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > settings_of(objects).bind_hold_seconds
+    assert serve_options(objects)["scheduler_lease"] == f"{namespace}/muster"
+
+
+def test_another_namespace_is_everywhere(helm: Helm) -> None:
+    """No object refers to the namespace of the base, and the calibration is read where its Role allows it."""
+    objects = helm.render(namespace="gangs")
+    assert "muster-system" not in json.dumps(objects)
+    assert settings_of(objects).calibration_config_map == "gangs/muster-calibration"
+
+
+def test_settings_arrive_as_they_were_given(helm: Helm) -> None:
+    """Numbers keep their type and value on the way through Helm, large ones too."""
+    given: dict[str, Any] = {
+        "body_limit_bytes": 67_108_864,
+        "bodies_limit_bytes": 201_326_592,
+        "veto_seconds": 0.25,
+        "backfill": "conservative",
+        "topology_levels": [{"name": "block", "nodeLabel": "example.com/block", "allreduceFactor": 0.5}],
+    }
+    assert settings_of(helm.render({"settings": given})) == Settings.model_validate(given)
+    assert settings_of(helm.render({"dashboard": False})).dashboard is False
+
+
+def test_a_change_of_the_settings_rolls_the_pods(helm: Helm) -> None:
+    """The ConfigMap has another name then, and the pod template names it."""
+    first, second = (helm.render({"settings": {"veto_seconds": seconds}}) for seconds in (10, 20))
+    assert one(first, "Deployment")["spec"]["template"] != one(second, "Deployment")["spec"]["template"]
+
+
+def test_verbs_for_a_kube_scheduler_elsewhere(helm: Helm) -> None:
+    """Muster alone, over TLS to callers with a certificate, one at a time, without a kube-scheduler's rights."""
+    values = VERBS_ONLY | {
+        "schedulerNames": ["default-scheduler"],
+        "verbs": {"tls": {"secretName": "s", "clientCaSecretName": "ca", "allowedClientNames": ["scheduler"]}},
+    }
+    objects = helm.render(values)
+    options, deployment = serve_options(objects), one(objects, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in container(objects, "muster")["volumeMounts"]}
+    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    assert [each["name"] for each in pod["containers"]] == ["muster"]
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    assert (options["host"], options["scheduler_lease"]) == ("0.0.0.0", None)
+    assert options["scheduler_name"] == ["default-scheduler"]
+    assert options["allowed_client_name"] == ["scheduler"]
+    for option, secret in (("tls_cert_file", "s"), ("tls_private_key_file", "s"), ("client_ca_file", "ca")):
+        assert secrets[mounts[str(options[option].parent)]] == secret
+    assert pod["serviceAccountName"] == "muster"
+    assert "verbs" in {port["name"] for port in one(objects, "Service")["spec"]["ports"]}
+    assert not [item for item in objects if item["kind"] == "PodDisruptionBudget"]
+
+
+def test_the_view_has_no_verbs_and_is_apart(helm: Helm) -> None:
+    """It listens on a port of its own, by the name that the command line looks for; the verbs stay on loopback."""
+    objects = helm.render({"view": {"enabled": True, "port": 8080}})
+    options = serve_options(objects)
+    assert (options["view_host"], options["view_port"], options["host"]) == ("0.0.0.0", 8080, "127.0.0.1")
+    ports = {port["name"]: port["containerPort"] for port in container(objects, "muster")["ports"]}
+    assert ports["view"] == 8080
+    assert {"name": "view", "port": 8080, "targetPort": "view"} in one(objects, "Service")["spec"]["ports"]
+
+
+def test_what_is_left_to_others_is_not_rendered(helm: Helm) -> None:
+    """Each `create: false` leaves exactly its objects out."""
+    off = {
+        "crds": {"podGroups": False, "queues": False},
+        "rbac": {"create": False},
+        "serviceAccount": {"create": False},
+        "priorityClass": {"create": False, "name": "system-cluster-critical"},
+        "podDisruptionBudget": {"enabled": False},
+    }
+    objects = helm.render(off)
+    assert sorted(item["kind"] for item in objects) == ["ConfigMap", "Deployment", "Service"]
+    assert one(objects, "Deployment")["spec"]["template"]["spec"]["priorityClassName"] == "system-cluster-critical"
+
+
+def test_crds_stay_unless_told_otherwise(helm: Helm, default: list[Manifest]) -> None:
+    """`helm uninstall` deletes no PodGroup and no Queue by default."""
+    for objects, kept in ((default, True), (helm.render({"crds": {"keep": False}}), False)):
+        crds = [item for item in objects if item["kind"] == "CustomResourceDefinition"]
+        assert len(crds) == 2
+        for crd in crds:
+            policy = crd["metadata"].get("annotations", {}).get("helm.sh/resource-policy")
+            assert (policy == "keep") is kept
+
+
+def test_the_pod_takes_what_a_site_asks_for(helm: Helm) -> None:
+    """Placement, labels, images, resources, environment and arguments end up where they belong."""
+    digest = f"sha256:{'0' * 64}"
+    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
+    objects = helm.render(
+        {
+            "image": {"repository": "registry.example:5000/team/muster", "digest": digest, "pullPolicy": "Always"},
+            "imagePullSecrets": [{"name": "regcred"}],
+            "podAnnotations": {"example.com/a": "b"},
+            "podLabels": {"team": "infra", "app.kubernetes.io/name": "mine"},
+            "nodeSelector": {"pool": "system"},
+            "tolerations": [],
+            "affinity": {"nodeAffinity": {}},
+            "topologySpreadConstraints": spread,
+            "resources": {"requests": {"cpu": 2}, "limits": {"memory": "1.5Gi"}},
+            "extraArgs": ["--log-level=debug"],
+            "extraEnv": [{"name": "TZ", "value": "UTC"}],
+            "serviceAccount": {"annotations": {"example.com/role": "r"}},
+            "kubeScheduler": {"extraArgs": ["--v=4"], "image": {"tag": "v1.35.9"}},
+        }
+    )
+    template = one(objects, "Deployment")["spec"]["template"]
+    pod, muster = template["spec"], container(objects, "muster")
+    assert template["metadata"]["labels"] == {"team": "infra", "app.kubernetes.io/name": "muster"}
+    assert template["metadata"]["annotations"]["example.com/a"] == "b"
+    assert (pod["nodeSelector"], pod.get("tolerations", [])) == ({"pool": "system"}, [])
+    assert (pod["affinity"], pod["topologySpreadConstraints"]) == ({"nodeAffinity": {}}, spread)
+    assert pod["imagePullSecrets"] == [{"name": "regcred"}]
+    assert (muster["image"], muster["imagePullPolicy"]) == (f"registry.example:5000/team/muster@{digest}", "Always")
+    assert muster["args"][-1] == "--log-level=debug"
+    assert {"name": "TZ", "value": "UTC"} in muster["env"]
+    assert muster["resources"]["requests"] == {"cpu": 2, "memory": "384Mi"}
+    scheduler = container(objects, "kube-scheduler")
+    assert (scheduler["command"][-1], scheduler["image"].rpartition(":")[2]) == ("--v=4", "v1.35.9")
+    accounts = [item for item in objects if item["kind"] == "ServiceAccount"]
+    assert [item["metadata"]["annotations"] for item in accounts] == [{"example.com/role": "r"}] * 2
+
+
+def test_the_network_policy_names_ports_that_are_open(helm: Helm) -> None:
+    """One rule for each kind of caller; none for what is not offered."""
+    peers = [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
+    policy = {"enabled": True, "metricsFrom": peers, "viewFrom": peers, "verbsFrom": peers}
+    for values, expected in (
+        ({}, [["metrics", "https"]]),
+        ({"view": {"enabled": True}}, [["metrics", "https"], ["view"]]),
+        (VERBS_ONLY, [["metrics"], ["verbs"]]),
+    ):
+        objects = helm.render({**values, "networkPolicy": policy})
+        rules = one(objects, "NetworkPolicy")["spec"]["ingress"]
+        assert [[port["port"] for port in rule["ports"]] for rule in rules] == expected
+        assert all(rule["from"] == peers for rule in rules)
+        pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+        open_ports = {port["name"] for each in pod["containers"] for port in each["ports"]}
+        assert {name for names in expected for name in names} <= open_ports
+
+
+#: Wrong values, all at once, and how Helm names each.
+WRONG: dict[str, Any] = {
+    "replicas": 0,
+    "replica": 2,
+    "view": {"port": 99_999},
+    "image": {"digest": "sha256:abc"},
+    "schedulerNames": ["Not A Name"],
+    "resources": {"requests": {"cpu": "lots"}},
+    "settings": {
+        "bind_hold_second": 1,
+        "scheduler_names": ["x"],
+        "veto_seconds": 0,
+        "backfill": "fast",
+        "topology_levels": [{"name": "rack"}],
+    },
+    "priorityClass": {"value": 2_000_000_000},
+    "monitoring": {"podMonitor": {"interval": "soon"}},
+    "kubeScheduler": {"profile": {"schedulerName": "x", "percentageOfNodesToScore": 50}, "extraArgs": ["v=4"]},
+    "extraArgs": ["serve"],
+}
+TOLD = (
+    "at '/replicas'",
+    "'replica' not allowed",
+    "at '/view/port'",
+    "at '/image/digest'",
+    "at '/schedulerNames/0'",
+    "at '/resources/requests/cpu'",
+    "'bind_hold_second'",
+    "'scheduler_names'",
+    "at '/settings/veto_seconds'",
+    "at '/settings/backfill'",
+    "at '/settings/topology_levels/0'",
+    "at '/priorityClass/value'",
+    "at '/monitoring/podMonitor/interval'",
+    "at '/kubeScheduler/profile/schedulerName'",
+    "at '/kubeScheduler/profile/percentageOfNodesToScore'",
+    "at '/kubeScheduler/extraArgs/0'",
+    "at '/extraArgs/0'",
+)
+
+
+def test_every_wrong_value_is_refused_with_its_path(helm: Helm) -> None:
+    """The schema says which values are wrong, all of them, before anything is rendered."""
+    refusal = helm.refusal(WRONG)
+    assert [told for told in TOLD if told not in refusal] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"settings": {"bind_hold_seconds": 30}}, "bind_hold_seconds (30) must be below"),
+        ({"schedulerNames": ["default-scheduler"]}, "default-scheduler is the cluster's own"),
+        ({"kubeScheduler": {"enabled": False}, "replicas": 1}, "verbs.tls.secretName is needed"),
+        (VERBS_ONLY | {"replicas": 2}, "replicas must be 1"),
+        ({"view": {"enabled": True, "port": 10262}}, "must differ"),
+        ({"kubeScheduler": {"leaderElection": {"renewSeconds": 5}}}, "renewSeconds must be below leaseSeconds"),
+    ],
+    ids=["hold", "default-scheduler", "tls", "replicas", "ports", "lease"],
+)
+def test_values_that_contradict_each_other_are_refused_in_words(helm: Helm, values: dict[str, Any], told: str) -> None:
+    """What a schema cannot say, the chart does: which values, and what to do."""
+    assert told in helm.refusal(values)
+
+
+def test_the_schema_knows_the_programs_settings(schema: dict[str, Any]) -> None:
+    """Settings that came, went or changed are in the schema: `python -m tests.manifests.chart_schema` writes it."""
+    settings, definitions = settings_schema()
+    assert set(DERIVED) <= set(Settings.model_fields)
+    assert (schema["properties"]["settings"], schema["$defs"]) == (settings, definitions)
+
+
+def test_the_schema_has_every_value_and_nothing_else(schema: dict[str, Any]) -> None:
+    """What stands in values.yaml is known, what is known stands there, and nothing beside it is let through."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    assert set(_known(schema)) - {"global"} == set(_given(values, schema))
+
+
+def _known(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the path of every value that the schema knows, to where sites fill in what they like."""
+    for name, part in schema["properties"].items():
+        here = f"{path}{name}"
+        if part.get("additionalProperties") is False and here not in {"settings", "affinity", "kubeScheduler.profile"}:
+            yield from _known(part, f"{here}.")
+        else:
+            yield here
+
+
+def _given(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the path of every value in values.yaml, to where sites fill in what they like."""
+    leaves = set(_known(schema, path))
+    for name, value in values.items():
+        here = f"{path}{name}"
+        if here in leaves or not isinstance(value, dict):
+            yield here
+        else:
+            yield from _given(value, schema["properties"][name], f"{here}.")
+
+
+def test_the_readme_lists_every_value() -> None:
+    """Name, default and meaning, as they stand in values.yaml: `python -m tests.manifests.chart_readme` writes them."""
+    assert values_table() in README.read_text(encoding="utf-8")
+    assert broken_links(README) == []
+
+
+def test_the_values_on_the_page_are_accepted(helm: Helm) -> None:
+    """Whoever copies values from docs/install.md gets what the page says, with a configuration that is sound."""
+    blocks = [block.documents() for block in read_page(INSTALL).blocks if block.language == "yaml"]
+    shown, elsewhere = (values for (values,) in blocks if "apiVersion" not in values)
+    objects = helm.render(_pushed(shown))
+    assert findings(objects) == ()
+    assert settings_of(objects).reservation_timeout_seconds == 120
+    assert {"PodMonitor", "PrometheusRule"} <= {item["kind"] for item in objects}
+    assert serve_options(helm.render(elsewhere))["scheduler_name"] == elsewhere["schedulerNames"]
+
+
+def test_the_overlay_on_the_page_renders(tmp_path: Path) -> None:
+    """The one in docs/install.md has the images that it names, and what its components add."""
+    (overlay,) = (block for block in read_page(INSTALL).blocks if "# overlay/kustomization.yaml" in block.text)
+    (kustomization,) = overlay.documents()
+    (tmp_path / "muster").symlink_to(ROOT)
+    (tmp_path / "overlay").mkdir()
+    (tmp_path / "overlay" / "kustomization.yaml").write_text(yaml.safe_dump(_pushed(kustomization)), encoding="utf-8")
+    objects = rendered(tmp_path / "overlay")
+    images = {name: container(objects, name)["image"] for name in ("muster", "kube-scheduler")}
+    assert images == {
+        "muster": "registry.example/muster:0.1.0",
+        "kube-scheduler": "registry.k8s.io/kube-scheduler:v1.36.2",
+    }
+    assert serve_options(objects)["view_port"] == 10263
+    assert one(objects, "NetworkPolicy")["metadata"]["namespace"] == NAMESPACE
+
+
+def _pushed(shown: dict[str, Any]) -> dict[str, Any]:
+    """Return what a page shows with a registry in place of the word for one."""
+    filled: dict[str, Any] = json.loads(json.dumps(shown).replace("REGISTRY/", "registry.example/"))
+    return filled
+
+
+def test_the_notes_say_what_comes_next(helm: Helm) -> None:
+    """How to wait and to look; and what is missing where an image was not named, or a kube-scheduler not told."""
+    plain = helm.notes({})
+    assert "rollout status deployment/muster" in plain
+    assert "set image.repository" in plain
+    assert "schedulerName: muster" in plain
+    elsewhere = helm.notes({"image": {"repository": "r/m"}, "view": {"enabled": True}}, namespace="gangs")
+    assert "set image.repository" not in elsewhere
+    assert "muster status --muster-namespace gangs" in elsewhere
+    assert "port-forward pod/$LEADER 10263" in elsewhere
+    assert f"urlPrefix: https://muster.{NAMESPACE}.svc:10261/v1" in helm.notes(VERBS_ONLY)
