@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
-_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+#: The target of a link; or code, in which brackets are no link.
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|`[^`\n]*`")
 #: What is not part of a heading's anchor. Source: github-slugger.
 _NOT_IN_ANCHOR = re.compile(r"[^\w\- ]")
 
@@ -66,7 +67,7 @@ class Page:
     @property
     def links(self) -> list[str]:
         """Return the targets of all links."""
-        return _LINK.findall(self.prose)
+        return [target for target in _LINK.findall(self.prose) if target]
 
     @property
     def code(self) -> list[str]:

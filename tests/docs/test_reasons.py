@@ -44,8 +44,9 @@ def test_a_section_shows_the_message_as_it_reads(reasons: Page, reason: Reason) 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_a_section_says_what_to_do(reasons: Page, reason: Reason) -> None:
-    """Nobody is told why without being told what to do about it."""
-    assert "\nWhat to do: " in reasons.sections[reason]
+    """Nobody is told why without being told what to do about it, and before that where to see more."""
+    section = reasons.sections[reason]
+    assert 0 < section.find("\nTo see more: ") < section.find("\nWhat to do: ")
 
 
 def _named(pattern: re.Pattern[str], section: str) -> list[str]:
