@@ -9,7 +9,14 @@ from dataclasses import replace
 import pytest
 
 from extender.domain.pod import Phase
+from extender.settings import Settings
 from tests.control.conftest import Muster
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Record nothing: inputs that are noted and not packed yet are objects too, of which there is a chunk at most."""
+    return Settings(recording_megabytes=0)
 
 
 async def _come_and_go(muster: Muster, numbers: range) -> None:
