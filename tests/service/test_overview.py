@@ -9,8 +9,6 @@ import pytest
 
 from tests.control.conftest import Muster
 
-#: Seconds in which a pass has run.
-_REST_SECONDS = 0.1
 READS = ("status", "gangs", "nodes", "capacity", "board", "events")
 
 
@@ -24,6 +22,15 @@ async def busy(muster: Muster) -> Muster:
     return muster
 
 
+async def judged(muster: Muster) -> None:
+    """Wait until a pass has judged everybody, for 20 s at most."""
+    for _ in range(2000):
+        if not muster.controller.admission.pending:
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("no pass has run")
+
+
 @pytest.fixture(params=["http", "view_http"])
 def client(request: pytest.FixtureRequest) -> httpx.AsyncClient:
     """Return a client of the whole application, and of the one that changes nothing."""
@@ -33,7 +40,7 @@ def client(request: pytest.FixtureRequest) -> httpx.AsyncClient:
 
 async def test_status_counts(client: httpx.AsyncClient, busy: Muster) -> None:
     """The status has the numbers of everything."""
-    await asyncio.sleep(_REST_SECONDS)
+    await judged(busy)
     answer = (await client.get("/api/v1/status")).json()
     assert busy.controller.leading
     assert answer["ready"]
@@ -59,7 +66,7 @@ async def test_status_is_told_before_anything_was_read(http: httpx.AsyncClient) 
 
 async def test_gangs_are_chosen_by_parameters(http: httpx.AsyncClient, busy: Muster) -> None:
     """Parameters narrow the list down: by phase, reason, namespace, and queue."""
-    await asyncio.sleep(_REST_SECONDS)
+    await judged(busy)
     assert busy.controller.leading
 
     async def names(query: str) -> list[str]:
@@ -93,14 +100,14 @@ async def test_parameters_that_cannot_be(http: httpx.AsyncClient, busy: Muster, 
 
 async def test_events_go_on_from_where_one_was(http: httpx.AsyncClient, busy: Muster) -> None:
     """`next` of one answer is `after` of the next question; a gang's own are chosen by its name."""
-    await asyncio.sleep(_REST_SECONDS)
+    await judged(busy)
     first = (await http.get("/api/v1/events")).json()
     assert [(event["kind"], event["gang"]) for event in first["events"]] == [("reserved", "default/placed")]
     assert (await http.get(f"/api/v1/events?after={first['next']}")).json()["events"] == []
     assert (await http.get("/api/v1/events?gang=default/waiting")).json()["events"] == []
     busy.gang("third", 0)
     busy.controller.observer.node_gone("node-0")
-    await asyncio.sleep(_REST_SECONDS)
+    await judged(busy)
     later = (await http.get(f"/api/v1/events?after={first['next']}&limit=1")).json()
     assert len(later["events"]) == 1
     assert later["events"][0]["seq"] == later["next"]
@@ -109,7 +116,7 @@ async def test_events_go_on_from_where_one_was(http: httpx.AsyncClient, busy: Mu
 async def test_capacity_and_nodes(client: httpx.AsyncClient, busy: Muster) -> None:
     """Nodes tell who holds what, and capacity what is left."""
     busy.controller.observer.node_gone("node-1")
-    await asyncio.sleep(_REST_SECONDS)
+    await judged(busy)
     nodes = (await client.get("/api/v1/nodes")).json()["nodes"]
     assert [(node["name"], node["gpus"]["free"]) for node in nodes] == [("node-0", 8)]
     capacity = (await client.get("/api/v1/capacity")).json()

@@ -62,7 +62,7 @@ class Reader:
 
 
 async def test_the_picture_comes_first_then_what_changes(muster: Muster) -> None:
-    """A page gets everything once, and then a gang that arrives within a second."""
+    """A page gets everything once, and then a gang that arrives soon after."""
     muster.nodes(2)
     muster.sync()
     async with serving(muster) as service:
@@ -74,7 +74,7 @@ async def test_the_picture_comes_first_then_what_changes(muster: Muster) -> None
         changes = [await page.event()]
         while not changes[-1][1]["gangs"]["put"]:
             changes.append(await page.event())
-        assert asyncio.get_running_loop().time() - began < 2
+        assert asyncio.get_running_loop().time() - began < 10
         assert [row["name"] for row in changes[-1][1]["gangs"]["put"]] == ["new"]
         assert {name for name, _ in changes} == {"change"}
         assert [document["seq"] for _, document in changes] == [picture["seq"] + 1 + i for i in range(len(changes))]
@@ -139,9 +139,9 @@ async def test_who_falls_behind_begins_anew(muster: Muster, monkeypatch: pytest.
     board = Board(muster.controller, muster.metrics, LoopClock(asyncio.get_running_loop()))
     messages = Stream(board).messages()
     await anext(messages)
-    for number in range(8):
+    for number in range(40):
         muster.gang(f"g{number}", 1)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.03)
     rest = [message async for message in messages]
     assert len(rest) <= 2
     assert all(message.startswith(b"event: change") for message in rest)
@@ -165,7 +165,7 @@ async def test_nobody_looks_while_nobody_reads(muster: Muster, monkeypatch: pyte
     messages = live.messages()
     await anext(messages)
     await messages.aclose()  # type: ignore[attr-defined]  # an async generator behind the iterator's type
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)
     before = len(looks)
     muster.gang("a", 1)
     await asyncio.sleep(0.1)
