@@ -75,6 +75,11 @@ class Board:
         self._passes = -1
         self._refreshing = False
 
+    @property
+    def seq(self) -> int:
+        """Return the number of the last change that was taken."""
+        return self._seq
+
     def refresh(self) -> Iterator[None]:
         """Bring the board up to date, in steps between which others may have the event loop.
 

@@ -39,6 +39,7 @@ class Stream:
         self._readers: set[asyncio.Queue[bytes | None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
+        self._picture: tuple[int, asyncio.Task[bytes]] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -49,15 +50,13 @@ class Stream:
         """Yield the picture, then changes, until the reader goes or falls behind."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_WAITING)
         async with self._looking:  # no change may fall between the picture and the first one that is handed over
-            picture = await look(self._board)
-            if not self._readers:
-                self._board.forget_changes()  # nobody lacks them
+            seq, writing = await self._current_picture()
             self._readers.add(queue)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._publish(), name="stream")
         try:
-            body = await asyncio.to_thread(lambda: encode(picture_json(picture)))
-            yield b"retry: %d\n%b" % (_RETRY_MILLISECONDS, _message("board", picture.seq, body))
+            body = await asyncio.shield(writing)
+            yield b"retry: %d\n%b" % (_RETRY_MILLISECONDS, _message("board", seq, body))
             while True:
                 try:
                     async with asyncio.timeout(_SILENCE_SECONDS):
@@ -74,6 +73,20 @@ class Stream:
         """End what every reader gets, for good: the service stops."""
         for queue in list(self._readers):
             self._send_away(queue)
+
+    async def _current_picture(self) -> tuple[int, asyncio.Task[bytes]]:
+        """Return a picture that the next change goes on from: its number, and its bytes once they are written.
+
+        All pages that are opened between two changes get the same one: after a restart they come all at once.
+        """
+        if self._readers and self._picture is not None and self._picture[0] == self._board.seq:
+            return self._picture
+        picture = await look(self._board)
+        if not self._readers:
+            self._board.forget_changes()  # nobody lacks them
+        writing = asyncio.create_task(asyncio.to_thread(lambda: encode(picture_json(picture))))
+        self._picture = picture.seq, writing
+        return self._picture
 
     async def _publish(self) -> None:
         """Hand over changes for as long as anybody reads."""
