@@ -170,7 +170,8 @@ class Board:
                 self._put[ref] = None
                 self._gone.pop(ref, None)
             yield  # what is predicted of where it is takes half a millisecond, of very large ones more
-        self._gang_rows.forget({gang.uid for gang in gangs})
+        if refs:
+            self._gang_rows.forget({gang.uid for gang in gangs})
 
     def _drop(self, ref: GroupRef) -> None:
         if self._gangs.pop(ref, None) is not None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 from extender.admission.sharing import NAMELESS
 from extender.backfill.start import Start
 from extender.board.document import Json
 from extender.cluster.gangs import Gang
 from extender.cluster.nodekinds import whole_gpus
+from extender.control.accounts import time_text
 from extender.control.controller import Controller
 from extender.control.explanation import start_json
 from extender.control.views import GangPhase, GangView
 from extender.domain.reason import Wait
-from extender.domain.timestamp import write_timestamp
 from extender.placement.placement import Placement
 
 #: Decimals of a bandwidth: megabytes per second, far below what the model knows.
@@ -63,7 +61,7 @@ class GangRows:
             "gpus": sum(whole_gpus(pod.shape) for pod in gang.members.values() if not pod.done),
             "reason": None if view.wait is None else _reason(view.wait),
             "since": gang.created or None,
-            "startedAt": _time(gang.started_at),
+            "startedAt": None if gang.started_at is None else time_text(gang.started_at),
             "expectedStart": _start(start),
             "busBandwidthGBps": _bandwidth(placement),
             "level": None if placement is None else placement.level,
@@ -99,7 +97,3 @@ def _start(start: Start | None) -> Json | None:
 def _bandwidth(placement: Placement | None) -> float | None:
     bandwidth = None if placement is None else placement.bus_bandwidth
     return None if bandwidth is None else round(bandwidth, _GBPS_DECIMALS)
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else write_timestamp(dt.datetime.fromtimestamp(seconds, dt.UTC))

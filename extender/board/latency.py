@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -77,12 +77,8 @@ def quantile(buckets: Buckets, share: float) -> float | None:
     if total <= 0:
         return None
     wanted = share * total
-    edges: Sequence[tuple[float, float]] = [(0.0, 0.0), *((bound, buckets[bound]) for bound in bounds)]
-    for (lower, before), (upper, count) in _steps(edges):
+    edges = [(0.0, 0.0), *((bound, buckets[bound]) for bound in bounds)]
+    for (lower, before), (upper, count) in pairwise(edges):
         if count >= wanted and count > before:
             return lower if upper == float("inf") else lower + (upper - lower) * (wanted - before) / (count - before)
     return None
-
-
-def _steps(edges: Sequence[tuple[float, float]]) -> Iterable[tuple[tuple[float, float], tuple[float, float]]]:
-    return pairwise(edges)

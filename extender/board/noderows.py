@@ -12,8 +12,8 @@ from extender.admission.admission import Admission
 from extender.cluster.nodekinds import gpus_of, whole_gpus
 from extender.cluster.tree import Tree
 from extender.domain.node import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, Node
-from extender.domain.pod import Pod
 from extender.drawing.picture import Holding, cells
+from extender.drawing.survey import written_gpus
 from extender.fabric.products import PRODUCT_LABELS
 
 #: Taints that keep everybody off a node.
@@ -178,12 +178,13 @@ class NodeRows:
         )
 
     def _holdings(self, name: str) -> Iterable[Holding]:
+        # What Muster supposes of pods that are annotated with no GPUs is not asked for: that is part of deciding.
         pods = self._admission.model.pods
         for uid, claim in self._admission.model.table.claims_on(name):
             gpus, pod = whole_gpus(claim.shape), pods.get(uid)
             if gpus and pod is not None:
                 holder = pod.key if pod.group is None else str(pod.group)
-                yield Holding(holder if pod.node_name else f"{_PROMISED}{holder}", gpus, _written(pod))
+                yield Holding(holder if pod.node_name else f"{_PROMISED}{holder}", gpus, written_gpus(pod))
 
     def _domains(self, name: str) -> tuple[str, ...]:
         """Return the path of a node, level by level."""
@@ -201,12 +202,3 @@ class NodeRows:
 def product_of(node: Node) -> str:
     """Return the product of a node's GPUs as its labels name it, "" if none does."""
     return next((node.labels[label] for label in PRODUCT_LABELS if node.labels.get(label)), "")
-
-
-def _written(pod: Pod) -> tuple[int, ...]:
-    """Return the GPUs that the pod is annotated with: those it was seen to hold, else those predicted.
-
-    What Muster itself supposes of pods that carry neither is not asked for: asking is part of deciding.
-    """
-    known = pod.observed if pod.observed is not None and pod.observed.gpus else pod.predicted
-    return () if known is None else known.gpus

@@ -38,7 +38,7 @@ def draw(survey: Survey, gang: str, title: str, lines: tuple[str, ...]) -> Pictu
         gpus = count_gpus(pod.shape.requests)
         if gpus and not pod.done:
             name = pod.key if pod.group is None else str(pod.group)
-            holdings.setdefault(node, []).append(Holding(name, gpus, survey.held.get(pod.uid) or _written(pod)))
+            holdings.setdefault(node, []).append(Holding(name, gpus, survey.held.get(pod.uid) or written_gpus(pod)))
     levels = survey.levels
     depth = range(len(levels.levels))
     nodes = (
@@ -60,7 +60,7 @@ def _domain(levels: Levels, index: int, node: Node) -> str:
     return clique_of(node.labels) if is_clique else levels.domain(index, node)
 
 
-def _written(pod: Pod) -> tuple[int, ...]:
+def written_gpus(pod: Pod) -> tuple[int, ...]:
     """Return the GPUs that the pod is annotated with: those it was seen to hold, else those predicted."""
     known = pod.observed if pod.observed is not None and pod.observed.gpus else pod.predicted
     return () if known is None else known.gpus

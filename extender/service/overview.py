@@ -53,7 +53,7 @@ def add_overview(app: FastAPI, controller: Controller, board: Board) -> None:
         require_ready(controller)
         picture = await look(board)
         body = await asyncio.to_thread(lambda: encode(write(picture)))
-        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+        return _fresh(body)
 
     @app.get(
         "/api/v1/status",
@@ -63,7 +63,7 @@ def add_overview(app: FastAPI, controller: Controller, board: Board) -> None:
     )
     async def status() -> Response:
         picture = await look(board)
-        return Response(encode(picture.status), media_type="application/json", headers={"Cache-Control": "no-store"})
+        return _fresh(encode(picture.status))
 
     @app.get(
         "/api/v1/gangs",
@@ -131,7 +131,12 @@ def add_overview(app: FastAPI, controller: Controller, board: Board) -> None:
         gang = request.query_params.get("gang")
         entries = [entry for entry in controller.decisions.since(after) if gang is None or entry.gang == gang]
         document = {"next": controller.decisions.last, "events": [event_row(entry) for entry in entries[-limit:]]}
-        return Response(encode(document), media_type="application/json", headers={"Cache-Control": "no-store"})
+        return _fresh(encode(document))
+
+
+def _fresh(body: bytes) -> Response:
+    """Return JSON that nobody keeps: it is of this moment."""
+    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _answers(key: str) -> dict[str, Any]:
