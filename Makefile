@@ -16,11 +16,11 @@ UV_VERSION := 0.13.8
 WORKERS ?= 2
 
 # Folders with Python code, and the other files that have a linter, whether or not they are committed yet.
-PYTHON_DIRS = $(wildcard extender tests localcluster bench docsite)
+PYTHON_DIRS = $(wildcard extender muster_lab tests localcluster bench docsite)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
-.PHONY: help setup demo test test-versions lint format bench plots flame soak fuzz cluster docs reference lock clean
-.PHONY: require-go require-chromium
+.PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference lock clean
+.PHONY: require-go require-chromium each night-instruments night-properties night-faults night-controlplane night-long
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ require-go:
 	    exit 1; \
 	}
 
-# Debian's browser, for the tests of the dashboard: installed here where that needs nobody's leave, as in CI.
+# Debian's browser, for the tests of the dashboard: installed here where that needs no permission, as in CI.
 require-chromium:
 	@command -v chromium >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -128,30 +128,84 @@ format: $(VENV)/.dev.stamp ## Format the code and apply the fixes that are safe.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-# Coverage counts all runs together, so only the report at the end has a threshold. The hundred thousand steps of faults
-# run without it: tracing would double their time and add no line. Each process of control-plane tests has a control plane
-# of its own, so a file stays in one process.
+# Three tiers. `check` is the inner loop: lint, and the tests of what computes without a process, a socket or a file; it
+# draws a fifth of the examples (tests/examples.py) and leaves out what is marked slow. `test` decides, and is what CI
+# runs. `nightly` has the rest: tests of the instruments, longer faults, other examples, other versions. A test is of the
+# last tier by tests/conftest.py or by its own marker.
+CHECKED := $(addprefix tests/,admission architecture cluster control eviction explain gate hardware journal ledger \
+                             objects placement queues)
+
+check: setup lint ## Check what one works on: lint and the fast tests, in under two minutes on two cores.
+	@$(BIN)/pytest --quiet -m 'not slow' --hypothesis-profile check --numprocesses $(WORKERS) --dist worksteal \
+	    $(CHECKED) $(ARGS)
+
+# Coverage counts all runs together, so only the report at the end has a threshold. The steps of faults run without it:
+# tracing would double their time and add no line. Each process of control-plane tests has a control plane of its own, so
+# a file stays in one process; they mostly wait, so that a third process pays.
 PYTEST = $(BIN)/pytest --cov --cov-append --cov-report= --cov-fail-under=0
 FAULTS := tests/properties/test_faults.py
+CONTROL_PLANES ?= 3
 
-test: require-go require-chromium setup lint ## Run the whole gate: lint, every test, coverage.
+test: require-go require-chromium setup lint ## Run the gate, as CI does: lint, every test that decides, coverage.
 	@$(BIN)/python -m localcluster build
 	@rm -f .coverage .coverage.*
-	@$(PYTEST) -m 'not controlplane and not browser' --ignore $(FAULTS) --numprocesses $(WORKERS) --dist worksteal
-	@$(PYTEST) -m browser
+	@$(PYTEST) -m 'not controlplane and not browser and not nightly' --ignore $(FAULTS) \
+	    --numprocesses $(WORKERS) --dist worksteal
+	@$(PYTEST) -m 'browser and not nightly'
 	@$(BIN)/pytest $(FAULTS) --numprocesses $(WORKERS) --dist worksteal
-	@$(PYTEST) -m controlplane --numprocesses $(WORKERS) --dist loadfile
+	@$(PYTEST) -m 'controlplane and not nightly' --numprocesses $(CONTROL_PLANES) --dist loadfile
 	@$(BIN)/coverage report
 
-# Two control planes more to build, about eight minutes each on two cores the first time: not part of `test`.
+# The parts of the night, each by itself as `make PART`. The last one compares figures with the budget, which wants a
+# quiet machine.
+NIGHT ?= night-instruments night-properties night-faults night-controlplane night-long docs fuzz test-versions soak bench
+
+nightly: require-go require-chromium setup ## Run what takes long: instruments, faults, fuzz, soak, versions, benches, docs.
+	@$(BIN)/python -m localcluster build
+	@$(MAKE) each PARTS='$(NIGHT)'
+
+# A part that fails does not keep the others from running: the end says which did.
+each:
+	@failed=; \
+	for part in $(PARTS); do \
+	    echo "nightly: $$part" >&2; \
+	    $(MAKE) "$$part" || failed+=" $$part"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "nightly: failed:$$failed" >&2; exit 1; fi
+
+night-instruments:
+	@$(BIN)/pytest -m 'nightly and not controlplane' --numprocesses $(WORKERS) --dist worksteal
+
+night-properties:
+	@$(BIN)/pytest -m 'hypothesis and not nightly' --hypothesis-profile nightly --numprocesses $(WORKERS) --dist worksteal
+
+night-faults: export FAULT_STEPS ?= 20000
+night-faults: export REPLAY_RUNS ?= 100
+night-faults:
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(FAULTS) tests/properties/test_replay.py
+
+night-controlplane:
+	@$(BIN)/pytest -m 'nightly and controlplane' --numprocesses $(WORKERS) --dist loadfile
+
+# Rounds of a bad tenant beside a good one; the last line says how long gangs took, the memory and the longest turn.
+TENANT_SEED ?= 1
+
+night-long:
+	@$(BIN)/pytest --long --reclaims 20 --storm-seeds 3 $(addprefix tests/controlplane/test_,outages.py scale.py \
+	    flood.py reclaim.py storm.py)
+	@$(BIN)/pytest --capture no --tenant-rounds 100 --tenant-seed $(TENANT_SEED) tests/controlplane/test_random_tenants.py
+
+# Two control planes more to build, about eight minutes each on two cores the first time: part of `nightly`.
 OLDER_KUBERNETES := 1.35 1.36
 VERSION_TESTS := $(addprefix tests/controlplane/test_,stories.py kube.py versions.py crashes.py hard_cases.py)
 
 test-versions: require-go setup ## Play the stories on the older versions of Kubernetes, too.
-	@for version in $(OLDER_KUBERNETES); do \
-	    $(BIN)/python -m localcluster build --kubernetes "$$version"; \
-	    $(BIN)/pytest --kubernetes "$$version" $(VERSION_TESTS) $(ARGS); \
-	done
+	@failed=; \
+	for version in $(OLDER_KUBERNETES); do \
+	    $(BIN)/python -m localcluster build --kubernetes "$$version" && \
+	        $(BIN)/pytest --kubernetes "$$version" $(VERSION_TESTS) $(ARGS) || failed+=" $$version"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "test-versions: failed:$$failed" >&2; exit 1; fi
 
 # ----------------------------------------------------------------------------------------------------------- maintenance
 

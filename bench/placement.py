@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bench.figures import Figure, of_repeats, ratio
 from bench.options import Options, Say
-from extender.admission.admission import Admission
+from extender.admission.engine import Engine
+from extender.admission.events import Decide, GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild
 from extender.clock import ManualClock
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
-from extender.domain.levels import Levels
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Phase, Pod, Shape
-from extender.domain.podgroup import PodGroup
-from extender.placement.eligibility import Eligibility
-from extender.placement.ground import Ground, Terms
+from extender.objects.levels import Levels
+from extender.objects.node import Node
+from extender.objects.pod import Phase, Pod, Shape
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.placement.candidates import Candidates, Eligibility, PlacementTerms
 from extender.placement.plan import plan
 from extender.settings import Settings
 
@@ -73,11 +73,11 @@ def plan_figure(name: str, nodes: int, pods: int, repeats: int, bound: float | N
     table = NodeTable()
     for node in gpu_nodes(nodes):
         table.upsert(node)
-    ground = Ground(build(table, Levels()), Eligibility(table).mask)
+    candidates = Candidates(build(table, Levels()), Eligibility(table).mask)
     gang = workers("gang", pods, worker(1, _CPU))
 
     def place() -> None:
-        plan(gang, WhatIf(table), ground, Terms())
+        plan(gang, WhatIf(table), candidates, PlacementTerms())
 
     return of_repeats(name, "ms", timed(place, lambda _: None, repeats), bound=bound, exclusive=True)
 
@@ -96,25 +96,23 @@ def measure_passes(gangs: Sequence[int], nodes: Sequence[int], repeats: int, say
 
 def pass_figures(gangs: int, nodes: int, repeats: int) -> tuple[Figure, Figure]:
     """Time passes over so many gangs that wait for room: one over all of them, and one after one has changed."""
-    admission = full_cluster(gangs, nodes)
+    engine = full_cluster(gangs, nodes)
     name = f"{gangs}_gangs_{nodes}_nodes"
 
     def prepare_all(_: int) -> None:
-        admission.rebuild()
-        admission.take_effects()
+        engine.apply(Rebuild())
 
     def prepare_one(number: int) -> None:
         """Let a member come, or go again."""
         gang = number // 2 % gangs
         *_, joining = workers(f"waiting-{gang:06}", _WAITING_MEMBERS + 1, worker(_GPUS, cpu=_CPU + gang))
         if number % 2:
-            admission.pod_gone(joining.uid)
+            engine.apply(PodGone(joining.uid))
         else:
-            admission.pod_seen(joining)
-        admission.take_effects()
+            engine.apply(PodSeen(joining))
 
     def judge() -> None:
-        if not admission.decide():
+        if not engine.apply(Decide()).answer:
             raise AssertionError("no pass was asked for, so that there is nothing to time")
 
     full = of_repeats(f"pass_full_{name}", "ms", timed(judge, prepare_all, repeats))
@@ -122,34 +120,32 @@ def pass_figures(gangs: int, nodes: int, repeats: int) -> tuple[Figure, Figure]:
     return full, changed
 
 
-def full_cluster(gangs: int, nodes: int) -> Admission:
-    """Return the admission of a full cluster: pods that run, one gang that has been placed, and gangs that wait.
+def full_cluster(gangs: int, nodes: int) -> Engine:
+    """Return the engine of a full cluster: pods that run, one gang that has been placed, and gangs that wait.
 
     The gangs that wait differ in what their pods ask for, so that no verdict holds for two of them.
     """
-    admission = Admission(Settings(), ManualClock())
+    engine = Engine(Settings(), ManualClock())
     for node in gpu_nodes(nodes):
-        admission.node_seen(node)
+        engine.apply(NodeSeen(node))
     for number in range(nodes - RESERVED // _GPUS):
-        admission.pod_seen(running(number))
-    admission.rebuild()
-    add_gang(admission, "placed", workers("placed", RESERVED, worker(1, _CPU)))
-    admission.decide()
-    admission.take_effects()
+        engine.apply(PodSeen(running(number)))
+    engine.apply(Rebuild())
+    add_gang(engine, "placed", workers("placed", RESERVED, worker(1, _CPU)))
+    engine.apply(Decide())
     for number in range(gangs):
         name = f"waiting-{number:06}"
-        add_gang(admission, name, workers(name, _WAITING_MEMBERS, worker(_GPUS, cpu=_CPU + number)))
-    admission.decide()
-    admission.take_effects()
-    return admission
+        add_gang(engine, name, workers(name, _WAITING_MEMBERS, worker(_GPUS, cpu=_CPU + number)))
+    engine.apply(Decide())
+    return engine
 
 
-def add_gang(admission: Admission, name: str, pods: Sequence[Pod]) -> None:
+def add_gang(engine: Engine, name: str, pods: Sequence[Pod]) -> None:
     """Let a PodGroup and its pods come, all of which are its minimum; the names say which gang is older."""
-    ref = GroupRef(GroupApi.COSCHEDULING, "bench", name)
-    admission.group_seen(PodGroup(ref, uid=f"uid-{name}", min_member=len(pods), created=name))
+    ref = GroupRef(COSCHEDULING, "bench", name)
+    engine.apply(GroupSeen(PodGroup(ref, uid=f"uid-{name}", min_member=len(pods), created=name)))
     for pod in pods:
-        admission.pod_seen(pod)
+        engine.apply(PodSeen(pod))
 
 
 def gpu_nodes(count: int) -> Iterator[Node]:
@@ -169,7 +165,7 @@ def worker(gpus: int, cpu: int) -> Shape:
 
 def workers(gang: str, count: int, shape: Shape) -> list[Pod]:
     """Return the pods of a gang that are all alike."""
-    ref = GroupRef(GroupApi.COSCHEDULING, "bench", gang)
+    ref = GroupRef(COSCHEDULING, "bench", gang)
     names = (f"{gang}-{number}" for number in range(count))
     return [Pod(name, "bench", name, shape, created=gang, group=ref, scheduler_name="muster") for name in names]
 
@@ -181,16 +177,19 @@ def running(number: int) -> Pod:
 
 
 def timed(call: Callable[[], object], prepare: Callable[[int], None], repeats: int) -> list[float]:
-    """Return how many milliseconds each call took, after one warm-up; `prepare` gets each call's number, untimed."""
+    """Return how many milliseconds of the processor each call took, after one warm-up: a busy machine adds none.
+
+    `prepare` gets each call's number, untimed.
+    """
     taken = []
     gc.collect()
     gc.disable()  # a collection would hit one call with the garbage of all
     try:
         for number in range(repeats + 1):
             prepare(number)
-            began = time.perf_counter()
+            began = time.process_time()
             call()
-            taken.append((time.perf_counter() - began) * 1000)
+            taken.append((time.process_time() - began) * 1000)
     finally:
         gc.enable()
     return taken[1:]

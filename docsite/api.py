@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from docsite.answers import Operation, answers, outline
 from docsite.markdown import anchor, cell, code, codes, page, table
 from extender.clock import ManualClock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
 from extender.control.ports import ClusterApi
-from extender.domain.reason import Reason
+from extender.objects.reason import Reason
 from extender.service.app import create_app
 from extender.settings import Settings
 
@@ -46,8 +44,8 @@ _VERB_PREFIX = "/v1/"
 _METHODS = ("get", "post", "put", "patch", "delete")
 #: How deep an outline of a body goes, for schemas that contain themselves.
 _DEEPEST = 12
-#: What the outline of a schema says that does not tell what is in it.
-_VAGUE = re.compile(r"\b(?:object|any)\b")
+#: Values that an outline names; of an enumeration with more of them it says that it is text.
+_MOST_VALUES = 8
 #: What FastAPI says where nobody has said anything.
 _WORDS = {"Successful Response": "answered", "Validation Error": "a parameter is of the wrong type"}
 
@@ -73,7 +71,6 @@ def render() -> str:
     ]
     verbs = [each for each in operations if each[1].startswith(_VERB_PREFIX)]
     others = [each for each in operations if each not in verbs]
-    outlines = _outlines(others, schemas)
     rows = [
         (f"[{code(_title(method, path))}](#{anchor(_title(method, path))})", cell(operation.get("summary", "")))
         for method, path, operation in [*others, *verbs]
@@ -82,7 +79,7 @@ def render() -> str:
         "HTTP",
         _INTRO,
         table(("path", "does"), rows),
-        *(_section(*each, schemas, outlines) for each in others),
+        *(_section(*each, schemas) for each in others),
         *_verb_sections(verbs),
     )
 
@@ -91,17 +88,7 @@ def _title(method: str, path: str) -> str:
     return f"{method.upper()} {path}"
 
 
-def _outlines(operations: list[tuple[str, str, Any]], schemas: Json) -> dict[Operation, str]:
-    """Return operation -> outline of what it answers, where its schema says less than that."""
-    vague = [
-        (method, path)
-        for method, path, operation in operations
-        if any(map(_VAGUE.search, _content(operation["responses"].get("200", {}), schemas)))
-    ]
-    return {asked: outline(told) for asked, told in answers(vague).items()}
-
-
-def _section(method: str, path: str, operation: Json, schemas: Json, outlines: Mapping[Operation, str]) -> str:
+def _section(method: str, path: str, operation: Json, schemas: Json) -> str:
     parts = [f"## {_title(method, path)}", cell(operation.get("summary", ""))]
     parts += [text.strip() for text in (operation.get("description"), _NOTES.get(path)) if text]
     if parameters := operation.get("parameters"):
@@ -110,10 +97,9 @@ def _section(method: str, path: str, operation: Json, schemas: Json, outlines: M
     if body := operation.get("requestBody"):
         parts += ["Body:", *_content(body, schemas)]
     parts.append(_answers(operation))
-    told = [f"```text\n{outlines[method, path]}\n```"] if (method, path) in outlines else []
     for status, answer in sorted(operation["responses"].items()):
         if status.startswith("2"):
-            parts += told or _content(answer, schemas)
+            parts += _content(answer, schemas)
     return "\n\n".join(part for part in parts if part)
 
 
@@ -156,10 +142,11 @@ def shape(schema: Json, schemas: Json, depth: int = 0) -> str:
         return "..."
     if "$ref" in schema:
         return shape(schemas.get(schema["$ref"].rpartition("/")[2], {}), schemas, depth)
-    if values := [schema["const"]] if "const" in schema else schema.get("enum"):
+    values = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    if 0 < len(values) <= _MOST_VALUES:
         return " or ".join(json.dumps(value) for value in values)
     if several := schema.get("anyOf") or schema.get("oneOf"):
-        return " or ".join(shape(each, schemas, depth + 1) for each in several)
+        return " or ".join(shape(each, schemas, depth) for each in several)
     kind = schema.get("type", "any")
     if isinstance(kind, list):
         return " or ".join(shape({**schema, "type": each}, schemas, depth) for each in kind)

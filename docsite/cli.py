@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from docsite.markdown import anchor, cell, code, codes, page, table
-from extender.cli import app
+from extender.cli.commands import app
 
 _INTRO = """
 `muster COMMAND --help` says the same. Installed as `kubectl-muster` on the `PATH`, every command is also one of

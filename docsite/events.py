@@ -9,8 +9,8 @@ from pathlib import Path
 
 import extender
 from docsite.markdown import anchor, code, page, table
-from extender.admission.effects import EvictionReason
-from extender.domain.reason import Reason
+from extender.ledger.effects import EvictionReason
+from extender.objects.reason import Reason
 
 _INTRO = """
 Muster's Events are `events.k8s.io/v1` with `reportingController: muster.dev/muster`. What is said again is counted in
@@ -50,10 +50,10 @@ SAID: Mapping[str, tuple[str, str, str]] = {
     "Ready": ("Queue", "Normal", "a Queue about which something was wrong can be used"),
     "NotAsWritten": ("Queue", "Warning", "a Queue works, but not in all as it is written"),
     "Invalid": ("Queue", "Warning", "a Queue cannot be used; the message names the field"),
-    "Inactive": ("Queue", "Warning", "a Queue gives nothing to anybody"),
+    "Inactive": ("Queue", "Warning", "no gang can start from a Queue"),
     EvictionReason.PREEMPTED: ("gang and pod", "Warning", "evicted for a gang of higher priority"),
     EvictionReason.RECLAIMED: ("gang and pod", "Warning", "evicted for a gang to whose Queue the quota belongs"),
-    EvictionReason.DEFRAGMENTED: ("gang and pod", "Warning", "evicted because somebody ran `muster defrag --apply`"),
+    EvictionReason.DEFRAGMENTED: ("gang and pod", "Warning", "evicted by a run of `muster defrag --apply`"),
     EvictionReason.BELOW_MINIMUM: ("gang and pod", "Warning", "evicted because what is left of the gang cannot run"),
     EvictionReason.QUEUE_DRAINED: (
         "gang and pod",
@@ -63,8 +63,8 @@ SAID: Mapping[str, tuple[str, str, str]] = {
 }
 
 #: What says something to people, by name, in the packages that decide and report.
-_CALLS = frozenset({"Note", "ClusterEvent", "QueueView", "tell", "_event", "_note"})
-_PACKAGES = ("admission", "control")
+_CALLS = frozenset({"Note", "ClusterEvent", "QueueRow", "_tell", "_event", "_note"})
+_PACKAGES = ("admission", "control", "eviction", "explain", "ledger", "queues")
 
 
 def render() -> str:

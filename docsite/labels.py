@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from docsite.markdown import code, page, table
-from extender.domain import holdings, keys
+from extender.objects import holdings, keys
 
 _INTRO = """
 Every key under `muster.dev/` that is read or written. A key that does not exist, or a value that cannot be used,
@@ -104,7 +104,7 @@ MEANINGS: Mapping[str, Key] = {
 def known_keys() -> set[str]:
     """Return every key under `muster.dev/` that the program knows."""
     named = {value for value in vars(keys).values() if isinstance(value, str) and value.startswith(keys.PREFIX)}
-    return (named | keys.KNOWN_LABELS | keys.KNOWN_ANNOTATIONS | holdings.OWN_KEYS) - {keys.PREFIX}
+    return (named | keys.KNOWN_LABELS | keys.KNOWN_ANNOTATIONS | holdings.OWN_HOLDING_KEYS) - {keys.PREFIX}
 
 
 def render() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docsite.markdown import anchor, cell, code, page, table
-from extender.domain.reason import Reason, Wait
+from extender.objects.reason import Reason, Wait
 
 _INTRO = """
 Why a gang waits, as one word: condition, Event, metric label, `muster explain` and the API say the same. What stands in

@@ -12,11 +12,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Return seconds that never go backwards; only differences mean something."""
-        ...
 
     def now(self) -> dt.datetime:
         """Return the calendar time, timezone-aware, in UTC."""
-        ...
 
 
 class SystemClock:

@@ -7,11 +7,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from extender.strictyaml import load_documents
+
 _COMMAND_LINE = "command line"
+#: How much of a refused value is shown, in characters.
+_MOST_SHOWN = 200
 
 #: Source: apimachinery/pkg/api/validate/content IsLabelKey.
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
@@ -43,8 +46,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     scheduler_names: tuple[str, ...] = ("muster",)
-    """`spec.schedulerName` of the pods that Muster manages. Pods of other schedulers pass through filter untouched and
-    are only counted. It must name the profiles of the kube-scheduler that calls this Muster."""
+    """`spec.schedulerName` of the pods that Muster manages. Pods of other schedulers pass through filter untouched, are
+    only counted, and are never bound by Muster. It must name the profiles of the kube-scheduler that calls this
+    Muster."""
 
     reservation_timeout_seconds: float = Field(default=60.0, gt=0)
     """How long a reservation may wait for minMember members to reach bind, where the PodGroup names no
@@ -59,7 +63,7 @@ class Settings(BaseModel):
     """The extender's `httpTimeout` in the KubeSchedulerConfiguration. Muster only checks other settings against it."""
 
     debounce_seconds: float = Field(default=0.003, ge=0)
-    """How long the admission pass waits after a change for more of them. Zero judges after every change; more than some
+    """How long the cycle waits after a change for more of them. Zero evaluates after every change; more than some
     tens of milliseconds is felt as latency."""
 
     observe_wait_seconds: float = Field(default=0.05, ge=0)
@@ -73,18 +77,18 @@ class Settings(BaseModel):
     longer is felt by others; zero answers at once."""
 
     backfill: Literal["easy", "conservative", "none"] = "easy"
-    """Who may use what is kept for a gang that waits for room: with `easy` whoever ends, by its declared runtime,
-    before that gang is expected to start; with `conservative` whoever thereby delays none of the first gangs that wait;
-    with `none` nobody. Without declared runtimes all three are the same. Conservative keeps more promises and leaves
+    """Who may use what is kept for a gang that waits for room: with `easy` gangs that end, by their declared runtime,
+    before that gang is expected to start; with `conservative` those that delay none of the first gangs that wait;
+    with `none` no gang. Without declared runtimes all three are the same. Conservative keeps more promises and leaves
     more room unused."""
 
     dashboard: bool = True
-    """Whether `/` shows the cluster live. It names gangs, namespaces and nodes to whoever can reach the listener, as
+    """Whether `/` shows the cluster live. It names gangs, namespaces and nodes to all who can reach the listener, as
     the rest of `/api` does; the verbs' listener is on loopback unless callers show certificates."""
 
     ageing_seconds: float = Field(default=86_400.0, gt=0)
     """How old a waiting gang gets before it goes ahead of higher priorities and of queues that have less of their
-    share. Nobody is evicted for its age. Shorter makes first come, first served of priorities; longer lets what is
+    share. Nothing is evicted for its age. Shorter makes first come, first served of priorities; longer lets what is
     unimportant wait for longer on a cluster that is always full."""
 
     below_minimum_grace_seconds: float = Field(default=300.0, gt=0)
@@ -195,10 +199,11 @@ class Settings(BaseModel):
     ClusterNetworkTopology, else the known labels that most nodes carry. A name: that cloud's or tool's labels, whatever
     else is there. none: all nodes count as equally near."""
 
-    numa_scoring: Literal["none", "MostAllocated", "LeastAllocated", "BalancedAllocation", "LeastNUMANodes"] = "none"
-    """How a pod without gang is ranked among nodes that are alike in bandwidth. none: by what future requests lose of
-    GPU sets, then by fullness. Otherwise by the scores of scheduler-plugins' NodeResourceTopologyMatch, for sites that
-    come from there: Guaranteed pods alone differ, and nodes without zones score 0."""
+    single_pods: Literal["pinned", "ranked"] = "pinned"
+    """What filter answers for a pod that is a gang of one. pinned: the node planned for it, which is the fastest.
+    ranked: all offered nodes that have room for it by the same rules, and prioritize ranks them by what the plan was
+    made by, so that kube-scheduler's own preferences count too (preferred affinity, spread, images). Then every pod
+    costs kube-scheduler a look at all nodes, and it may bind where Muster would not. Gangs of several stay pinned."""
 
     calibration_config_map: str = Field(
         default="muster-system/muster-calibration",
@@ -209,7 +214,7 @@ class Settings(BaseModel):
 
     recording_megabytes: int = Field(default=32, ge=0, le=4096)
     """How much memory the recording may take from which `muster snapshot save` makes a file that `muster replay` plays:
-    all that was seen, asked and decided since this process started. When it is full it ends, and begins anew with the
+    all that was seen, asked and decided since this process started. When it is full it ends, and begins again with the
     next start; 32 MB hold about a million inputs. 0 records nothing."""
 
     @field_validator("topology_levels")
@@ -296,10 +301,14 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     if path is not None:
         try:
-            document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: not UTF-8, or a date such as 2026-13-45
+            documents = load_documents(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or not YAML
             msg = f"{path}: {error}"
             raise SettingsError(msg) from error
+        if len(documents) > 1:
+            msg = f"{path}: expected a single document, found {len(documents)}"
+            raise SettingsError(msg)
+        document = documents[0] if documents else None
         if document is not None and not isinstance(document, dict):
             msg = f"{path}: expected a mapping of settings, found {type(document).__name__}"
             raise SettingsError(msg)
@@ -324,4 +333,7 @@ def _describe(details: ErrorDetails, path: Path | None, overrides: Mapping[str, 
         known = [field.alias or name for name, field in (TopologyLevel if outer else Settings).model_fields.items()]
         similar = get_close_matches(wrong, known, n=1)
         message = f"there is no such setting; did you mean {similar[0]}?" if similar else "there is no such setting"
-    return f"{source}: {'.'.join(map(str, details['loc']))}: {message} (got {details['input']!r})"
+    shown = repr(details["input"])
+    if len(shown) > _MOST_SHOWN:
+        shown = f"{shown[:_MOST_SHOWN]}..."
+    return f"{source}: {'.'.join(map(str, details['loc']))}: {message} (got {shown})"

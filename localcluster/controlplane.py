@@ -1,5 +1,6 @@
 """etcd and kube-apiserver: an empty Kubernetes that only answers to its own tokens."""
 
+import shutil
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -105,6 +106,22 @@ class ControlPlane(Startable):
         """Stop the API server, then etcd. At once: there is nothing to save."""
         self.api_server.kill()
         self.etcd.kill()
+
+    def save(self) -> Path:
+        """Copy etcd's data, as a snapshot does, and return the copy; etcd and the API server are away meanwhile."""
+        self.stop()
+        saved = self._folder / "etcd-saved"
+        shutil.rmtree(saved, ignore_errors=True)
+        shutil.copytree(self._folder / "etcd", saved)
+        self.start()
+        return saved
+
+    def restore(self, saved: Path) -> None:
+        """Put etcd back into the state that `save` copied: versions go on from there."""
+        self.stop()
+        shutil.rmtree(self._folder / "etcd")
+        shutil.copytree(saved, self._folder / "etcd")
+        self.start()
 
     def _api_server_ready(self) -> bool:
         # The certificate is the server's own work, so it may not be there yet.

@@ -58,6 +58,10 @@ class Recorder:
         """
         return self._signal.wait_until(condition, timeout_seconds=timeout_seconds, description=lambda: description)
 
+    def comes_true(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Return whether `condition()` is true now or after anything that happens for exactly `seconds`."""
+        return self._signal.comes_true(condition, seconds)
+
     def catch_up(self, timeout_seconds: float = 10.0) -> None:
         """Wait until everything has been recorded that the API server has done up to now.
 

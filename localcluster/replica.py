@@ -30,7 +30,7 @@ SCHEDULER_SERVICE_ACCOUNT = "muster-scheduler"
 #: How long one of two replicas may take to lead, in seconds: the Lease of a dead one has to run out first.
 LEADING_TIMEOUT_SECONDS = 30.0
 
-#: Ways into a UTS namespace, where a process may have a hostname of its own: as root, and as anybody else.
+#: Ways into a UTS namespace, where a process may have a hostname of its own: as root, and as any other user.
 _UNSHARE_OPTIONS = (("--uts",), ("--map-root-user", "--uts"))
 
 #: `sh -c` with the name as $0. exec twice: the process that localcluster starts is the server itself in the end.
@@ -159,7 +159,7 @@ class Replicas:
         return self.wait_leader()
 
     def holder(self) -> Replica | None:
-        """Return the replica that holds the Lease, by the API server; None if nobody does."""
+        """Return the replica that holds the Lease, by the API server; None if none does."""
         try:
             lease = self._api.get(LEASES, LEASE_NAME, MUSTER_NAMESPACE)
         except ApiError as error:
@@ -169,7 +169,7 @@ class Replicas:
         return self.holder_of(lease)
 
     def holder_of(self, lease: JsonObject) -> Replica | None:
-        """Return the replica that this Lease names, None if it names nobody."""
+        """Return the replica that this Lease names, None if it names none."""
         identity = str(lease["spec"].get("holderIdentity") or "")
         return next((replica for replica in self.members if identity.startswith(f"{replica.hostname}_")), None)
 

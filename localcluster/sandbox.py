@@ -23,7 +23,7 @@ from localcluster.client import (
     JsonObject,
     Resource,
 )
-from localcluster.errors import ApiError, LocalClusterError, NotInTimeError
+from localcluster.errors import ApiError, LocalClusterError
 from localcluster.nodes import GPU, NodeShape, numbered_nodes
 from localcluster.story import DEFAULT_TIMEOUT_SECONDS, Gang, Pod, Scene, delete_pod_group
 from localcluster.watching import LiveView, Signal
@@ -300,11 +300,7 @@ class Sandbox:
 
     def stays_true(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Return whether `condition()` is true now and after everything that happens for `seconds`."""
-        try:
-            self._scene.wait_until(lambda: not condition(), lambda: "", seconds)
-        except NotInTimeError:
-            return True
-        return False
+        return not self._scene.signal.comes_true(lambda: not condition(), seconds)
 
     def bindings(self) -> list[Binding]:
         """Return every binding since the story began, in the API server's order."""

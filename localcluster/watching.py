@@ -14,6 +14,7 @@ import httpx
 
 from localcluster.client import ApiClient, JsonObject, Resource
 from localcluster.errors import ApiError, LocalClusterError, NotInTimeError
+from localcluster.waiting import PATIENCE, say_slow
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -40,7 +41,7 @@ class Signal:
     """Wakes those who wait for a condition over any number of live views, and guards those views' contents."""
 
     def __init__(self) -> None:
-        """Start with nobody waiting."""
+        """Start without waiters."""
         self._condition = threading.Condition(threading.RLock())
 
     @contextmanager
@@ -61,13 +62,22 @@ class Signal:
     ) -> float:
         """Return the seconds until `condition()` was true; looked at after every change, without polling.
 
-        Raises NotInTimeError with `description()`, asked at the deadline so that it can say what was true instead.
+        As long and as patient as `waiting.wait_until`. Raises NotInTimeError with `description()`, asked at the
+        deadline so that it can say what was true instead.
         """
         started = time.monotonic()
         with self._condition:
             if self._condition.wait_for(condition, timeout=timeout_seconds):
                 return time.monotonic() - started
-            raise NotInTimeError(f"not within {timeout_seconds:g} s: {description()}")
+            say_slow(description(), timeout_seconds)
+            if self._condition.wait_for(condition, timeout=(PATIENCE - 1) * timeout_seconds):
+                return time.monotonic() - started
+            raise NotInTimeError(f"not within {PATIENCE * timeout_seconds:g} s: {description()}")
+
+    def comes_true(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Return whether `condition()` is true now or after anything that happens for exactly `seconds`."""
+        with self._condition:
+            return self._condition.wait_for(condition, timeout=seconds)
 
 
 class LiveView:

@@ -11,11 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from extender.domain.membership import COSCHEDULING_LABEL, GroupApi, GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
-from extender.domain.selectors import Selector
-from extender.domain.taints import Taint, Toleration
+import msgspec
+
+from extender.explain.documents import ApiDocument, QueueRow
+from extender.objects.meta import Selector
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import NO_GROUP, GroupRef
+from extender.objects.podspec import Taint, Toleration
+from extender.objects.sources.coscheduling import COSCHEDULING, COSCHEDULING_LABEL
 
 GPU = "nvidia.com/gpu"
 GI = 2**30
@@ -141,7 +145,7 @@ def shape(
 
 def pod(name: str = "pod", gpus: int = 0, *, gang: str = "", node: str = "", **fields: Any) -> Pod:
     """Build a pod value; keywords are fields of Pod."""
-    group = GroupRef(GroupApi.COSCHEDULING, "default", gang) if gang else None
+    group = GroupRef(COSCHEDULING, "default", gang) if gang else NO_GROUP
     plain = Pod(f"uid-{name}", "default", name, shape(gpus), CREATED, group, node_name=node, scheduler_name="muster")
     return replace(plain, **fields)
 
@@ -150,3 +154,23 @@ def node(name: str = "node", gpus: int = 8, *, taints: tuple[Taint, ...] = (), *
     """Build a node value with 64 CPUs, 512 GiB, room for 110 pods and `gpus` GPUs; keywords are labels."""
     allocatable = {"cpu": 64_000, "memory": 512 * GI, "pods": 110} | ({GPU: gpus} if gpus else {})
     return Node(name, f"uid-{name}", allocatable, labels, taints)
+
+
+def queue_row(name: str, **fields: Any) -> QueueRow:
+    """Return how a Queue stands that nobody uses, with other values where `fields` has them."""
+    idle: dict[str, Any] = {
+        "parent": "",
+        "active": True,
+        "reason": "",
+        "message": "",
+        "share": 0.0,
+        "pending_gangs": 0,
+        "admitted_gangs": 0,
+        "flavors": (),
+    }
+    return QueueRow(name, **(idle | fields))
+
+
+def as_sent(document: ApiDocument) -> Any:
+    """Return a document of the API as a client reads it."""
+    return msgspec.json.decode(msgspec.json.encode(document))

@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
-from hypothesis import settings
 
 from localcluster.programs import NEWEST, Release
+from tests.examples import register_profiles
+from tests.worlds import World
 
-# Two workers share two cores with everything else: how long one example takes says nothing.
-settings.register_profile("muster", deadline=None)
-settings.load_profile("muster")
+register_profiles()
 
+#: Folders and files that `make test` leaves to `make nightly`: they test the instruments, not Muster, or they repeat
+#: on the real control plane what shorter stories decide.
+NIGHTLY = (
+    "bench",
+    "image",
+    "kind",
+    "localcluster",
+    "docs/test_site.py",
+    "fuzz/test_guided.py",
+    "controlplane/test_adapters.py",
+    "controlplane/test_benchmark.py",
+    "controlplane/test_facts.py",
+    "controlplane/test_helm.py",
+    "controlplane/test_kind.py",
+    "controlplane/test_reference_cluster.py",
+    "controlplane/test_scale.py",
+    "controlplane/test_soak.py",
+    "controlplane/test_storm.py",
+    "controlplane/test_versions.py",
+)
 #: Of tests/controlplane/test_storm.py.
 STORM_OPTIONS = (
     ("--storm-gangs", 40, "how many gangs a storm has"),
     ("--storm-seed", 1, "the first storm's seed"),
     ("--storm-seeds", 1, "how many storms there are, of successive seeds"),
 )
+#: Of tests/controlplane/test_random_tenants.py.
+TENANT_OPTIONS = (
+    ("--tenant-seed", 1, "the first seed of the rounds of a bad tenant"),
+    ("--tenant-rounds", 5, "how many rounds there are, of successive seeds"),
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C reach the programs that tests start: a shell's background job ignores SIGINT, and so would they."""
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +65,20 @@ def logging_as_it_was() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture
+def world() -> World:
+    """Return an empty world that has been rebuilt."""
+    return World()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what only `make nightly` runs."""
+    tests = Path(__file__).parent
+    for item in items:
+        if any(item.path.is_relative_to(tests / name) for name in NIGHTLY):
+            item.add_marker(pytest.mark.nightly)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"minor version of Kubernetes for the control-plane tests [default: {NEWEST}]",
     )
     parser.addoption("--long", action="store_true", help="let the stories of outages and of scale take minutes")
-    parser.addoption("--reclaims", type=int, default=2, help="how often quota is reclaimed [default: 2]")
-    for name, default, text in STORM_OPTIONS:
+    parser.addoption("--reclaims", type=int, default=1, help="how often quota is reclaimed [default: 1]")
+    parser.addoption("--tenant-gates", action="store_true", help="give the pods of both tenants Muster's gate")
+    for name, default, text in (*STORM_OPTIONS, *TENANT_OPTIONS):
         parser.addoption(name, type=int, default=default, help=f"{text} [default: {default}]")

@@ -36,7 +36,7 @@ def test_defaults() -> None:
 
 def test_every_setting_is_documented() -> None:
     """Each setting says what it is for; each one in seconds, bytes or counts is a number, the others name something."""
-    words = {"names", "lease", "levels", "preset", "map", "scoring", "backfill", "dashboard"}
+    words = {"names", "lease", "levels", "preset", "map", "pods", "backfill", "dashboard"}
     for name, field in Settings.model_fields.items():
         assert field.description, name
         unit = name.rpartition("_")[2]
@@ -70,6 +70,9 @@ def test_missing_file_is_named(config: Path) -> None:
     [
         (b"a: [", "expected the node content"),
         (b"\xff\xfe\xfd", "codec can't decode"),
+        (b"veto_seconds: 5\nveto_seconds: 6", "line 2, column 1: key 'veto_seconds' is given twice"),
+        (b"veto_seconds: &a [*a]", "line 1, column 15: contains itself"),
+        (b"veto_seconds: !!bool x", "a value does not fit its tag"),
         (b"veto_seconds: 2026-13-45", "month must be in 1..12"),
         (b"- veto_seconds", "expected a mapping of settings, found list"),
         (b"false", "expected a mapping of settings, found bool"),
@@ -83,6 +86,14 @@ def test_unreadable_file_is_named(config: Path, content: bytes, expected: str) -
     message = refusal(config)
     assert message.startswith(f"{config}: ")
     assert expected in message
+    assert len(message.splitlines()) == 1
+
+
+def test_aliases_that_multiply_are_refused(config: Path) -> None:
+    """Nine lines of aliases to aliases would be a thousand million values."""
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))]
+    config.write_text("\n".join(lines))
+    assert refusal(config) == f"{config}: line 6, column 5: aliases repeat more than 100,000 values"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +112,7 @@ def test_unreadable_file_is_named(config: Path, content: bytes, expected: str) -
         ("veto_secnds: 5", "veto_secnds: there is no such setting; did you mean veto_seconds? (got 5)"),
         ("x: {y: 1}", "x: there is no such setting (got {'y': 1})"),
         ("7: 1", "7: Keys should be strings (got 7)"),
+        (f"{'x' * 500}: {'y' * 500}", f"{'x' * 500}: there is no such setting (got '{'y' * 199}...)"),
     ],
 )
 def test_bad_value_is_named(config: Path, text: str, expected: str) -> None:
@@ -238,3 +250,11 @@ def test_any_file_is_read_or_refused(config: Path, content: bytes) -> None:
     with contextlib.suppress(SettingsError):
         loaded = load_settings(config, {})
         assert loaded.bind_hold_seconds < loaded.http_timeout_seconds < math.inf
+
+
+def test_deep_nesting_is_an_error_of_the_file(tmp_path: Path) -> None:
+    """A file that is nested deeper than can be read is refused with its name."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("[" * 5000 + "]" * 5000, encoding="utf-8")
+    with pytest.raises(SettingsError, match=str(path)):
+        load_settings(path, {})

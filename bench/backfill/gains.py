@@ -11,7 +11,7 @@ from bench.backfill.starts import GPU, workers
 from bench.figures import Figure, of_repeats
 from bench.options import Say
 from extender.cluster.table import NodeTable
-from extender.domain.node import Node
+from extender.objects.node import Node
 
 #: Nodes of 8 GPUs; gangs in a line; lines, each from other random numbers.
 NODES, GANGS, LINES = 32, 150, 3

@@ -11,18 +11,16 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.backfill.calendar import Calendar, Release
-from extender.backfill.gap import MARGIN_SECONDS, Profile, fits_gap
-from extender.backfill.start import Blocked, Start, earliest_start
-from extender.cluster.occupancy import Holding
+from extender.cluster.occupancy import HoldingScope
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
-from extender.domain.levels import Levels
-from extender.domain.pod import Pod
-from extender.placement.earmark import earmark
-from extender.placement.eligibility import Eligibility
-from extender.placement.ground import Ground, Terms
+from extender.objects.levels import Levels
+from extender.objects.pod import Pod
+from extender.placement.backfill.outlook import Calendar, Release
+from extender.placement.backfill.start import Blocked, Start, earliest_start
+from extender.placement.candidates import Candidates, Eligibility, PlacementTerms
+from extender.placement.earmark import MARGIN_SECONDS, CapacityProfile, earmark, fits_gap
 from extender.placement.plan import Plan, plan
 
 
@@ -43,7 +41,7 @@ class Job:
     arrival: float
     runtime: float
     declared: float | None
-    terms: Terms = field(default_factory=Terms)
+    terms: PlacementTerms = field(default_factory=PlacementTerms)
 
 
 @dataclass(slots=True)
@@ -83,7 +81,7 @@ class Line:
         self.record = Record()
         self._backfilling = backfilling
         self._margin = margin
-        self._ground = Ground(build(table, levels or Levels()), Eligibility(table).mask)
+        self._candidates = Candidates(build(table, levels or Levels()), Eligibility(table).mask)
         self._number = count()
         self._events: list[tuple[float, int, int, Job | None]] = []  # ends (0), arrivals (1), promised starts (2)
         for job in jobs:
@@ -138,10 +136,10 @@ class Line:
 
     def _conservative(self) -> None:
         blocked = [
-            Blocked(job.name, job.pods, self._ground, job.terms, job.declared, self._promised(job))
+            Blocked(job.name, job.pods, self._candidates, job.terms, job.declared, self._promised(job))
             for job in self.waiting
         ]
-        profile = Profile(blocked, WhatIf(self.table), self.calendar(), self._margin)
+        profile = CapacityProfile(blocked, WhatIf(self.table), self.calendar(), self._margin)
         for name, start in profile.starts.items():
             self._tell(name, start)
         for job in list(self.waiting):
@@ -159,7 +157,7 @@ class Line:
 
     def _promise(self, job: Job) -> Start | None:
         free, calendar = WhatIf(self.table), self.calendar()
-        start = earliest_start(job.pods, free, self._ground, job.terms, calendar, promised=self._promised(job))
+        start = earliest_start(job.pods, free, self._candidates, job.terms, calendar, promised=self._promised(job))
         if start is not None:
             self._tell(job.name, start)
         return start
@@ -172,12 +170,12 @@ class Line:
 
     def _earmark(self, job: Job) -> NDArray[np.int64] | None:
         """Return what is kept for a gang that waits for somebody who does not say when he ends."""
-        later = WhatIf(self.table, self.table.potential(), Holding.LASTING)
-        return earmark(job.pods, WhatIf(self.table), later, self._ground, job.terms)
+        later = WhatIf(self.table, self.table.potential(), HoldingScope.LASTING)
+        return earmark(job.pods, WhatIf(self.table), later, self._candidates, job.terms)
 
     def _plan(self, job: Job, kept: NDArray[np.int64] | None = None) -> Mapping[str, str] | None:
         free = self.table.free()
-        result = plan(job.pods, WhatIf(self.table, free if kept is None else free - kept), self._ground, job.terms)
+        result = plan(job.pods, WhatIf(self.table, free if kept is None else free - kept), self._candidates, job.terms)
         return result.nodes if isinstance(result, Plan) else None
 
     def _start(self, job: Job, nodes: Mapping[str, str]) -> None:

@@ -10,17 +10,16 @@ from random import Random
 
 from bench.figures import Figure, of_repeats
 from bench.options import Say
-from extender.backfill.calendar import Calendar, Release
-from extender.backfill.gap import MOST_BLOCKED, Profile
-from extender.backfill.start import Blocked, earliest_start
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
-from extender.domain.levels import Levels
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
-from extender.placement.eligibility import Eligibility
-from extender.placement.ground import Ground, Terms
+from extender.objects.levels import Levels
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.placement.backfill.outlook import Calendar, Release
+from extender.placement.backfill.start import Blocked, earliest_start
+from extender.placement.candidates import Candidates, Eligibility, PlacementTerms
+from extender.placement.earmark import MOST_BLOCKED, CapacityProfile
 
 GPU = "nvidia.com/gpu"
 _GPUS = 8
@@ -82,7 +81,7 @@ class Site:
         members = ([f"pod-{gang * size + index}" for index in range(size)] for gang in range(RUNNING))
         releases = [Release(SPAN * random.random(), tuple(uids), f"gang-{n}") for n, uids in enumerate(members)]
         self.calendar = Calendar(releases, now=0.0)
-        self.ground = Ground(build(self.table, Levels()), Eligibility(self.table).mask)
+        self.candidates = Candidates(build(self.table, Levels()), Eligibility(self.table).mask)
         self.table.occupancy.refresh()
 
     def free(self) -> WhatIf:
@@ -103,15 +102,15 @@ def measure_starts(repeats: int, say: Say, *, short: bool) -> list[Figure]:
 def start_figures(case: Case, repeats: int) -> Iterator[Figure]:
     """Time one start, found for the first time and kept."""
     site, gang = Site(case), workers("gang", case.pods, case.gpus)
-    found = earliest_start(gang, site.free(), site.ground, Terms(), site.calendar)
+    found = earliest_start(gang, site.free(), site.candidates, PlacementTerms(), site.calendar)
     if found is None:
         raise AssertionError(f"{case.name}: nothing to time, since the gang never fits")
 
     def first() -> None:
-        earliest_start(gang, site.free(), site.ground, Terms(), site.calendar)
+        earliest_start(gang, site.free(), site.candidates, PlacementTerms(), site.calendar)
 
     def again() -> None:
-        earliest_start(gang, site.free(), site.ground, Terms(), site.calendar, promised=found)
+        earliest_start(gang, site.free(), site.candidates, PlacementTerms(), site.calendar, promised=found)
 
     yield of_repeats(f"start_{case.name}", "ms", timed(first, repeats), bound=case.bound, exclusive=True)
     yield of_repeats(f"start_kept_{case.name}", "ms", timed(again, repeats), bound=case.bound, exclusive=True)
@@ -121,12 +120,12 @@ def profile_figure(case: Case, repeats: int) -> Figure:
     """Time conservative backfill: starts for as many gangs as get one."""
     site = Site(case)
     blocked = [
-        Blocked(f"gang-{n}", workers(f"gang-{n}", case.pods, case.gpus), site.ground, Terms(), 1_000.0)
+        Blocked(f"gang-{n}", workers(f"gang-{n}", case.pods, case.gpus), site.candidates, PlacementTerms(), 1_000.0)
         for n in range(MOST_BLOCKED)
     ]
 
     def lay() -> None:
-        Profile(blocked, site.free(), site.calendar)
+        CapacityProfile(blocked, site.free(), site.calendar)
 
     return of_repeats(f"profile_of_{MOST_BLOCKED}_{case.name}", "ms", timed(lay, repeats))
 

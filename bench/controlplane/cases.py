@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar, Protocol
 
@@ -16,9 +16,10 @@ from bench.controlplane.contenders import Contender
 from bench.controlplane.progress import Progress
 from bench.controlplane.runs import Run, place
 from bench.controlplane.stage import Arena
-from bench.controlplane.waitingrun import Rest, Succession, rest, successions
-from bench.controlplane.workload import Workload
+from bench.controlplane.waitingrun import Beside, Rest, Succession, beside, rest, successions
+from bench.controlplane.workload import GPUS_PER_NODE, Workload
 from bench.figures import Figure, of_repeats
+from extender.objects.keys import ADMISSION_GATE
 
 #: Seconds to start a contender, let it warm up and clean up after it; and to start a control plane.
 _AROUND_A_RUN_SECONDS = 4.0
@@ -222,3 +223,80 @@ class Waiting:
     @property
     def _run_seconds(self) -> float:
         return _AROUND_A_RUN_SECONDS + self._SETUP_SECONDS + self.rest_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """What `pods` that wait cost the gangs that start beside them, by what those that wait lack.
+
+    They lack room on every node, with Muster and with stock kube-scheduler, where they are single pods; or they lack
+    members; or they have the scheduling gate that Muster takes off. Each run is watched for `watched_seconds`.
+    """
+
+    name: str
+    nodes: int
+    pods: int
+    watched_seconds: float
+
+    #: Gangs that wait have eight pods each.
+    _SIZE: ClassVar[int] = 8
+    _SETUP_SECONDS: ClassVar[float] = 30.0
+
+    def seconds(self, repeats: int) -> float:
+        """Return about how long it takes."""
+        return _START_SECONDS + len(self._runs) * repeats * self._run_seconds
+
+    def measure(self, arena: Arena, repeats: int, progress: Progress) -> list[Figure]:
+        """Measure each way to wait so many times, in turns."""
+        found: dict[str, list[Beside]] = {name: [] for name in self._runs}
+        for number in range(1, repeats + 1):
+            for name, runs in found.items():
+                progress.step(f"{self.name} {name} {number} of {repeats}", self._run_seconds)
+                contender, waiting = self._runs[name]
+                runs.append(uvloop.run(self._run(arena, contender, waiting, progress)))
+        return self.figures(found)
+
+    def figures(self, found: Mapping[str, Sequence[Beside]]) -> list[Figure]:
+        """Return everything that was found, by how pods waited."""
+        figures = []
+        for name, runs in found.items():
+            prefix, unit = f"{self.name}_{name}", "per pod and minute"
+            tried = [60 * run.attempts / run.seconds / run.pods for run in runs]
+            asked = [60 * run.filter_calls / run.seconds / run.pods for run in runs]
+            first = [run.first_attempts / run.pods for run in runs]
+            figures += [
+                of_repeats(f"{prefix}_attempts_per_pod_minute", unit, tried),
+                of_repeats(f"{prefix}_filter_calls_per_pod_minute", unit, asked),
+                of_repeats(f"{prefix}_first_attempts_per_pod", "per pod", first),
+                of_repeats(f"{prefix}_gang_right_behind_s", "s", [run.behind for run in runs]),
+                of_repeats(f"{prefix}_gang_beside_s", "s", list(chain.from_iterable(run.starts for run in runs))),
+            ]
+            for process in runs[0].cpu:
+                used = [run.cpu[process] / run.seconds for run in runs]
+                figures.append(of_repeats(f"{prefix}_cpu_{process}", "processors", used))
+        return figures
+
+    async def _run(self, arena: Arena, contender: Contender, waiting: Workload, progress: Progress) -> Beside:
+        async with arena.stage(contender) as stage:
+            found = await beside(stage, waiting, self.nodes, self.watched_seconds, progress.say)
+        progress.say(
+            f"  {found.attempts:.0f} attempts in {found.seconds:.0f} s; gangs beside were bound in"
+            f" {statistics.median(found.starts):.2f} s, the one right behind in {found.behind:.1f} s"
+        )
+        return found
+
+    @property
+    def _runs(self) -> Mapping[str, tuple[Contender, Workload]]:
+        """Return by name who places, and what waits: of the eight GPUs of each node five are taken."""
+        for_room = Workload(self.pods // self._SIZE, self._SIZE, gpus=GPUS_PER_NODE, prefix="crowd")
+        for_members = replace(for_room, size=self._SIZE + 1, missing=1, gpus=1)
+        return {
+            "stock_room": (Contender.STOCK, for_room),
+            "room": (MUSTER, for_room),
+            "members": (MUSTER, for_members),
+            "gated": (MUSTER, replace(for_members, gates=(ADMISSION_GATE,))),
+        }
+
+    @property
+    def _run_seconds(self) -> float:
+        return _AROUND_A_RUN_SECONDS + self._SETUP_SECONDS + self.watched_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bench.controlplane.cases import Case, Comparison, NextGang, Waiting
+from bench.controlplane.cases import Case, Comparison, Crowd, NextGang, Waiting
 from bench.controlplane.contenders import Contender
 from bench.controlplane.workload import Workload
 
@@ -48,6 +48,8 @@ FULL: Mapping[str, Case] = MappingProxyType(
             rest_seconds=60.0,
             bound=1.0,
         ),
+        "crowd-500": Crowd("crowd_500", nodes=100, pods=500, watched_seconds=60.0),
+        "crowd-2000": Crowd("crowd_2000", nodes=100, pods=2000, watched_seconds=60.0),
         "singles": Comparison(
             "single_pods",
             nodes=500,
@@ -97,6 +99,8 @@ SHORT: Mapping[str, Case] = MappingProxyType(
             rest_seconds=10.0,
             bound=1.0,
         ),
+        "crowd-500": Crowd("crowd_500", nodes=5, pods=24, watched_seconds=6.0),
+        "crowd-2000": Crowd("crowd_2000", nodes=5, pods=48, watched_seconds=6.0),
         "singles": Comparison(
             "single_pods",
             nodes=50,

@@ -1,11 +1,11 @@
-"""Runs in which gangs have to wait: what they cost meanwhile, and how soon the next one starts when there is room."""
+"""Runs in which gangs have to wait: what they cost meanwhile, alone and beside others, and how soon the next starts."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.controlplane.runs import SETTLE_SECONDS, Work, spent
@@ -20,6 +20,8 @@ _SETTLE_SECONDS = 20.0
 #: How long the next gang may take to start, in seconds.
 _NEXT_SECONDS = 60.0
 _OCCUPANTS = "running"
+#: Gangs that start beside those that wait: how many seconds after each other, and how many of them run at a time.
+_EVERY_SECONDS, _RUNNING = 2.0, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,66 @@ class Succession:
     filter_calls: float
     attempts: float
     cpu: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Gangs of two that started one after the other beside `pods` that wait: seconds from creation until bound.
+
+    `behind` is of the one that was created right after those that wait; `first_attempts` is how often kube-scheduler
+    tried pods until all of them were put aside. `attempts`, `filter_calls` and `cpu` are of the `seconds` thereafter,
+    in which the others started.
+    """
+
+    pods: int
+    behind: float
+    first_attempts: float
+    seconds: float
+    starts: Sequence[float]
+    attempts: float
+    filter_calls: float
+    cpu: Mapping[str, float]
+
+
+async def beside(stage: Stage, waiting: Workload, running: int, seconds: float, say: Say) -> Beside:
+    """Have gangs wait beside `running` pods of five GPUs, and let others start and end for so many seconds."""
+    await _occupy(stage, Workload(1, running, gpus=5, prefix=_OCCUPANTS))
+    empty = stage.account()
+    await stage.create(waiting)
+    gangs = [Workload(1, 2, prefix="beside-0")]
+    behind = await _start(stage, gangs[0])
+    await _settle(stage, waiting, say)
+    before, began = stage.account(), time.monotonic()
+    starts: list[float] = []
+    while time.monotonic() < began + seconds:
+        gangs.append(Workload(1, 2, prefix=f"beside-{len(gangs)}"))
+        starts.append(await _start(stage, gangs[-1]))
+        if len(gangs) > _RUNNING:
+            await stage.client.send_all(gangs[-1 - _RUNNING].completions(0), CONCURRENCY)
+        await asyncio.sleep(max(0.0, _EVERY_SECONDS - starts[-1]))
+    after, ended = stage.account(), time.monotonic()
+    return Beside(
+        waiting.pods,
+        behind,
+        before.attempts - empty.attempts,
+        ended - began,
+        starts,
+        after.attempts - before.attempts,
+        Work.between(before.muster, after.muster).filter_calls,
+        spent(before.cpu, after.cpu),
+    )
+
+
+async def _start(stage: Stage, gang: Workload) -> float:
+    """Create a gang, wait until it is bound, and return how long that took (seconds)."""
+    began = time.monotonic()
+    await stage.create(gang)
+    await stage.watch.until(
+        lambda: bool(_whole(stage, gang)),
+        timeout_seconds=_NEXT_SECONDS,
+        description=lambda: f"{gang.prefix} bound beside pods that wait",
+    )
+    return time.monotonic() - began
 
 
 async def rest(stage: Stage, waiting: Workload, occupied: int, seconds: float, say: Say) -> Rest:

@@ -19,8 +19,8 @@ _MERGE_PATCH = "application/merge-patch+json"
 class Workload:
     """Some gangs of equal size, all pods alike; with `grouped=False` the same pods belong to no gang.
 
-    `missing` members of each gang are never created, so that it waits for ever. `prefix` tells its names from those of
-    another workload.
+    `missing` members of each gang are never created, so that it waits for ever. `gates` are scheduling gates of its
+    pods. `prefix` tells its names from those of another workload.
     """
 
     gangs: int
@@ -29,6 +29,7 @@ class Workload:
     missing: int = 0
     grouped: bool = True
     prefix: str = "gang"
+    gates: tuple[str, ...] = ()
 
     @property
     def pods(self) -> int:
@@ -86,7 +87,7 @@ class Workload:
         return [Request("PATCH", PODS.path(NAMESPACE, name, "status"), body, _MERGE_PATCH) for name in names]
 
     def _objects(self, scheduler: str, groups: Resource | None) -> Iterator[tuple[Resource, JsonObject]]:
-        template = PodTemplate(gpus=self.gpus, cpu="4", memory="32Gi", scheduler=scheduler)
+        template = PodTemplate(gpus=self.gpus, cpu="4", memory="32Gi", scheduler=scheduler, gates=self.gates)
         for number in range(self.gangs):
             name = f"{self.prefix}-{number}"
             if groups is None:

@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.whatif import WhatIf
-from extender.domain.pod import Pod
-from extender.placement.ground import Ground
+from extender.objects.pod import Pod
+from extender.placement.candidates import Candidates
 from extender.placement.room import room
 
 
-def best_fit(pods: Sequence[Pod], whatif: WhatIf, ground: Ground) -> dict[str, str] | None:
+def best_fit(pods: Sequence[Pod], whatif: WhatIf, candidates: Candidates) -> dict[str, str] | None:
     """Return a node for each of `pods`, which are alike, as pod UID -> node name; None if not all have room.
 
     Complexity: O(nodes x levels).
     """
     shape, table = pods[0].shape, whatif.table
-    counts = room(whatif, shape, ground.eligible(shape))
-    paths = [*ground.tree.domains, np.arange(counts.shape[0])]
+    counts = room(whatif, shape, candidates.eligible(shape))
+    paths = [*candidates.tree.domains, np.arange(counts.shape[0])]
     for level in range(len(paths) - 1, -2, -1):
         chosen = _tightest(paths[level], counts, len(pods)) if level >= 0 else np.flatnonzero(counts)
         if int(counts[chosen].sum()) >= len(pods):

@@ -9,13 +9,12 @@ from random import Random
 from types import MappingProxyType
 
 from bench.placement import GPU, worker
-from extender.domain.clique import CLIQUE_LABEL
-from extender.domain.keys import GPU_LINKS
-from extender.domain.levels import Level, Levels
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
-from extender.domain.selectors import Selector
-from extender.fabric.products import PRODUCT_LABELS
+from extender.hardware.products import PRODUCT_LABELS
+from extender.objects.keys import GPU_LINKS
+from extender.objects.levels import Level, Levels
+from extender.objects.meta import Selector
+from extender.objects.node import CLIQUE_LABEL, Node
+from extender.objects.pod import Pod, Shape
 
 PRODUCT = PRODUCT_LABELS[0]
 

@@ -11,7 +11,7 @@ from bench.fabric.clusters import MACHINES, Cluster, Job, Sizes, draw_cluster
 from bench.fabric.site import Nodes, Site, by_count, muster
 from bench.figures import Figure, of_repeats, ratio
 from bench.options import Options, Say
-from extender.fabric.bandwidth import STEP, step
+from extender.hardware.bandwidth import STEP, step
 
 #: Clusters of one repeat, and repeats; the figures' least and greatest are those of single repeats.
 CLUSTERS, SHORT_CLUSTERS = 100, 8

@@ -12,7 +12,7 @@ from bench.fabric.site import Nodes, Site, by_count, muster
 from bench.figures import Figure
 from bench.options import Options, Say
 from extender.cluster.whatif import WhatIf
-from extender.fabric.bandwidth import STEP
+from extender.hardware.bandwidth import STEP
 from extender.placement.room import room
 
 #: Clusters, and how large they are.
@@ -109,7 +109,7 @@ def _try_mixed(site: Site, roles: tuple[Job, Job]) -> tuple[list[float | None] |
                     tried.append(site.bandwidth({**nodes, **others}))
                 if len(tried) > MOST_PLACEMENTS:
                     return [], tried
-    found = muster([*first.members(), *second.members()], WhatIf(site.table), site.ground)
+    found = muster([*first.members(), *second.members()], WhatIf(site.table), site.candidates)
     if found is None:
         return None, tried
     nodes, others = ({pod.uid: found[pod.uid] for pod in job.members()} for job in roles)
@@ -124,7 +124,7 @@ def _best(tried: Sequence[float | None]) -> float | None:
 def every_placement(site: Site, job: Job) -> Iterator[Nodes]:
     """Yield every way to place a gang: how many of its pods go to which node, as pods are all alike."""
     pods, shape = job.members(), job.shape
-    counts = room(WhatIf(site.table), shape, site.ground.eligible(shape)).tolist()
+    counts = room(WhatIf(site.table), shape, site.candidates.eligible(shape)).tolist()
     names = [node.name for node in site.table.nodes()]
     for shares in product(*(range(min(count, job.pods) + 1) for count in counts)):
         if sum(shares) == job.pods:

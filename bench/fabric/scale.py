@@ -10,21 +10,20 @@ from bench.fabric.clusters import MACHINES, PRODUCT
 from bench.figures import Figure, of_repeats
 from bench.options import Options, Say
 from bench.placement import GPU, PLAN_BOUND_MS, running, timed, worker, workers
-from extender.admission.admission import Admission
+from extender.admission.engine import Engine
+from extender.admission.events import Decide, GroupSeen, NodeSeen, PodSeen, Rebuild
 from extender.clock import ManualClock
-from extender.cluster.occupancy import Holding
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
-from extender.domain.keys import Options as Keys
-from extender.domain.levels import Level, Levels
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Pod
-from extender.domain.podgroup import PodGroup
-from extender.domain.topology import TopologyRequest, TopologyTerms
-from extender.placement.eligibility import Eligibility
-from extender.placement.ground import Ground, Terms
+from extender.objects.keys import Options as Keys
+from extender.objects.levels import Level, Levels
+from extender.objects.node import Node
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.topology import TopologyRequest, TopologyTerms
+from extender.placement.candidates import Candidates, Eligibility, PlacementTerms
 from extender.placement.plan import Shortfall, plan
 from extender.settings import Settings, TopologyLevel
 
@@ -69,15 +68,15 @@ def measure_plans(nodes: int, gangs: tuple[tuple[int, int], ...], repeats: int) 
     """Measure plans on a busy cluster, with what was worked out for former plans at hand, as when Muster runs."""
     table = busy_table(nodes)
     levels = Levels(tuple(Level(name, name) for name in _TIERS), "bench")
-    ground = Ground(build(table, levels), Eligibility(table).mask)
-    table.occupancy.states(Holding.ALL)
+    candidates = Candidates(build(table, levels), Eligibility(table).mask)
+    table.occupancy.refresh()
     figures = []
     for suffix, topology in _TERMS.items():
         for pods, gpus in gangs:
             gang = workers("gang", pods, worker(gpus, _CPU))
 
             def place(gang: list[Pod] = gang, topology: TopologyRequest = topology) -> None:
-                found = plan(gang, WhatIf(table), ground, Terms(topology=topology))
+                found = plan(gang, WhatIf(table), candidates, PlacementTerms(topology=topology))
                 if isinstance(found, Shortfall):
                     raise AssertionError(  # noqa: TRY004 - no type is wrong: the cluster is
                         f"no room for {len(gang)} pods, so that there is nothing to time"
@@ -120,43 +119,41 @@ def busy_table(count: int) -> NodeTable:
 
 def pass_figure(name: str, gangs: int, nodes: int, repeats: int, *, scattered: int) -> Figure:
     """Time passes over gangs that all wait, half of them for a rack; so many nodes are free, each in another rack."""
-    admission = waiting_cluster(gangs, nodes, scattered)
+    engine = waiting_cluster(gangs, nodes, scattered)
 
     def prepare(_: int) -> None:
-        admission.rebuild()
-        admission.take_effects()
+        engine.apply(Rebuild())
 
     def judge() -> None:
-        if not admission.decide():
+        if not engine.apply(Decide()).answer:
             raise AssertionError("no pass was asked for, so that there is nothing to time")
 
     return of_repeats(name, "ms", timed(judge, prepare, repeats))
 
 
-def waiting_cluster(gangs: int, nodes: int, scattered: int) -> Admission:
-    """Return the admission of a cluster in which pods run and gangs wait.
+def waiting_cluster(gangs: int, nodes: int, scattered: int) -> Engine:
+    """Return the engine of a cluster in which pods run and gangs wait.
 
     Every second gang asks for four nodes of one rack, the others for eight nodes, wherever they are; `scattered` nodes
     are free, each in another rack. No two gangs ask for the same, so that no verdict holds for two of them.
     """
     levels = tuple(TopologyLevel(name=level, nodeLabel=level) for level in _TIERS)
-    admission = Admission(Settings(topology_levels=levels), ManualClock())
+    engine = Engine(Settings(topology_levels=levels), ManualClock())
     free = range(0, scattered * _NODES_OF_RACK, _NODES_OF_RACK)
     for number, node in enumerate(tiered_nodes(nodes)):
-        admission.node_seen(node)
+        engine.apply(NodeSeen(node))
         if number not in free:
-            admission.pod_seen(replace(running(number), scheduler_name="muster"))
-    admission.rebuild()
+            engine.apply(PodSeen(replace(running(number), scheduler_name="muster")))
+    engine.apply(Rebuild())
     for number in range(gangs):
         name, gathers = f"waiting-{number:06}", number % 2 == 0
         options = Keys(topology=TopologyTerms(required="rack")) if gathers else Keys()
         pods = workers(name, _OF_A_RACK if gathers else _WAITING_MEMBERS, worker(_GPUS, _CPU + number))
-        ref = GroupRef(GroupApi.COSCHEDULING, "bench", name)
-        admission.group_seen(PodGroup(ref, uid=f"uid-{name}", min_member=len(pods), created=name, options=options))
+        ref = GroupRef(COSCHEDULING, "bench", name)
+        engine.apply(GroupSeen(PodGroup(ref, uid=f"uid-{name}", min_member=len(pods), created=name, options=options)))
         for pod in pods:
-            admission.pod_seen(pod)
-    admission.decide()
-    started = admission.take_effects()
+            engine.apply(PodSeen(pod))
+    started = engine.apply(Decide())
     if started.nominations:
         raise AssertionError(f"{len(started.nominations)} pods were placed, where all gangs are to wait")
-    return admission
+    return engine

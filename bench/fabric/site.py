@@ -12,36 +12,34 @@ import numpy as np
 from bench.fabric.bestfit import best_fit
 from bench.fabric.clusters import Cluster, Job
 from bench.placement import GPU
-from extender.cluster.occupancy import Holding
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
-from extender.domain.pod import Pod
-from extender.domain.topology import Objective
-from extender.placement.eligibility import Eligibility
-from extender.placement.ground import Ground, Terms
+from extender.objects.pod import Pod
+from extender.objects.topology import Objective
+from extender.placement.candidates import Candidates, Eligibility, PlacementTerms
 from extender.placement.placement import describe
 from extender.placement.plan import Plan, plan
 
 Nodes: TypeAlias = Mapping[str, str]
 """Pod UID -> node name."""
 
-Planner: TypeAlias = Callable[[Sequence[Pod], WhatIf, Ground], Nodes | None]
+Planner: TypeAlias = Callable[[Sequence[Pod], WhatIf, Candidates], Nodes | None]
 """Says where pods go, None if they have no room."""
 
 #: GPUs of a node whose being free counts.
 _WHOLE = 8
 
 
-def muster(pods: Sequence[Pod], whatif: WhatIf, ground: Ground) -> Nodes | None:
+def muster(pods: Sequence[Pod], whatif: WhatIf, candidates: Candidates) -> Nodes | None:
     """Place pods as Muster does."""
-    found = plan(pods, whatif, ground, Terms())
+    found = plan(pods, whatif, candidates, PlacementTerms())
     return found.nodes if isinstance(found, Plan) else None
 
 
-def by_count(pods: Sequence[Pod], whatif: WhatIf, ground: Ground) -> Nodes | None:
+def by_count(pods: Sequence[Pod], whatif: WhatIf, candidates: Candidates) -> Nodes | None:
     """Place pods as the reference does."""
-    return best_fit(pods, whatif, ground)
+    return best_fit(pods, whatif, candidates)
 
 
 class Site:
@@ -55,14 +53,14 @@ class Site:
         for job, names in cluster.running:
             for pod, name in zip(job.members(), names, strict=True):
                 self.table.claim(pod.uid, name, pod.shape)
-        self.table.occupancy.states(Holding.ALL)  # who holds which GPUs is worked out as pods come, not by a plan
-        self.ground = Ground(build(self.table, cluster.levels), Eligibility(self.table).mask)
+        self.table.occupancy.refresh()  # who holds which GPUs is worked out as pods come, not by a plan
+        self.candidates = Candidates(build(self.table, cluster.levels), Eligibility(self.table).mask)
 
     def ask(self, planner: Planner, job: Job) -> tuple[Nodes | None, float]:
         """Return where the planner would place a gang, and how many seconds it thought."""
         pods = job.members()
         began = time.perf_counter()
-        nodes = planner(pods, WhatIf(self.table), self.ground)
+        nodes = planner(pods, WhatIf(self.table), self.candidates)
         return nodes, time.perf_counter() - began
 
     def take(self, job: Job, nodes: Nodes) -> None:
@@ -72,7 +70,7 @@ class Site:
 
     def bandwidth(self, nodes: Nodes) -> float | None:
         """Return what is predicted of a gang that has its nodes (GB/s); None for fewer than two GPUs."""
-        described = describe(nodes, self.table, self.ground.tree, Objective.ALLREDUCE)
+        described = describe(nodes, self.table, self.candidates.tree, Objective.ALLREDUCE)
         return None if described is None else described.bus_bandwidth
 
     @contextmanager
@@ -85,7 +83,7 @@ class Site:
             for uid in nodes:
                 self.table.release(uid)
             # Otherwise whoever claims again before anybody asks keeps the GPUs of the former claim.
-            self.table.occupancy.states(Holding.ALL)
+            self.table.occupancy.refresh()
 
     def worth(self, job: Job, nodes: Nodes) -> float | None:
         """Return what would be predicted of a gang on those nodes (GB/s)."""

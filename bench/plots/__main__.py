@@ -52,11 +52,8 @@ def _draw(plot: Plot, results: Results, folder: Path, *, png: bool) -> bool:
         return False
     folder.mkdir(parents=True, exist_ok=True)
     with paper.style():
-        sheet = plot.draw(results)
         file = folder / f"{plot.name}.svg"
-        file.write_text(paper.svg(sheet), encoding="utf-8")
-        if png:
-            file.with_suffix(".png").write_bytes(paper.png(sheet))
+        paper.write(plot.draw(results), file, png=png)
     print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
     return True
 

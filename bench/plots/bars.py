@@ -11,7 +11,6 @@ from matplotlib.figure import Figure as Sheet
 from bench.controlplane.cases import Comparison, NextGang
 from bench.controlplane.contenders import Contender
 from bench.controlplane.workload import Workload
-from bench.figures import Figure
 from bench.plots import paper
 from bench.plots.results import Missing, Results
 
@@ -27,8 +26,6 @@ _CAPTION = (
 _BOUND_STYLES = ((0, (5, 2)), (0, (1, 1)))
 #: Inches of one bar, of what stands around those of one panel, and of the title above all.
 _BAR, _AROUND, _HEAD = 0.27, 0.75, 0.45
-#: Room to the right of what is longest, as a part of it.
-_ROOM = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,38 +55,31 @@ class Race:
         title = f"{waiting} wait on {measured.nodes:,} full nodes: from the end of one to the next bound"
         return cls(case, title, figures, {})
 
-    def found(self, results: Results) -> dict[Contender, Figure]:
-        """Return the figures that there are, in the order of the contenders."""
-        return {one: results[self.figures[one]] for one in Contender if self.figures.get(one) in results}
-
     def draw(self, axes: Axes, results: Results) -> None:
         """Draw the bars from top to bottom, each with its median and with the least and the most as whiskers."""
-        times = self.found(results)
-        limits = {rival: bound * times[rival].value for rival, bound in self.bounds.items()}
-        most = max([*limits.values(), *(time.high for time in times.values())])
-        for place, (contender, time) in enumerate(times.items()):
-            whiskers = [[time.value - time.low], [time.high - time.value]]
-            error = {"ecolor": paper.INK, "elinewidth": 1, "capsize": 2.5}
-            axes.barh(place, time.value, height=0.7, color=_COLOURS[contender], xerr=whiskers, error_kw=error)
-        for (rival, seconds), dashes in zip(limits.items(), _BOUND_STYLES, strict=False):
-            row = list(times).index(Contender.MUSTER)
-            label = f"bound: {self.bounds[rival]:g} of {rival}"
-            axes.plot(
-                [seconds, seconds],
-                [row - 0.5, row + 0.5],
-                color=paper.RED,
-                linewidth=1.6,
-                linestyle=dashes,
-                label=label,
-            )
-        axes.set(title=self.title, xlim=(0, most * (1 + _ROOM)))
-        labels = [f"{contender}: {paper.number(time.value)} s" for contender, time in times.items()]
-        axes.set_yticks(range(len(times)), labels)
+        times = {one: results[self.figures[one]] for one in Contender if self.figures.get(one) in results}
+        values = [time.value for time in times.values()]
+        axes.barh(
+            [f"{contender}: {time.value:.3g} s" for contender, time in times.items()],
+            values,
+            height=0.7,
+            color=[_COLOURS[contender] for contender in times],
+            xerr=[
+                [time.value - time.low for time in times.values()],
+                [time.high - time.value for time in times.values()],
+            ],
+            error_kw={"ecolor": paper.INK, "elinewidth": 1, "capsize": 2.5},
+        )
+        for (rival, bound), dashes in zip(self.bounds.items(), _BOUND_STYLES, strict=False):
+            row, seconds = list(times).index(Contender.MUSTER), bound * times[rival].value
+            label = f"bound: {bound:g} of {rival}"
+            axes.vlines(seconds, row - 0.5, row + 0.5, colors=paper.RED, linestyles=dashes, label=label)
+        axes.set(title=self.title, xlim=(0, None))
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        paper.plain_numbers(axes, y=False)
+        axes.xaxis.set_major_formatter(paper.PLAIN)
         if self.bounds:
-            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(self.bounds), handlelength=2.2)
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(self.bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +100,9 @@ class BarPlot:
 
     def draw(self, results: Results) -> Sheet:
         """Draw the panels, as high as they have bars; nothing may be missing."""
-        heights = [_AROUND + _BAR * len(race.figures) for race in self.panels]
-        sheet = paper.sheet(self.title, _CAPTION, height=_HEAD + sum(heights))
-        grid = sheet.add_gridspec(len(self.panels), 1, height_ratios=[len(race.figures) for race in self.panels])
+        bars = [len(race.figures) for race in self.panels]
+        sheet = paper.sheet(self.title, _CAPTION, height=_HEAD + _AROUND * len(bars) + _BAR * sum(bars))
+        grid = sheet.add_gridspec(len(bars), 1, height_ratios=bars)
         for place, race in enumerate(self.panels):
             race.draw(sheet.add_subplot(grid[place, 0]), results)
         return sheet

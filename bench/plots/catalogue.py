@@ -30,7 +30,7 @@ _VERB_TITLES = {
     "filter": "Filter, a single pod, all nodes",
     "prioritize": "Prioritize, a single pod, all nodes",
     "bind": "Bind, a pod that is bound already",
-    "preempt": "Preempt, a single pod",
+    "preempt": "Preempt, a pod of another scheduler",
 }
 #: Its offers do not only depend on the nodes, so growth leaves it out.
 _NOT_GROWN = "preempt"

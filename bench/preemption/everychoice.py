@@ -14,11 +14,10 @@ from bench.figures import Figure
 from bench.options import Options, Say
 from bench.placement import GPU
 from bench.preemption.occupied import GPUS_OF_NODE, Occupied, Sizes, head, occupy
-from extender.cluster.nodekinds import whole_gpus
-from extender.domain.pod import Pod
-from extender.domain.topology import TopologyRequest
-from extender.placement.ground import Terms
-from extender.preemption.search import Eviction, Preemption
+from extender.eviction.search.search import FoundPreemption, VictimEviction
+from extender.objects.pod import Pod
+from extender.objects.topology import TopologyRequest
+from extender.placement.candidates import PlacementTerms
 
 #: Clusters, and how many pieces (extras, and gangs whole) may go on one: few enough to try all choices here, too
 #: many for the search to try them.
@@ -52,7 +51,7 @@ class Tally:
     higher: int = 0
     ratios: list[float] = field(default_factory=lambda: [1.0])
 
-    def add(self, found: Preemption | None, best: Cost | None) -> None:
+    def add(self, found: FoundPreemption | None, best: Cost | None) -> None:
         """Take in what a search found where `best` is the least cost there is, None if there is no way."""
         if found is None or best is None:
             self.wrong += (found is None) != (best is None)
@@ -86,7 +85,7 @@ def measure(options: Options, say: Say) -> list[Figure]:
         count, gpus = random.randint(2, 12), random.choice((1, 2, 4, 8, 8))
         level = random.choice(("", "", "rack", "block"))
         if len(pieces_of(site)) in PIECES:
-            terms = Terms(topology=TopologyRequest(required=level))
+            terms = PlacementTerms(topology=TopologyRequest(required=level))
             tally.add(site.search(head(count, gpus), terms), least(site, count, gpus, level))
     return [
         _exactly("searches_with_every_choice_tried", "searches", tally.searches),
@@ -104,8 +103,8 @@ def pieces_of(site: Occupied) -> list[Piece]:
     for victim in site.victims:
         milliseconds = round(victim.seconds * 1000)
         first = len(pieces)
-        pieces += [Piece((pod,), victim.priority, milliseconds * whole_gpus(pod.shape)) for pod in victim.extras]
-        lost = milliseconds * sum(whole_gpus(pod.shape) for pod in (*victim.core, *victim.extras))
+        pieces += [Piece((pod,), victim.priority, milliseconds * pod.shape.whole_gpus) for pod in victim.extras]
+        lost = milliseconds * sum(pod.shape.whole_gpus for pod in (*victim.core, *victim.extras))
         pieces.append(Piece(victim.core, victim.priority, lost, tuple(range(first, len(pieces))), core=True))
     return pieces
 
@@ -143,7 +142,7 @@ def _cheapest(pieces: Sequence[Piece], chosen: NDArray[np.bool_]) -> Cost | None
     return int(priority[best]), int(keys[2][best]), int(keys[1][best]), int(keys[0][best])
 
 
-def cost_of(evictions: Sequence[Eviction]) -> Cost:
+def cost_of(evictions: Sequence[VictimEviction]) -> Cost:
     """Return what evictions cost."""
     whole = [each for each in evictions if set(each.victim.core) <= set(each.pods)]
     alone = [each for each in evictions if each not in whole]
@@ -151,8 +150,8 @@ def cost_of(evictions: Sequence[Eviction]) -> Cost:
     return priority, sum(map(_lost, whole)), len(whole), sum(map(_lost, alone))
 
 
-def _lost(eviction: Eviction) -> int:
-    return round(eviction.victim.seconds * 1000) * sum(whole_gpus(pod.shape) for pod in eviction.pods)
+def _lost(eviction: VictimEviction) -> int:
+    return round(eviction.victim.seconds * 1000) * sum(pod.shape.whole_gpus for pod in eviction.pods)
 
 
 def _exactly(name: str, unit: str, value: float, bound: float | None = None) -> Figure:

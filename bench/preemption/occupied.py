@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from bench.placement import GPU, worker, workers
-from extender.cluster.occupancy import Holding
+from extender.cluster.gangs import Gang
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
-from extender.cluster.whatif import WhatIf
-from extender.domain.levels import Level, Levels
-from extender.domain.node import Node
-from extender.domain.pod import Pod
-from extender.placement.eligibility import Eligibility
-from extender.placement.ground import Ground, Terms
-from extender.preemption.search import Preemption, search
-from extender.preemption.victim import Victim
+from extender.eviction.search.search import FoundPreemption, search
+from extender.eviction.search.units import Victim
+from extender.judge import Case
+from extender.objects.levels import Level, Levels
+from extender.objects.node import Node
+from extender.objects.pod import Pod
+from extender.placement.candidates import Eligibility, PlacementTerms
+from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest
+from extender.queues.sharing import Option
 
 GPUS_OF_NODE = 8
 _CPU_OF_GPU = 8_000
@@ -27,9 +28,9 @@ _LEVELS = Levels((Level("block", "block"), Level("rack", "rack")), "bench")
 
 
 class Everything:
-    """A quota, or a budget, that allows whatever is asked."""
+    """A budget that allows whatever is asked."""
 
-    def allows(self, _: Sequence[object]) -> bool:
+    def allows(self, _: Sequence[Pod]) -> bool:
         """Allow it."""
         return True
 
@@ -61,17 +62,17 @@ class Occupied:
 
     def __post_init__(self) -> None:
         """Work out once what every search needs."""
-        self.ground = Ground(build(self.table, _LEVELS), Eligibility(self.table).mask)
+        self.views = CapacityViews(self.table, build(self.table, _LEVELS), Eligibility(self.table))
 
     @property
     def pods(self) -> int:
         """Count the pods that may be evicted."""
         return sum(len(victim.core) + len(victim.extras) for victim in self.victims)
 
-    def search(self, pods: Sequence[Pod], terms: Terms) -> Preemption | None:
+    def search(self, pods: Sequence[Pod], terms: PlacementTerms) -> FoundPreemption | None:
         """Search whom to evict for `pods`."""
-        free = WhatIf(self.table)
-        return search(pods, free, self.ground, terms, self.victims, Everything(), Everything())
+        pod_set = PodSet(Gang(pods[0].group, "head", 0.0), PodSetRequest.of_pods(pods, terms), _pods=list(pods))
+        return search(Case(pod_set, "", self.views), Option(), self.victims, Everything())
 
 
 def head(count: int, gpus: int) -> list[Pod]:
@@ -105,7 +106,7 @@ def occupy(seed: int, sizes: Sizes) -> Occupied:
                 table.claim(pod.uid, pod.node_name, pod.shape)
         while first < len(names) and not free[names[first]]:
             first += 1
-    table.occupancy.states(Holding.ALL)
+    table.occupancy.refresh()
     return site
 
 

@@ -6,8 +6,8 @@ from bench.figures import Figure, of_repeats
 from bench.options import Options, Say
 from bench.placement import timed
 from bench.preemption.occupied import Occupied, Sizes, head, occupy
-from extender.domain.topology import TopologyRequest
-from extender.placement.ground import Terms
+from extender.objects.topology import TopologyRequest
+from extender.placement.candidates import PlacementTerms
 
 #: Racks of eight nodes: 1,000 nodes, which is what the budget speaks of, and 5,000.
 RACKS, MANY_RACKS, SHORT_RACKS = 125, 625, 25
@@ -41,7 +41,7 @@ def measure(options: Options, say: Say) -> list[Figure]:
 def search_figure(site: Occupied, gang: tuple[int, int, str], repeats: int, bound: float | None) -> Figure:
     """Time the search for one gang."""
     count, gpus, level = gang
-    pods, terms = head(count, gpus), Terms(topology=TopologyRequest(required=level))
+    pods, terms = head(count, gpus), PlacementTerms(topology=TopologyRequest(required=level))
 
     def find() -> None:
         found = site.search(pods, terms)

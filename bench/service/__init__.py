@@ -23,6 +23,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "scale": "bench.service.scale",
         "plan": "bench.placement",
         "pass": "bench.placement",
+        "turns": "bench.turns",
         "growth": "bench.service.growth",
         "seeing": "bench.service.seeing",
     }

@@ -8,7 +8,7 @@ from typing import Self
 from bench.service.documents import JsonObject
 from bench.service.objects import NodeRecord, PodRecord, node_name, pod_group, uid
 
-_NODE, _BOUND, _MEMBER, _SINGLE, _OWN, _GROUP = range(1, 7)
+_NODE, _BOUND, _MEMBER, _SINGLE, _OWN, _GROUP, _FOREIGN = range(1, 8)
 #: The gangs, by what becomes of them; the others are called `gang-NUMBER`.
 PINNED, WAITING = "pinned", "waiting"
 
@@ -86,6 +86,11 @@ def bound_pod(number: int, node: str) -> PodRecord:
     return PodRecord(
         f"service-6d4cf56db6-{number:08x}", uid(_BOUND, number), scheduler="default-scheduler", node=node, gpus=0
     )
+
+
+def foreign(number: int) -> PodRecord:
+    """Return a pod of another scheduler that waits; nothing but a call of that scheduler's mentions it."""
+    return PodRecord(f"batch-{number:05}", uid(_FOREIGN, number), scheduler="default-scheduler")
 
 
 def member(gang: str, number: int) -> PodRecord:

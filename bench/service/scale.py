@@ -13,7 +13,7 @@ from bench.service.population import Size
 from bench.service.stand import Cores, Stand
 from bench.service.verbs import EVENTS_PER_SECOND
 from bench.soak.sampling import Page, resident_bytes
-from extender.control.looplag import LOOK_BACK_SECONDS
+from extender.control.health import LOOK_BACK_SECONDS
 
 SIZE, SHORT_SIZE = Size(nodes=5_000, bound=50_000), Size(nodes=500, bound=2_000)
 _REPEATS = 3

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from bench.service.calls import Call, Connection, prepare
 from bench.service.documents import NAMESPACE
 from bench.service.objects import PodRecord, caller_pod, node_name, node_names
-from bench.service.population import PINNED, WAITING, Size, bound_pod, member, own, single
+from bench.service.population import PINNED, WAITING, Size, bound_pod, foreign, member, own, single
 from bench.service.stand import Stand
 from localcluster.errors import LocalClusterError
 
@@ -42,8 +42,8 @@ def _prepared(stand: Stand, connection: Connection, situation: str) -> Iterator[
 
 def pinned(stand: Stand) -> _Asked:
     """Offer each member of the gang that fits its own node, as kube-scheduler does once it is nominated."""
-    for name, node in stand.nominations().items():
-        pod = member(PINNED, int(name.rpartition("-")[2]))
+    for number, node in stand.pinned().items():
+        pod = member(PINNED, number)
         pod.nominated = node
         yield _offer(pod, [node]), _accepts([node])
 
@@ -55,13 +55,13 @@ def waiting(stand: Stand) -> _Asked:
 
 
 def filter_single(stand: Stand) -> _Asked:
-    """Offer every node to pods without gang."""
+    """Offer every node to pods without gang, each of which is planned on one of them."""
     names = node_names(stand.size.nodes)
-    return ((_offer(single(number), names), _accepts(names)) for number in range(stand.size.singles))
+    return ((_offer(single(number), names), _accepts_one) for number in range(stand.size.singles))
 
 
 def prioritize_single(stand: Stand) -> _Asked:
-    """Have every node ranked for pods without gang."""
+    """Have every node scored for pods without gang, each of which is planned on one of them."""
     names = node_names(stand.size.nodes)
     return ((_offer(single(number), names), _ranks(len(names))) for number in range(stand.size.singles))
 
@@ -72,15 +72,15 @@ def bind_again(stand: Stand) -> _Asked:
     return ((_binding(pod), _binds) for pod in running)
 
 
-def preempt_single(stand: Stand) -> _Asked:
-    """Offer victims, one on each candidate node, to pods without gang."""
+def preempt_foreign(stand: Stand) -> _Asked:
+    """Offer victims, one on each candidate node, to pods of another scheduler: for its own, Muster picks victims."""
     count = candidates(stand.size)
     victims = {
         node_name(number): {"Pods": [{"UID": bound_pod(number, "").uid}], "NumPDBViolations": 0}
         for number in range(count)
     }
     for number in range(min(2, stand.size.singles)):
-        pod = json.loads(caller_pod(single(number)))
+        pod = json.loads(caller_pod(foreign(number)))
         yield {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}, _allows(count)
 
 
@@ -92,7 +92,7 @@ SITUATIONS: Mapping[str, tuple[str, Callable[[Stand], _Asked]]] = MappingProxyTy
         "filter": ("filter", filter_single),
         "prioritize": ("prioritize", prioritize_single),
         "bind": ("bind", bind_again),
-        "preempt": ("preempt", preempt_single),
+        "preempt": ("preempt", preempt_foreign),
     }
 )
 
@@ -112,6 +112,10 @@ def _binding(pod: PodRecord) -> object:
 
 def _accepts(names: Sequence[str]) -> _Judge:
     return lambda answer: answer["NodeNames"] == names and not answer.get("Error")
+
+
+def _accepts_one(answer: Any) -> bool:  # noqa: ANN401 - decoded JSON
+    return len(answer["NodeNames"]) == 1 and not answer.get("Error")
 
 
 def _refuses(answer: Any) -> bool:  # noqa: ANN401 - decoded JSON

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import httpx
 
-from bench.service.population import Size
+from bench.service.population import PINNED, Size, member
 from bench.soak.sampling import Page
 from localcluster.components import REPOSITORY
 from localcluster.controlplane import probe
@@ -35,8 +35,10 @@ _HERE = Path(__file__).parent
 _COLLECT = signal.SIGUSR1
 #: Seconds for a start with the largest cluster, on a machine that does other things besides.
 _START_SECONDS = 180.0
-#: Seconds until the gang that fits has its nominations.
-_SETTLE_SECONDS = 60.0
+#: Seconds until the gang that fits certainly has its nominations.
+_SETTLE_SECONDS = 300.0
+#: Nothing binds here what has been planned, and no measurement is to outlive it: a day.
+_SETTINGS = "reservation_timeout_seconds: 86400\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,9 @@ class Stand(Startable):
         kubeconfig = api.write_kubeconfig(self._folder / "kubeconfig")
         launch = [sys.executable, "-P", str(_HERE / "launch.py"), str(_COLLECT.value)]
         arguments = [*launch, "serve", "--kubeconfig", str(kubeconfig), "--host", LOOPBACK, "--port", str(self.port)]
+        settings = self._folder / "muster.yaml"
+        settings.write_text(_SETTINGS)
+        arguments += ["--config", str(settings)]
         self.muster = self._server("muster", arguments, lambda: probe(f"http://{LOOPBACK}:{self.port}/readyz"))
 
     def start(self) -> float:
@@ -113,7 +118,7 @@ class Stand(Startable):
         self.muster.wait_ready()
         self.ready_after = time.monotonic() - began
         return self.ready_after + wait_until(
-            lambda: len(self.nominations()) == self.size.pinned,
+            lambda: len(self.pinned()) == self.size.pinned,
             timeout_seconds=_SETTLE_SECONDS,
             description=f"{self.size.pinned} members nominated",
         )
@@ -128,9 +133,11 @@ class Stand(Startable):
         self._reaper.forget_folder(self._folder)
         self._reaper.close()
 
-    def nominations(self) -> dict[str, str]:
-        """Return the nominated node of every pod that has one, by the pod's name."""
-        return dict(self._state()["nominated"])
+    def pinned(self) -> dict[int, str]:
+        """Return the nominated node of each member of the gang that fits, by the member's number."""
+        nominated = self._state()["nominated"]
+        names = {number: member(PINNED, number).name for number in range(self.size.pinned)}
+        return {number: nominated[name] for number, name in names.items() if name in nominated}
 
     def writes(self) -> dict[str, int]:
         """Return how many writes of each sort Muster has made."""

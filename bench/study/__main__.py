@@ -12,7 +12,7 @@ from bench.study import drawing
 from bench.study.documents import StudyFileError, load
 from bench.study.run import LOADS, NAMES, play
 from bench.study.tables import tables
-from extender.simulation.traces.synthetic import Recipe
+from muster_lab.traces.synthetic import Recipe
 
 _USAGE = 2
 _PLOTS = {"study-waits": drawing.waits, "study-backlog": drawing.backlog}
@@ -36,10 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.into.mkdir(parents=True, exist_ok=True)
     for name, draw in _PLOTS.items():
         with paper.style():
-            sheet = draw(studies)
-            (chosen.into / f"{name}.svg").write_text(paper.svg(sheet), encoding="utf-8")
-            if chosen.png:
-                (chosen.into / f"{name}.png").write_bytes(paper.png(sheet))
+            paper.write(draw(studies), chosen.into / f"{name}.svg", png=chosen.png)
     return 0
 
 

@@ -42,7 +42,7 @@ def waits(studies: Sequence[StudyResult]) -> Sheet:
         sizes = [] if most is None else most.wait_by_size
         axes.set_xticks(range(len(sizes)), [_range(*size.gpus) for size in sizes])
         axes.set(title=f"Load {study.trace.load:.2f}", ylabel="hours", yscale="log", xlabel="GPUs of the gang")
-        paper.plain_numbers(axes, x=False)
+        axes.yaxis.set_major_formatter(paper.PLAIN)
         axes.legend(loc="upper left", ncols=len(study.policies))
         low, high = axes.get_ylim()
         axes.set_ylim(low, high * 3)  # room for the legend
@@ -70,7 +70,8 @@ def backlog(studies: Sequence[StudyResult]) -> Sheet:
                 )
             axes.set(title=f"Load {study.trace.load:.2f}: {title}", xlabel="hours", ylabel="GPUs")
             axes.set_ylim(bottom=0)
-            paper.plain_numbers(axes)
+            axes.xaxis.set_major_formatter(paper.PLAIN)
+            axes.yaxis.set_major_formatter(paper.PLAIN)
             if column == 0:
                 axes.legend(loc="upper left")
     return sheet

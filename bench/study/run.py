@@ -9,12 +9,12 @@ from pathlib import Path
 
 import orjson
 
-from extender.simulation.study.fleet import Fleet
-from extender.simulation.study.player import Progress
-from extender.simulation.study.policy import POLICIES, Policy
-from extender.simulation.study.study import study, study_json
-from extender.simulation.traces.synthetic import Recipe, generate
-from extender.simulation.traces.trace import Trace
+from muster_lab.study.fleet import Fleet
+from muster_lab.study.player import Progress
+from muster_lab.study.policy import POLICIES, StudyPolicy
+from muster_lab.study.study import study, study_json
+from muster_lab.traces.synthetic import Recipe, generate
+from muster_lab.traces.trace import Trace
 
 #: Loads that are played, and the policies in the order of the plots' legends.
 LOADS = (0.9, 1.0, 1.1)
@@ -46,7 +46,7 @@ def play(recipe: Recipe, loads: Sequence[float], names: Sequence[str], into: Pat
             file.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
 
 
-def _progress(policy: Policy) -> Progress:
+def _progress(policy: StudyPolicy) -> Progress:
     """Return what tells how far a policy has come, a line for every few hundred jobs."""
     told = 0
 

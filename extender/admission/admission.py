@@ -1,149 +1,358 @@
-"""The admission as a whole: what happened goes in, decisions and effects come out."""
+"""The state that decisions stand on, the pass that is run on it, and problems found in objects that people wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from extender.admission.budgets import Budgets
-from extender.admission.complaints import Complaints
+from extender.admission.admission_pass import AdmissionPass
+from extender.admission.cycle import line_up
 from extender.admission.defragment import Defragmentation, Defragmenter
-from extender.admission.effects import Effects, Nomination
-from extender.admission.evictions import AllowedEvictions
-from extender.admission.keep import Keep
-from extender.admission.kubelets import Kubelets
-from extender.admission.ledger import Reservation, Slot, SlotState
-from extender.admission.line import line_up
-from extender.admission.rejections import Rejections
-from extender.admission.reservations import Reservations
-from extender.admission.sharing import Sharing
-from extender.admission.term import Surroundings, Term
-from extender.admission.vetoes import Vetoes
+from extender.admission.headearmarks import HeadEarmarks
 from extender.clock import Clock
-from extender.cluster.gangs import Gang
+from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
-from extender.domain.budget import DisruptionBudget
-from extender.domain.levels import Level
-from extender.domain.membership import GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Pod
-from extender.domain.podgroup import PodGroup
-from extender.domain.queue import Queue
-from extender.domain.reason import Wait
-from extender.placement.better import Better, next_better
-from extender.placement.eligibility import Eligibility
-from extender.placement.placement import Placement, describe
+from extender.eviction.pending import AllowedEvictions, PendingEvictions
+from extender.eviction.preemptions import Preemptions
+from extender.eviction.repairs import Repairs
+from extender.judge import Case, rank
+from extender.ledger.earmark import Earmark
+from extender.ledger.effects import Effects, Note
+from extender.ledger.rejections import Refusals, Rejections, Vetoes
+from extender.ledger.reservations import Reservations
+from extender.ledger.slots import Reservation, Slot
+from extender.objects.budget import Budgets
+from extender.objects.levels import Level
+from extender.objects.meta import ObjectRef
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.priority import PriorityClasses
+from extender.objects.reason import Problem, Wait
+from extender.placement.candidates import Eligibility, Ranking
+from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, settled_on
+from extender.placement.placement import Better, Placement, describe, next_better
+from extender.queues.order import Ageing, position
+from extender.queues.sharing import Sharing
 from extender.settings import Settings
+
+#: Gangs for which conservative backfill keeps room: each costs as many plans as there are before it in every pass that
+#: changes anything, and what is kept beyond the first few lies hours ahead.
+_MOST_STARTS = 8
+
+
+class Tenure:
+    """Decide from when this process is the one that does until another one is.
+
+    Attributes:
+        reservations: the ledger and what changes it.
+        vetoes: nodes that kube-scheduler refused.
+        clearances: whose place is being cleared.
+        preemptions: the search for those who have to leave.
+        repairs: running gangs that lack members.
+        heads: for whom room is kept.
+        decider: the pass.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it finds, and leaves to the next one
+        self,
+        model: ClusterModel,
+        sharing: Sharing,
+        budgets: Budgets,
+        evictions: AllowedEvictions,
+        settings: Settings,
+        clock: Clock,
+        effects: Effects[None],
+        refusals: Refusals,
+    ) -> None:
+        """Begin with nothing decided."""
+        self._ageing = Ageing(settings.ageing_seconds, clock)
+        self.reservations = Reservations(model, settings, clock, effects, refusals)
+        self.vetoes = Vetoes(settings.veto_seconds, clock.monotonic)
+        self.pending_evictions = PendingEvictions(model, sharing, self.reservations, evictions, clock, effects)
+        self.preemptions = Preemptions(model, sharing, budgets, self.pending_evictions, clock)
+        grace = settings.below_minimum_grace_seconds
+        self.repairs = Repairs(model, self.reservations, self.pending_evictions, grace, clock)
+        most = _MOST_STARTS if settings.backfill == "conservative" else 1
+        self.heads = HeadEarmarks(model, clock, foresight=settings.backfill != "none", most=most)
+        self.decider = AdmissionPass(
+            model,
+            sharing,
+            self.reservations,
+            self.pending_evictions,
+            self.preemptions,
+            self.vetoes,
+            self.repairs,
+            self.heads,
+            self._ageing,
+            clock,
+            effects,
+        )
+
+    @property
+    def keeps(self) -> list[Earmark]:
+        """Return all that is kept for gangs that wait."""
+        return [*self.heads.keeps, *self.decider.firm.values()]
+
+    def end(self) -> None:
+        """Give back in the model what was promised, and nothing in the cluster."""
+        self.reservations.ledger.clear()
+        self.pending_evictions.stand_down()
+
+    def pass_time(self) -> bool:
+        """Do what time alone asks for; return whether a pass is due for it."""
+        due = self.reservations.expire() | self.decider.changes.pass_time() | self.preemptions.pass_time()
+        if self.heads.due is not None:
+            due |= self.heads.pass_time()
+        if self.repairs.wounds:
+            due |= self.repairs.pass_time()
+        return due
+
+    def next_turn(self) -> float | None:
+        """Return when time alone asks for something (seconds, monotonic), or None."""
+        reservations = self.reservations
+        times = [
+            reservations.ledger.next_deadline(),
+            reservations.nudges.next(),
+            reservations.backoff.next_end(),
+            self._ageing.next_end(),
+            self.preemptions.next_turn(),
+            self.heads.due,
+        ]
+        if self.vetoes.ends:
+            times.append(self.vetoes.next_end())
+        if self.repairs.wounds:
+            times.append(self.repairs.next_end())
+        return min((time for time in times if time is not None), default=None)
+
+
+class Problems:
+    """Note the problems of objects, each problem of one object once."""
+
+    def __init__(self, model: ClusterModel, effects: Effects[None]) -> None:
+        """Look at the objects of `model`; nothing has been told of them yet."""
+        self._model = model
+        self._effects = effects
+        self._told: dict[str, tuple[Problem, ...]] = {}  # UID -> what was told
+        self._of_hardware: Mapping[ObjectRef, tuple[Problem, ...]] = {}
+
+    def forget_all(self) -> None:
+        """Forget what was told: another replica may say other things meanwhile."""
+        self._told.clear()
+        self._of_hardware = {}
+
+    def forget(self, uid: str) -> None:
+        """Forget an object that is gone."""
+        self._told.pop(uid, None)
+
+    def about_everybody(self) -> None:
+        """Note the problems of all pods and PodGroups that there are."""
+        for pod in self._model.pods.values():
+            if pod.options.problems or pod.problem is not None:
+                self.about_pod(pod)
+        for gang in self._model.gangs:
+            self.about_group(gang)
+
+    def about_pod(self, pod: Pod) -> None:
+        """Note odd keys of a pod that is for Muster; and of a pod that holds a node, that its request is not usable.
+
+        Of a pod without a node the latter is the reason why its gang waits.
+        """
+        if pod.bound and pod.problem is not None:
+            odd = pod.options.problems if self._model.manages(pod) else ()
+            self._tell(pod, pod.uid, (pod.problem, *odd))
+        elif pod.options.problems and self._model.manages(pod):
+            self._tell(pod, pod.uid, pod.options.problems)
+
+    def about_group(self, gang: Gang) -> None:
+        """Note odd keys of a PodGroup once it is known to be for Muster; a wrong field is the reason why it waits."""
+        group = gang.group
+        if group is not None and self._model.concerns(gang):
+            self._tell(group.ref, group.uid, group.options.problems)
+
+    def about_hardware(self) -> None:
+        """Note what is wrong with objects that describe network and hardware; one that was mended may break again."""
+        problems = self._model.problems()
+        if problems == self._of_hardware:
+            return
+        for about in self._of_hardware.keys() - problems.keys():  # in whatever order: it is only forgotten
+            self.forget(about.uid)
+        for about, found in problems.items():
+            self._tell(about, about.uid, found)
+        self._of_hardware = problems
+
+    def _tell(self, about: GroupRef | Pod | ObjectRef, uid: str, problems: tuple[Problem, ...]) -> None:
+        known = self._told.get(uid, ())
+        if problems is known:
+            return
+        self._effects.notes += (
+            Note(about, warning=True, reason="InvalidField", message=str(problem))
+            for problem in problems
+            if problem not in known
+        )
+        if problems:
+            self._told[uid] = problems
 
 
 class Admission:
-    """Take in what happened to the cluster, and judge the waiting gangs when something changed.
+    """Hold what is known of the cluster and what has been decided, and run the pass when something changed.
 
-    Nothing is decided before `rebuild` has read the ledger back from the cluster.
+    `Engine` alone changes it, event by event; everything else reads it. Nothing is decided before `rebuild` has read
+    the ledger back from the cluster.
 
     Attributes:
+        settings: the settings.
         clock: the time.
-        model: the cluster as it was last heard of.
-        rejections: nodes whose kubelet turned pods away.
-        evictions: whom kube-scheduler was allowed to evict lately, or Muster has.
+        model: the cluster as the watches last told of it.
+        rejections: nodes whose kubelet rejected pods.
+        refusals: members that kube-scheduler refuses by itself.
+        evictions: the pods that kube-scheduler was allowed to evict lately, or that Muster evicted.
         sharing: the queues, and what is charged to them.
         budgets: how many pods may be evicted.
-        term: what is remembered as long as decisions are made here.
+        eligibility: which nodes admit a shape by their taints and labels.
+        problems: what is wrong with objects that people wrote.
+        priorities: the PriorityClasses.
+        tenure: what is remembered for as long as this replica decides.
         rebuilt: whether decisions are being made.
         passes: how many passes have run.
+        obstacle: why no gang is placed, whatever is free; None where gangs are.
+        deciding: whether a pass is under way, of which more steps are to be run.
+        unjudged: the gangs that have themselves changed since the last pass.
     """
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
-        """Start with an empty cluster."""
+    def __init__(self, settings: Settings, clock: Clock, effects: Effects[None]) -> None:
+        """Start with an empty cluster; what each event calls for is added to `effects`."""
         self.clock = clock
         self.settings = settings
+        self._effects = effects
         self.model = ClusterModel(settings.scheduler_names, _levels(settings), settings.topology_preset)
         self.rejections = Rejections(settings.veto_seconds, clock.monotonic)
+        self.refusals = Refusals(self.model)
         self.evictions = AllowedEvictions(clock)
         self.sharing = Sharing(self.model, clock, settings.fair_share_half_life_seconds)
         self.budgets = Budgets()
-        self._around = Surroundings(self.model, self.sharing, self.budgets, self.evictions, settings, clock)
-        self.term = Term(self._around)
+        self.problems = Problems(self.model, effects)
+        self.priorities = PriorityClasses()
+        self.tenure = self._begin()
         self.rebuilt = False
         self.passes = 0
-        self._eligibility = Eligibility(self.model.table)
-        self._kubelets = Kubelets(self.model, self.rejections)
-        self._pending = False
-        self._obstacle: Wait | None = None
-        self._unjudged: set[GroupRef] = set()
-        self._complaints = Complaints(self.model)
+        self.eligibility = Eligibility(self.model.table)
+        self.unjudged: set[GroupRef] = set()
+        self._pending = self.deciding = False
+        self._live: CapacityViews | None = None
+        self.obstacle: Wait | None = None
 
     @property
     def reservations(self) -> Reservations:
         """Return the ledger and what changes it."""
-        return self.term.reservations
+        return self.tenure.reservations
 
     @property
     def vetoes(self) -> Vetoes:
         """Return the nodes that kube-scheduler refused."""
-        return self.term.vetoes
+        return self.tenure.vetoes
 
     @property
-    def heads(self) -> tuple[Keep, ...]:
+    def heads(self) -> tuple[Earmark, ...]:
         """Return for whom room is kept because it does not fit yet, first in the queue first, after the last pass."""
-        return self.term.heads.keeps
+        return self.tenure.heads.keeps
 
     @property
     def pending(self) -> bool:
-        """Tell whether something changed since the last pass that could change a decision."""
-        return self._pending and self.rebuilt
+        """Tell whether something changed since the last pass began that could change a decision, or it goes on."""
+        return (self._pending or self.deciding) and self.rebuilt
 
     def reconsider(self, ref: GroupRef | None = None) -> None:
         """Ask for a pass, because something about the gang called `ref` changed if one is named."""
         self._pending = True
         if not self.rebuilt:
-            self.term.decider.changes.nothing()  # whoever takes up deciding judges everybody
+            self.tenure.decider.changes.nothing()  # a replica that takes up deciding evaluates all
         elif ref is not None:
-            self._unjudged.add(ref)
+            self.unjudged.add(ref)
 
     def waiting_order(self) -> list[GroupRef]:
-        """Return the gangs that wait, and have no nodes promised, in the order in which they are judged."""
-        decider = self.term.decider
+        """Return the gangs that wait, and have no nodes promised, in the order in which they are evaluated."""
+        decider = self.tenure.decider
         line = line_up(decider.queues.in_turn(self.sharing.turn), self.reservations.waits)
         return [entry.gang.ref for entry in line]
 
-    def take_effects(self) -> Effects:
-        """Hand over what is to be written and answered, and start collecting anew."""
-        effects, self.reservations.effects = self.reservations.effects, Effects()
-        return effects
-
     def rebuild(self) -> None:
         """Take up deciding, once everything has been listed: read the ledger back from the cluster, then judge."""
-        self.reservations.rebuild(self.rejections.leave_out(self._eligibility.mask, self.model.table))
-        self.term.decider.forget()
-        self._unjudged = {gang.ref for gang in self.model.gangs}
+        self.reservations.rebuild(self._views().admitted)
+        self.tenure.decider.forget()
+        self.deciding = False
+        self.unjudged = {gang.ref for gang in self.model.gangs}
         self.rebuilt = True
         self._pending = True
-        self._complaints.about_everybody(self.reservations.effects)
+        self.problems.about_everybody()
 
     def stand_down(self) -> None:
-        """Give up deciding: forget every reservation, pause and veto, and what has not been carried out yet.
+        """Give up deciding: forget every reservation, pause and veto.
 
-        Nothing is taken back in the cluster: whoever decides next reads the nominations there.
+        Nothing is taken back in the cluster: the replica that decides next reads the nominations.
         """
-        self.term.end()
-        self.term = Term(self._around)
-        self.rebuilt = False
-        self._complaints.forget_all()
-        self._unjudged.clear()
+        self.tenure.end()
+        self.tenure = self._begin()
+        self.rebuilt = self.deciding = False
+        self.problems.forget_all()
+        self.unjudged.clear()
 
-    def defragment(self, gang: Gang, *, apply: bool) -> Defragmentation:
-        """Return which moves of others would make a gang fit; with `apply` have them made."""
-        parts = (self.model, self.sharing, self.budgets, self.term.clearances, self.clock)
-        possible = self._eligibility.mask
-        admitted = self.rejections.leave_out(possible, self.model.table)
-        found = Defragmenter(*parts).run(gang, admitted, apply=apply)
+    def defragment(self, ref: GroupRef, *, apply: bool) -> Defragmentation:
+        """Return which moves of others would make a gang fit; with `apply` have them made.
+
+        Raises KeyError if there is no such gang.
+        """
+        gang = self.model.gangs.get(ref)
+        if gang is None:
+            raise KeyError(ref)
+        request = PodSetRequest.of_gang(gang, core_size(gang, 0))
+        pod_set = PodSet(gang, request, settled_on(gang, self.model.table))
+        case = self.case(pod_set, now=self.clock.now().timestamp())
+        parts = (self.model, self.sharing, self.budgets, self.tenure.pending_evictions, self.clock)
+        found = Defragmenter(*parts).run(case, apply=apply)
         self._pending |= apply
         return found
 
-    def forget_verdicts(self) -> None:
-        """Judge everybody anew in the next pass, whether or not anything of theirs has changed; and ask for one."""
-        self.term.decider.forget()
-        self._pending = True
+    def case(self, pod_set: PodSet, *, now: float) -> Case:
+        """Return the case of members of a gang as things stand at `now` (epoch seconds).
+
+        It rests on what the verdict about the gang does. One that is not known has no past: it is as if it came now.
+        """
+        gang, cycle = pod_set.gang, self.tenure.decider.cycle
+        known, queue = self.model.gangs.get(gang.ref) is gang, self.sharing.queue_of(gang)
+        entry = self.tenure.decider.queues.get(gang.ref) if known else None
+        key = None if entry is None else entry.judged_on
+        if key is None:
+            key = cycle.key_for_newcomer(queue, position(gang) if entry is None else entry.position)
+        case = cycle.case(pod_set, queue, key, known=known, now=now)
+        case.views = self._views()
+        case.obstacle = self.sharing.unusable(queue, gang.ref.namespace) or case.obstacle
+        return case
+
+    def rank(self, pod: Pod) -> Ranking | None:
+        """Return where a gang of one could go instead of the node that it is promised, as its case stands now.
+
+        None if there is nothing to choose.
+        """
+        gang = self.model.gangs.get(pod.group)
+        if gang is None:
+            return None
+        request = PodSetRequest.of_members(gang, [pod])
+        pod_set = PodSet(gang, request, _pods=[pod])
+        case = self.case(pod_set, now=self.clock.now().timestamp())
+        case.views = self._live_views()
+        return rank(case, pod.uid)
+
+    def _views(self) -> CapacityViews:
+        """Return the nodes as a cycle that begins now finds them."""
+        table = self.model.table
+        rejected = self.rejections.rejected(table) if self.rejections.ends else None
+        return CapacityViews(table, self.model.tree, self.eligibility, rejected)
+
+    def _live_views(self) -> CapacityViews:
+        """Return the views that passes share as long as no node changes; what is taken of them is put back."""
+        live, model = self._live, self.model
+        if live is None or live.nodes != model.table.last_node_change or live.tree is not model.tree:
+            live = self._live = self._views()
+        return live
 
     def placement_of(self, ref: GroupRef) -> Placement | None:
         """Return where a gang is, or is promised to be, and what is predicted of that; None while it holds no node."""
@@ -162,218 +371,85 @@ class Admission:
         return {uid: claim.node for uid in gang.members if (claim := claim_of(uid)) is not None}
 
     def hold_off(self, obstacle: Wait | None) -> None:
-        """Place nobody from now on: whoever could be placed waits for that reason. None lifts it."""
-        self._pending |= obstacle != self._obstacle
-        self._obstacle = obstacle
+        """Place no gang from now on: one that could be placed waits for that reason. None lifts it."""
+        self._pending |= obstacle != self.obstacle
+        self.obstacle = obstacle
 
     def decide(self) -> bool:
-        """Run the pass if anything asks for it; return whether it ran."""
+        """Run a step of the pass, if one is under way or anything asks for one; return whether it ran."""
         if not self.pending:
             return False
-        self._pending = False
-        self._unjudged.clear()
-        self.passes += 1
-        possible = self._eligibility.mask
-        admitted = self.rejections.leave_out(possible, self.model.table)
-        self.term.decider.run(admitted, possible, self._obstacle)
-        self._pending = self.term.decider.again
-        self._complaints.about_hardware(self.reservations.effects)
+        decider = self.tenure.decider
+        if not self.deciding:
+            self._pending = False
+            self.unjudged.clear()
+            self.passes += 1
+            if self._live is not None and self._live.is_crowded:
+                self._live = None
+        try:
+            self.deciding = not decider.run(self._live_views, self.obstacle)
+        except Exception:
+            self._live = None  # something may be left taken
+            raise
+        if not self.deciding:
+            self._pending |= decider.again
+            self.problems.about_hardware()
         return True
 
     def decide_on(self, ref: GroupRef) -> None:
         """Run the pass if the gang called `ref` itself has changed since the last one.
 
-        Whatever else has changed is judged when the owner next calls `decide`, a moment later: a refused member is
+        Whatever else has changed is evaluated when the owner next calls `decide`, a moment later: a refused member is
         asked about again after every change in the cluster, and each answer would cost a pass over all gangs.
         """
-        if ref in self._unjudged:
+        if ref in self.unjudged:
             self.decide()
 
     def refused(self, reservation: Reservation, slot: Slot) -> None:
-        """Take in that kube-scheduler refuses the planned node for reasons of its own: the member is placed anew."""
+        """Take in that kube-scheduler refuses the planned node for reasons of its own: the member is placed again."""
         self.vetoes.add(reservation.gang_uid, slot.pod.shape, slot.node)
         self.model.table.touch(slot.node)
         self.reservations.drop(slot.pod.uid, f"kube-scheduler refused node {slot.node}")
         self.reconsider()
 
+    def asked(self, pod: Pod) -> None:
+        """Take in that kube-scheduler asks about a pod: it refuses it no longer by itself."""
+        if pod.refusal and self.refusals.asked(pod):
+            self.follow_refusal(pod)
+
+    def follow_refusal(self, pod: Pod) -> None:
+        """Take in that kube-scheduler refuses a pod by itself, or does so no longer."""
+        gang = self.model.gangs.get(pod.group)
+        if gang is not None and pod.uid not in gang.refused:
+            self.reservations.tried_again(gang.uid)
+        self.reconsider(pod.group)
+
     def passed(self, reservation: Reservation) -> None:
         """Take in that a member passes kube-scheduler's own filters."""
-        if self.vetoes.passed(reservation.gang_uid):
+        if self.vetoes.of_gangs and self.vetoes.passed(reservation.gang_uid):
             self.model.gangs.touch(reservation.gang_uid)
 
     def tick(self) -> None:
         """Do what time alone asks for: deadlines, lost nominations, pauses and vetoes that ended."""
         if not self.rebuilt:
             return
-        due = self.term.pass_time()
-        tried_again = self.rejections.ended(self.clock.monotonic())
-        for node in tried_again:
-            self.model.table.reassess(node)
-        self._pending |= due or bool(tried_again)
-        self.reservations.nudge()
+        self._pending |= self.tenure.pass_time()
+        if self.rejections.ends:
+            tried_again = self.rejections.ended(self.clock.monotonic())
+            for node in tried_again:
+                self.model.table.reassess(node)
+            self._pending |= bool(tried_again)
+        self._pending |= self.reservations.nudge()
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do next (seconds, monotonic), or None."""
-        times = (self.term.next_turn(), self.rejections.next_end())
+        times = (self.tenure.next_turn(), self.rejections.next_end() if self.rejections.ends else None)
         return min((time for time in times if time is not None), default=None)
 
-    def pod_seen(self, pod: Pod) -> None:
-        """Take in a pod that was added or changed."""
-        change = self.model.put_pod(pod, self.clock.monotonic())
-        before = change.before
-        if before is not None and before.options != pod.options:
-            self.model.table.claimed[pod.uid] = None  # it may be in another queue now
-        if before is None or _decisive(before) != _decisive(pod):
-            self.reconsider(pod.group)
-        self._follow_slot(pod, before)
-        if self._kubelets.follow(pod, before, self.reservations.effects if self.rebuilt else None):
-            self.reconsider()
-        if change.gang is not None:
-            if before is not None and before.bound and not pod.bound:
-                self.term.repairs.lost(pod, change.gang)
-            self._changed(change.gang)
-            if pod.node_name and self.rebuilt:
-                self.reservations.open_barrier(change.gang)
-            if self.rebuilt:
-                self._complaints.about_group(change.gang, self.reservations.effects)
-        if self.rebuilt:
-            self._complaints.about_pod(pod, self.reservations.effects)
-
-    def pod_gone(self, uid: str) -> None:
-        """Forget a pod that was deleted."""
-        pod = self.model.pods.get(uid)
-        self.reservations.drop(uid, "the pod was deleted")
-        change = self.model.drop_pod(uid)
-        self.reservations.effects.nominations.pop(uid, None)
-        self._complaints.forget(uid)
-        if pod is not None:
-            self.reconsider(pod.group)
-            if pod.bound:
-                self.rejections.eased(pod.node_name)
-        if change.gang is not None:
-            if pod is not None and pod.bound:
-                self.term.repairs.lost(pod, change.gang)
-            self._changed(change.gang)
-            if self.model.gangs.get(change.gang.ref) is None:
-                self.reservations.end_life(change.gang.uid, "the gang is gone")
-
-    def node_seen(self, node: Node) -> None:
-        """Take in a node that was added or changed."""
-        if self.model.put_node(node):
-            self.term.repairs.node_seen(node)
-            self._pending = True
-            self.rejections.eased(node.name)
-
-    def node_gone(self, name: str) -> None:
-        """Forget a node that was deleted."""
-        self._pending |= self.model.drop_node(name)
-        self.term.repairs.node_gone(name)
-        self.rejections.forget_node(name)
-
-    def queue_seen(self, queue: Queue) -> None:
-        """Take in a Queue that was added or changed; everybody is judged anew if that decides anything."""
-        if self.sharing.put_queue(queue):
-            self.forget_verdicts()
-
-    def queue_gone(self, name: str) -> None:
-        """Forget a Queue that was deleted; its gangs wait from now on, those that run go on."""
-        if self.sharing.drop_queue(name):
-            self.forget_verdicts()
-
-    def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
-        """Take in a namespace that was added or changed."""
-        if self.sharing.put_namespace(name, labels):
-            self.forget_verdicts()
-
-    def namespace_gone(self, name: str) -> None:
-        """Forget a namespace that was deleted."""
-        self.sharing.drop_namespace(name)
-
-    def budget_seen(self, budget: DisruptionBudget) -> None:
-        """Take in a PodDisruptionBudget that was added or changed."""
-        if self.budgets.put(budget):
-            self.term.preemptions.look_again()
-            self._pending = True
-
-    def budget_gone(self, namespace: str, name: str) -> None:
-        """Forget a PodDisruptionBudget that was deleted."""
-        if self.budgets.drop(namespace, name):
-            self.term.preemptions.look_again()
-            self._pending = True
-
-    def eviction_refused(self, uid: str, why: str) -> None:
-        """Take in that the API server will not evict a pod."""
-        self.term.preemptions.refused(uid, why)
-        self._pending = True
-
-    def group_seen(self, group: PodGroup) -> None:
-        """Take in a PodGroup that was added or changed; a new UID starts a new life that inherits nothing."""
-        known = self.model.gangs.get(group.ref)
-        unchanged = known is not None and known.group == group
-        gang, ended = self.model.put_group(group, self.clock.monotonic())
-        if unchanged:
-            return
-        if ended is not None:
-            self.reservations.end_life(ended, f"PodGroup {group.ref} was created anew")
-        self.reconsider(group.ref)
-        self._changed(gang)
-        if self.rebuilt:
-            self._complaints.about_group(gang, self.reservations.effects)
-
-    def group_gone(self, ref: GroupRef, uid: str) -> None:
-        """Forget a PodGroup that was deleted; what it had reserved is released, what runs runs on."""
-        gang = self.model.drop_group(ref, uid)
-        if gang is not None:
-            self.reservations.end_life(uid, f"PodGroup {ref} was deleted")
-            self._complaints.forget(uid)
-            self.reconsider(ref)
-            self._changed(gang)
-
-    def _follow_slot(self, pod: Pod, before: Pod | None) -> None:
-        """Keep the ledger in step with one pod."""
-        ledger = self.reservations.ledger
-        entry = ledger.of_pod(pod.uid)
-        if pod.node_name:
-            ledger.fulfil(pod)
-            return
-        if entry is None:
-            if self.rebuilt and pod.nominated_node and self._ours(pod):
-                self.reservations.effects.nominations[pod.uid] = Nomination(pod, "")
-            return
-        reservation, slot = entry
-        if pod.done or pod.deleting or pod.gated:
-            if slot.state is not SlotState.BINDING:
-                self.reservations.drop(pod.uid, "the member cannot be placed any more")
-        elif pod.group != reservation.ref or pod.shape != slot.pod.shape:
-            self.reservations.drop(pod.uid, "the member changed")
-        elif slot.state is SlotState.RESERVED and before is not None and before.nominated_node != pod.nominated_node:
-            if before.nominated_node == slot.node:
-                self.reservations.renominate(pod, slot)
-            self.reservations.nudges.watch(pod.uid)
-
-    def _ours(self, pod: Pod) -> bool:
-        """Tell whether a nomination on the pod can only be Muster's: gang members never preempt for themselves."""
-        return pod.group is not None and pod.placeable and self.model.manages(pod)
-
-    def _changed(self, gang: Gang) -> None:
-        self.reservations.effects.changed[gang.ref] = None
-
-
-def _decisive(pod: Pod) -> tuple[object, ...]:
-    """Return what of a pod can change a decision; conditions, nominations and Running cannot."""
-    return (
-        pod.node_name,
-        pod.done,
-        pod.gated,
-        pod.deleting,
-        pod.group,
-        pod.shape,
-        pod.role,
-        pod.rank,
-        pod.priority,
-        pod.scheduler_name,
-        pod.options,
-    )
+    def _begin(self) -> Tenure:
+        """Begin to remember what lasts for as long as this replica decides."""
+        parts = (self.model, self.sharing, self.budgets, self.evictions, self.settings, self.clock)
+        return Tenure(*parts, self._effects, self.refusals)
 
 
 def _levels(settings: Settings) -> tuple[Level, ...]:

@@ -1,46 +1,127 @@
-"""The pass: walk the waiting gangs in the order of their queues, and give each a reservation or a reason."""
+"""The pass: walk the waiting gangs in the order of their queues, and give each a reservation or a reason.
+
+Only gangs whose verdict may have changed are evaluated again; `Changes` is the rule for that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
-from extender.admission.ageing import Ageing
-from extender.admission.changes import Changes
-from extender.admission.clearances import Clearances
-from extender.admission.contender import Contender
-from extender.admission.effects import Note, Ungate
-from extender.admission.fitting import Fitting, Unfit
-from extender.admission.ground import Footing, PassGround
-from extender.admission.heads import Heads
+from extender.admission.cycle import GLANCE, Cycle, Entry, Pace, VerdictKey
+from extender.admission.headearmarks import HeadEarmarks
 from extender.admission.intake import Intake
-from extender.admission.keep import Keep
-from extender.admission.preemptions import Preemptions
-from extender.admission.queue import Queues, Walk
-from extender.admission.repairs import Repairs
-from extender.admission.reservations import Reservations
-from extender.admission.sharing import NAMELESS, Option, Sharing
-from extender.admission.site import Capacity, Demand, Party
-from extender.admission.vetoes import Vetoes
-from extender.admission.victims import Claimant
 from extender.clock import Clock
-from extender.cluster.core import core_size
-from extender.cluster.gangs import Gang
+from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
-from extender.cluster.whatif import WhatIf
-from extender.domain.keys import ADMISSION_GATE
-from extender.domain.pod import Shape
-from extender.domain.reason import Reason, Wait
-from extender.placement.ground import Eligible
-from extender.placement.plan import Plan
+from extender.eviction.pending import PendingEvictions
+from extender.eviction.preemptions import Preemptions
+from extender.eviction.repairs import Repairs
+from extender.judge import CLEARABLE, Case, NoFit, judge, judge_quota
+from extender.ledger.earmark import Earmark
+from extender.ledger.effects import Effects, Note, Ungate
+from extender.ledger.rejections import Vetoes
+from extender.ledger.reservations import Reservations
+from extender.objects.keys import ADMISSION_GATE
+from extender.objects.pod import Shape
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason, Wait
+from extender.placement.candidates import Eligibility
+from extender.placement.capacityview import Capacity, CapacityViews, PodSet, PodSetRequest, settled_on
+from extender.placement.plan import Plan, plan
+from extender.queues.order import Ageing, Queues, Walk
+from extender.queues.sharing import NAMELESS, Option, Sharing
 
-#: Why a gang waits that others could make room for by leaving.
-_CLEARABLE: Final = frozenset(
-    {
-        *(Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_CAPACITY, Reason.DOMAIN_FULL, Reason.ZONES_FULL),
-        *(Reason.BEHIND_HEAD, Reason.MIN_RESOURCES_UNMET),
-    }
-)
+
+class Changes:
+    """Collect what a pass has to look at again.
+
+    The rule, on which the pass relies and which a property test compares with judging every gang every time:
+
+    - What a gang is (fit to be placed, short of members, pausing, placed) depends on the gang alone: its pods and
+      PodGroup, its slots, its pause, its vetoes, its age, whether it is being evicted, and how long its members have
+      been away from the barrier. Whatever changes one of them takes the gang into `GangRegistry.changed`. Time is the
+      exception: it changes pauses, vetoes, ages and expectations by itself, and `pass_time` asks for those.
+    - Whether a gang fits that could be placed depends on its `VerdictKey` besides. The verdict stands on an equal one.
+      What is charged to queues follows from what is claimed, and so from the key's generation.
+    - What a Queue says concerns the gangs in it and in the queues that it moves, which are marked at once, and then
+      those of its tree and those whose queue is not in use: `Sharing.take_concerned` has these for the next pass. What
+      a namespace says concerns its gangs.
+    - Whether a slot's node still holds it depends on that node, on what is taken of it, on the vetoes there and on
+      how far the member has come. Whatever changes one of them takes the node into `NodeTable.touched`.
+    - What a kubelet rejected is part of what its node admits: `NodeTable.reassess` changes the key and marks the
+      node.
+
+    Whatever a verdict is to depend on besides is added here: to what marks a gang, to the key, or to what marks a
+    node.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - whatever a verdict stands on
+        self,
+        model: ClusterModel,
+        sharing: Sharing,
+        reservations: Reservations,
+        vetoes: Vetoes,
+        ageing: Ageing,
+        clock: Clock,
+    ) -> None:
+        """Collect from these; nothing is known of them yet, so everything counts as changed."""
+        self._model = model
+        self._sharing = sharing
+        self._reservations = reservations
+        self._vetoes = vetoes
+        self._ageing = ageing
+        self._clock = clock
+        self.everything()
+
+    def everything(self) -> None:
+        """Count everything as changed."""
+        self._model.gangs.touch_all()
+        self._model.table.touch_all()
+
+    def nothing(self) -> None:
+        """Count everything as known: for as long as this replica does not decide."""
+        self._model.gangs.changed.clear()
+        self._model.table.touched.clear()
+        self._sharing.forget_changes()
+
+    def pass_time(self) -> bool:
+        """Take in what time alone has changed; return whether a gang may be placed for it now."""
+        now = self._clock.monotonic()
+        ended = self._reservations.backoff.ended(now)
+        if self._vetoes.ends:
+            ended += self._vetoes.ended(now)
+        ended += self._ageing.ended(now)
+        for gang_uid in (*ended, *self._reservations.missed(now)):
+            self._model.gangs.touch(gang_uid)
+        return bool(ended)
+
+    def take_nodes(self) -> list[str]:
+        """Hand over the nodes of which each slot is to be looked at again."""
+        table = self._model.table
+        nodes, table.touched = list(table.touched), {}
+        return nodes
+
+    def take_gangs(self) -> list[Gang]:
+        """Hand over the gangs to evaluate again, in the order of their change, those included that are gone."""
+        gangs = self._model.gangs
+        for gang in filter(None, map(gangs.get, self._sharing.take_concerned())):
+            gangs.changed[gang.ref] = gang
+        changed, gangs.changed = list(gangs.changed.values()), {}
+        return changed
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_Steps: TypeAlias = Generator[None, None, _R]
+
+#: Passes in which a search for one gang goes on while nothing changes: some 0.7 s of work.
+MOST_SEARCHES: Final = 64
+
+#: How much of a step the evaluation of one gang is, where one that is taken in counts 1.
+_EVALUATED: Final = 8
 
 
 class AdmissionPass:
@@ -49,15 +130,19 @@ class AdmissionPass:
     Order: gangs that hold nodes already, those that have waited for very long, then the queues by what they have of
     their share, and in each priority, creation, UID. The first that does not fit keeps what it waits for; those behind
     it may use the rest. A gang that may have others evicted for it keeps the place that is being cleared. Members
-    beyond minMember are placed after everybody's minimum.
+    beyond minMember are placed after all gangs' minimums.
     Complexity: O(changed gangs + gangs that want nodes); if capacity changed, besides it
     O(their shapes x nodes + demands of several shapes x plan + placed gangs x plan).
 
+    A pass that takes long runs in steps, between which other events are taken in. Each verdict is given on the state of
+    its own step. A gang that changes between two steps is left to the next pass, and so is a newcomer.
+
     Attributes:
-        changes: what the next pass looks at anew.
+        changes: what the next pass looks at again.
         queues: who waits in which queue.
-        firm: what was kept for one gang alone after the last pass, by the UID of that gang.
-        again: whether the last pass gave back room behind gangs that it had judged already: another is due.
+        cycle: the state of the last complete cycle, an empty one before the first.
+        again: whether another pass is due: the last one gave back room behind gangs that it had judged already, or a
+            search for a place is to go on.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the pass is where the parts meet
@@ -65,282 +150,352 @@ class AdmissionPass:
         model: ClusterModel,
         sharing: Sharing,
         reservations: Reservations,
-        clearances: Clearances,
+        pending_evictions: PendingEvictions,
         preemptions: Preemptions,
         vetoes: Vetoes,
         repairs: Repairs,
-        heads: Heads,
+        heads: HeadEarmarks,
         ageing: Ageing,
         clock: Clock,
+        effects: Effects[None],
     ) -> None:
         """Decide about the gangs of `model`, minding `sharing` and `vetoes`, and act on the others."""
         self._model = model
         self._sharing = sharing
         self._reservations = reservations
-        self._clearances = clearances
+        self._pending_evictions = pending_evictions
         self._preemptions = preemptions
         self._vetoes = vetoes
         self._repairs = repairs
         self._heads = heads
         self._ageing = ageing
         self._clock = clock
-        self._fitting = Fitting(model, sharing, reservations, vetoes, clock)
+        self._effects = effects
         self._doubted: dict[str, str] = {}
-        self.queues: Queues[Contender] = Queues()
-        self._intake = Intake(model, sharing, reservations, clearances, ageing, self.queues, clock)
-        self.changes = Changes(model, reservations, vetoes, ageing, clock)
-        self.firm: dict[str, Keep] = {}
+        self.queues: Queues[Entry] = Queues()
+        self._intake = Intake(model, sharing, reservations, pending_evictions, ageing, self.queues, clock)
+        self.changes = Changes(model, sharing, reservations, vetoes, ageing, clock)
+        nothing = CapacityViews(model.table, model.tree, Eligibility(model.table))
+        self.cycle = Cycle(model, sharing, vetoes, nothing, now=0.0)
         self.again = False
+        self._steps: _Steps[None] | None = None
+        self._views: Callable[[], CapacityViews] = lambda: nothing
+        self._obstacle: Wait | None = None
+        self._pace = Pace(clock)
+        self._changed: dict[GroupRef, Gang] = {}  # gangs that have changed between two steps of this pass
 
     def forget(self) -> None:
-        """Forget all verdicts: the next pass judges everybody."""
+        """Forget all verdicts: the next pass judges every gang, and one that is under way ends here."""
+        self._steps = None
         self.queues.clear()
         self.changes.everything()
 
-    def run(self, admitted: Eligible, possible: Eligible, obstacle: Wait | None = None) -> None:
-        """Judge whom a change concerns.
+    def run(self, views: Callable[[], CapacityViews], obstacle: Wait | None = None) -> bool:
+        """Begin a pass over the gangs that a change concerns, or go on with it; return whether it is complete.
 
-        `admitted` says which nodes admit a shape now, `possible` which do whatever kubelets turned away lately; they
-        are one object while that is nothing. With an `obstacle` nobody is placed: that is then the reason of
-        every gang that could have been.
+        `views` returns the nodes as they are. With an `obstacle` no gang is placed: that is then the reason of every
+        gang that could have been.
         """
-        self.again = False
+        self._views, self._obstacle = views, obstacle
+        self._pace.begin()
+        steps = self._steps or self._pass()
+        self._steps = None  # should it fail, the next one begins afresh
+        for _ in steps:
+            self._steps = steps
+            return False
+        return True
+
+    def _go_on(self, cycle: Cycle) -> None:
+        """Take in what has changed between two steps."""
+        cycle.views, cycle.obstacle, cycle.firm = self._views(), self._obstacle, self._firm()
+        self._changed |= self._model.gangs.changed
+
+    def _is_outdated(self, entry: Entry) -> bool:
+        """Tell whether a gang is left to the next pass, because it has changed since this one began."""
+        outdated = entry.gang.ref in self._changed
+        self.again |= outdated
+        return outdated
+
+    def _pass(self) -> _Steps[None]:
+        """Run a pass, in steps that end wherever this yields."""
+        # 1. Bring up to date what time has changed, which devices are held, and what is charged to queues.
+        self.again, self._changed = False, {}
+        views = self._views()
         self.changes.pass_time()
-        self._model.table.occupancy.refresh()  # who gets which GPUs shall not depend on when somebody asks
+        self._model.table.occupancy.refresh()
         self._sharing.charges.refresh()
         self._sharing.remember()
-        self._reservations.drop_invalid(self.changes.take_nodes(), admitted, self._vetoes)
+        # 2. Take back slots that no longer hold; go on with what is being evicted and repaired.
+        self._reservations.drop_invalid(self.changes.take_nodes(), views.admitted, self._vetoes)
         self._preemptions.begin_pass()
-        self._repairs.begin_pass()
+        if self._repairs.wounds:
+            self._repairs.begin_pass()
+        # 3. Let each gang that has changed stand in its queue, or wait for something of its own.
         for gang in self.changes.take_gangs():
-            self.queues.remove(gang.ref)
-            if self._model.gangs.get(gang.ref) is gang:
-                self._sharing.follow(gang)
+            self._take_in(gang)
+            self._pace.done += 1
+            if self._pace.done >= GLANCE and self._pace.is_over():
+                yield
+        # 4. Judge them in turn: what each cannot start without, and what is kept for the first that do not fit.
+        now, planner = self._clock.now().timestamp(), self._timed(plan)
+        cycle = Cycle(self._model, self._sharing, self._vetoes, self._views(), now, self._obstacle, planner)
+        cycle.firm = self._firm()
+        self._sharing.charges.refresh()  # without what has just been taken back
+        extras = yield from self._place_cores(cycle)
+        # 5. Place members beyond minMember in what is left.
+        for entry in extras:
+            if cycle.obstacle is None and not self._is_outdated(entry):
+                yield from self._place_extras(entry, cycle)
+        if cycle.obstacle is None and (cycle.heads or self._heads.keeps):
+            self._heads.settle(cycle.heads)
+        self.cycle = cycle
+        # 6. Hand out devices before others go, whose devices the placed members would be taken to have.
+        self._model.table.occupancy.refresh()
+
+    @property
+    def firm(self) -> Mapping[str, Earmark]:
+        """Return what is kept for one gang alone since the last cycle, by the UID of that gang."""
+        return self.cycle.firm
+
+    def _take_in(self, gang: Gang) -> None:
+        """Take in a gang that has changed or is gone."""
+        self.queues.remove(gang.ref)
+        if self._model.gangs.get(gang.ref) is gang:
+            self._sharing.follow(gang)
+            if gang.census().bound or gang.uid in self._repairs.wounds:
                 self._repairs.follow(gang)
-                self._intake.consider(gang)
-            else:
-                self._doubted.pop(gang.uid, None)
-                self._sharing.forget(gang.ref)
-                self._ageing.forget(gang.uid)
-                self._repairs.forget(gang.uid)
-                self._preemptions.forget(gang.uid)
-                self._reservations.wait(gang, None)
-        now = self._clock.now().timestamp()
-        ground = PassGround(self._model, self._sharing, admitted, possible, obstacle, now)
-        ground.firm = self._firm()
-        extras = self._place_cores(ground)
-        if obstacle is None:
-            for contender in extras:
-                self._place_extras(contender, ground)
-            self._heads.settle(ground.heads)
-        self.firm = ground.firm
-        self._model.table.occupancy.refresh()  # before others go, whose GPUs the placed would be taken to have
+            self._intake.consider(gang)
+            return
+        self._doubted.pop(gang.uid, None)
+        self._sharing.forget(gang.ref)
+        self._ageing.forget(gang.uid)
+        self._repairs.forget(gang.uid)
+        self._preemptions.forget(gang.uid)
+        self._reservations.wait(gang, None)
 
-    def _firm(self) -> dict[str, Keep]:
+    def _firm(self) -> dict[str, Earmark]:
         """Return what is kept for one gang alone: places of lost members, and those that are being cleared."""
-        return self._repairs.keeps() | self._clearances.keeps()
+        lost = self._repairs.keeps() if self._repairs.wounds else {}
+        return lost | {uid: pending.keep for uid, pending in self._pending_evictions.under_way.items()}
 
-    def _place_cores(self, ground: PassGround) -> list[Contender]:
-        """Give each contender its reservation or its reason; return those that have members beyond minMember to place.
+    def _place_cores(self, cycle: Cycle) -> _Steps[list[Entry]]:
+        """Give each gang its reservation or its reason; return those that have members beyond minMember to place.
 
         Those whose verdict stands cost a comparison, since there may be a thousand.
         """
-        extras: list[Contender] = []
-        walk = self.queues.in_turn(self._sharing.turn)
+        extras: list[Entry] = []
+        walk, failed = self.queues.in_turn(self._sharing.turn), self._reservations.failures.namespaces
         while stretch := walk.stretch():
-            footings: dict[str, Footing] = {}
-            for index, contender in enumerate(stretch):
-                if contender.core is None:
-                    extras.append(contender)
+            keys: dict[str, VerdictKey] = {}
+            for index, entry in enumerate(stretch):
+                if entry.core is None:
+                    extras.append(entry)
                     continue
-                footing = footings.get(contender.queue)
-                if footing is None:
-                    footing = footings[contender.queue] = ground.footing(contender.queue)
-                if contender.judged_on == footing and contender.head is None and not contender.blocks:
+                key = keys.get(entry.queue) or keys.setdefault(entry.queue, cycle.verdict_key(entry.queue))
+                if entry.judged_on == key and entry.head is None and not entry.blocks:
                     continue
-                if contender.queue and self._goes_later(contender, contender.core, footing, walk):
+                odd = self._changed or failed or entry.hopeless_since >= 0
+                left_out = odd and self._is_left_out(entry, key, walk)
+                if left_out or (entry.queue and self._goes_later(entry, entry.core, key, walk, cycle)):
                     continue
                 generation = self._model.table.generation
-                if self._visit(contender, contender.core, footing, ground):
-                    extras.append(contender)
-                if ground.stirred():
-                    footings.clear()
-                if generation != self._model.table.generation and self._turns_changed(walk, stretch[index + 1 :]):
+                if self._visit(entry, entry.core, key, cycle):
+                    extras.append(entry)
+                self._pace.done += _EVALUATED
+                if self._pace.done >= GLANCE and self._pace.is_over():
+                    yield
+                    self._go_on(cycle)
+                    keys.clear()
+                if cycle.has_moved():
+                    keys.clear()
+                if generation != self._model.table.generation and self._turns_changed(walk, index + 1):
                     break
         return extras
 
-    def _goes_later(self, contender: Contender, party: Party, footing: Footing, walk: Walk[Contender]) -> bool:
-        """Let a contender that would borrow come after all that would not, and those behind it in its queue too.
+    def _is_left_out(self, entry: Entry, key: VerdictKey, walk: Walk[Entry]) -> bool:
+        """Tell whether a gang is not evaluated now, and let it come later where it is to be.
+
+        It has changed since the pass began, or would not fit if all nodes were empty, or its namespace has had
+        reservations in vain: then it comes after all others, unless it holds nodes.
+        """
+        if self._changed and self._is_outdated(entry):
+            return True
+        if entry.hopeless_since == self._model.table.last_node_change and key.obstacle is None:
+            entry.judged_on = key
+            return True
+        failures = self._reservations.failures
+        failed = entry.position.not_partial and failures.is_failing(entry.gang.ref.namespace)
+        entry.is_deferred = failed and not walk.is_last
+        if entry.is_deferred:
+            walk.defer(entry, alone=True)
+        return entry.is_deferred
+
+    def _goes_later(self, entry: Entry, core: PodSet, key: VerdictKey, walk: Walk[Entry], cycle: Cycle) -> bool:
+        """Let a gang that would borrow come after all that would not, and those behind it in its queue too.
 
         Otherwise what it borrows could be reclaimed from it at once. Return whether it comes later.
         """
-        if walk.is_last or contender.is_urgent:
+        if walk.is_last or entry.is_urgent:
             return False
-        if contender.judged_on != footing:
-            contender.borrows = self._fitting.borrows(party, contender.queue)
-        if contender.borrows or walk.defers(contender.queue):
-            walk.defer(contender)
+        if entry.judged_on != key:
+            entry.borrows = cycle.borrows(core, entry.queue)
+        if entry.borrows or walk.defers(entry.queue):
+            walk.defer(entry)
             return True
         return False
 
-    def _turns_changed(self, walk: Walk[Contender], rest: list[Contender]) -> bool:
+    def _turns_changed(self, walk: Walk[Entry], done: int) -> bool:
         self._sharing.charges.refresh()
-        return walk.turns_changed(rest)
+        return walk.turns_changed(done)
 
-    def _visit(self, contender: Contender, party: Party, footing: Footing, ground: PassGround) -> bool:
-        """Judge a contender if its verdict does not stand; let it stand in the way of others if it does that.
+    def _visit(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> bool:
+        """Judge a gang if its verdict does not stand; let it stand in the way of others if it does that.
 
         Return whether it has been placed and has members beyond that.
         """
         more = False
-        if contender.judged_on != footing:
-            more = self._judge(contender, party, footing, ground)
-        elif contender.head is not None:
-            ground.heads += (contender.head,)
-        if contender.blocks:
-            self._hold_up(contender, ground)
+        if entry.judged_on != key:
+            entry.judged_on, entry.head = key, None
+            more = self._decide(entry, core, key, cycle)
+        elif entry.head is not None:
+            cycle.heads += (entry.head,)
+        if entry.blocks:
+            self._hold_up(entry, cycle)
         return more
 
-    def _judge(self, contender: Contender, party: Party, footing: Footing, ground: PassGround) -> bool:
-        """Give a contender its reservation or its reason; return whether it has members beyond it to place."""
-        contender.judged_on, contender.head = footing, None
-        if footing.obstacle is not None:
-            self._reservations.wait(contender.gang, footing.obstacle)
-        elif footing.ahead:
-            names = {"queue": contender.queue, "head": footing.ahead}
-            self._reservations.wait(contender.gang, Wait(Reason.BEHIND_IN_QUEUE, names=names))
-        elif contender.gated:
-            self._ask_quota(contender, party)
-        else:
-            return self._place_core(contender, party, ground)
-        return False
-
-    def _hold_up(self, contender: Contender, ground: PassGround) -> None:
+    def _hold_up(self, entry: Entry, cycle: Cycle) -> None:
         """Let those wait that may not pass a gang which has not been placed."""
-        gang = contender.gang
+        gang = entry.gang
         wait = self._reservations.waits.get(gang.uid)
         if wait is None or gang.has_minimum or wait.reason in {Reason.AWAITING_MEMBERS, Reason.BEHIND_IN_QUEUE}:
             return
-        if self._sharing.is_strict(contender.queue):
-            ground.ahead.setdefault(contender.queue, str(gang.ref))
-        if not contender.position.not_aged and wait.reason is Reason.QUOTA_EXCEEDED:
-            ground.frugal.setdefault(self._sharing.root(contender.queue), str(gang.ref))
+        if self._sharing.is_strict(entry.queue):
+            cycle.ahead.setdefault(entry.queue, (entry.position, str(gang.ref)))
+        if not entry.position.not_aged and wait.reason is Reason.QUOTA_EXCEEDED:
+            cycle.frugal.setdefault(self._sharing.root(entry.queue), str(gang.ref))
 
-    def _place_core(self, contender: Contender, party: Party, ground: PassGround) -> bool:
-        """Place what the gang cannot start without; a reservation that cannot be completed is made anew or given up.
-
-        Return whether there are members beyond it to place.
-        """
-        gang = contender.gang
-        party.settled = self._fitting.settled(gang)
-        if party.demand.topology.preferred:
-            self._doubt_preference(gang, party.demand.topology.preferred)
-        result = self._fitting.fit(party, contender.queue, ground)
-        if isinstance(result, Unfit) and self._vetoes.lift_outdated(gang.uid):
-            result = self._fitting.fit(party, contender.queue, ground)
-        if isinstance(result, Unfit) and self._reservations.drop_gang(gang.uid, "the gang is being placed anew"):
+    def _decide(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> bool:
+        """Give a gang its reservation or its reason; return whether it has members beyond it to place."""
+        gang = entry.gang
+        if entry.gated:
+            self._ask_quota(cycle.case(core, entry.queue, key))
+            return False
+        core.settled = settled_on(gang, self._model.table)
+        if core.demand.topology.preferred:
+            self._doubt_preference(gang, core.demand.topology.preferred)
+        case = cycle.case(core, entry.queue, key)
+        result = judge(case)
+        if isinstance(result, NoFit) and self._vetoes.lift_outdated(gang.uid):
+            case = cycle.case(core, entry.queue, key)
+            result = judge(case)
+        if isinstance(result, NoFit) and self._reservations.drop_gang(gang.uid, "the gang is being placed again"):
             self.again = True
-            party = Party(gang, Demand.of_gang(gang, core_size(gang, 0)), self._fitting.settled(gang))
-            result = self._fitting.fit(party, contender.queue, ground)
+            self._sharing.charges.refresh()
+            core = PodSet.of_core(gang, core_size(gang, 0), settled_on(gang, self._model.table))
+            case = cycle.case(core, entry.queue, key)
+            result = judge(case)
         if isinstance(result, Plan):
-            self._reservations.reserve(gang, {pod.uid: pod for pod in party.pods}, result.nodes)
+            self._reservations.reserve(gang, {uid: gang.members[uid] for uid in result.nodes}, result.nodes)
             self._preemptions.placed(gang)
-            if gang.uid in ground.firm:
-                ground.firm = self._firm()
+            if gang.uid in cycle.firm:
+                cycle.firm = self._firm()
             self._reservations.await_members(gang)
             return gang.unplaced_count > 0
-        self._reservations.wait(gang, self._clear(contender, party, result, ground) or result.wait)
+        instead = self._make_room(entry, case, result, cycle) if key.obstacle is None and not key.ahead else None
+        gave_up = result.wait.reason is Reason.SEARCH_GAVE_UP
+        entry.searches += gave_up
+        if gave_up and entry.searches % MOST_SEARCHES:
+            entry.judged_on, self.again = None, True  # the next pass goes on; other events are taken in before
+        else:
+            core.memory.clear()  # thousands of gangs may wait for which nothing is searched any more
+        self._reservations.wait(gang, instead or result.wait)
+        hopeless = result.hopeless and entry.queue == NAMELESS
+        entry.hopeless_since = self._model.table.last_node_change if hopeless else -1
         return False
 
-    def _clear(self, contender: Contender, party: Party, unfit: Unfit, ground: PassGround) -> Wait | None:
+    def _make_room(self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle) -> Wait | None:
         """Have others evicted for a gang, or keep for it what it waits for; return another reason if that gives one."""
-        gang = contender.gang
-        if gang.uid in self._clearances.under_way:
-            if (underway := self._clearances.progress(gang)) is not None:
+        gang = entry.gang
+        if gang.uid in self._pending_evictions.under_way:
+            if (underway := self._pending_evictions.progress(gang)) is not None:
                 return underway
-            self._clearances.end(gang.uid, "others have taken the place that was cleared")
-            ground.firm = self._firm()
-        if unfit.wait.reason in _CLEARABLE:
-            for option in (*unfit.nodes, *unfit.quota):
-                if self._attempt(contender, party, option, ground):
-                    ground.firm = self._firm()
-                    return self._clearances.progress(gang)
-        if unfit.nodes and len(ground.heads) < self._heads.most:
-            site = ground.site(unfit.nodes[0], ground.kept_from(gang))
-            eligible = self._fitting.eligible(gang, site)
-            contender.head = self._heads.head(contender, party, site, eligible, ground)
-            if contender.head is not None:
-                ground.heads += (contender.head,)
+            self._pending_evictions.end(gang.uid, "others have taken the place that was cleared")
+            cycle.firm = self._firm()
+            case = cycle.case(case.pod_set, case.queue, cycle.verdict_key(case.queue))
+        if no_fit.wait.reason in CLEARABLE:
+            for option in (*no_fit.nodes, *no_fit.quota):
+                if self._preemptions.attempt(case, option):
+                    cycle.firm = self._firm()
+                    return self._pending_evictions.progress(gang)
+        if no_fit.nodes and len(cycle.heads) < self._heads.most:
+            entry.head = self._heads.head(entry.position, case, case.view(no_fit.nodes[0]), cycle)
+            if entry.head is not None:
+                cycle.heads += (entry.head,)
         return None
 
-    def _attempt(self, contender: Contender, party: Party, option: Option, ground: PassGround) -> bool:
-        """Look for others that could be evicted for a gang, so that it fits in one option."""
-        gang = contender.gang
-        wanted = None if contender.queue == NAMELESS else party.demand  # what it may reclaim depends on that
-        kind = (contender.queue, option.flavor, contender.position.minus_priority, wanted)
-        if kind in self._preemptions.hopeless:
-            return False
-        if self._preemptions.is_busy:
-            self._preemptions.want(gang.uid)
-            return False
-        site = ground.site(option, ground.kept_from(gang))
-        eligible = self._fitting.eligible(gang, site)
-        claimant = Claimant(gang, contender.queue, option.flavor, party.amounts, kind)
-        return self._preemptions.attempt(
-            party,
-            claimant,
-            lambda: WhatIf(self._model.table, site.snapshot(Capacity.FREE).free),
-            site.ground(party, eligible),
-        )
+    def _ask_quota(self, case: Case) -> None:
+        """Open the gates of a gang for which there is quota; of others autoscalers are not to think that nodes lack."""
+        gang, pods = case.gang, case.pod_set.pods
+        wait = judge_quota(case)
+        if wait is None:
+            self._effects.ungates |= {pod.uid: Ungate(pod, ADMISSION_GATE) for pod in pods}
+            numbers = {"gated": len(pods), "exist": gang.census().exist, "minMember": gang.min_member}
+            wait = Wait(Reason.MEMBERS_GATED, numbers)
+        self._reservations.wait(gang, wait)
 
-    def _ask_quota(self, contender: Contender, party: Party) -> None:
-        """Open the gates of a gang for which there is quota; of others nobody shall think that nodes are missing."""
-        gang = contender.gang
-        unfit = self._fitting.quota(party, contender.queue)
-        if unfit is not None:
-            self._reservations.wait(gang, unfit)
-            return
-        effects = self._reservations.effects
-        effects.ungates |= {pod.uid: Ungate(pod, ADMISSION_GATE) for pod in party.pods}
-        self._reservations.wait(
-            gang,
-            Wait(
-                Reason.MEMBERS_GATED,
-                {"gated": len(party.pods), "exist": gang.census().exist, "minMember": gang.min_member},
-            ),
-        )
+    def _timed(self, planner: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Return a planner that notes for the metrics how long it took."""
+
+        def timed(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            began = self._clock.monotonic()
+            found = planner(*args, **kwargs)
+            self._effects.plan_seconds.append(self._clock.monotonic() - began)
+            return found
+
+        return timed
 
     def _doubt_preference(self, gang: Gang, preferred: str) -> None:
-        """Tell the owner of a gang once that nobody knows the level it prefers."""
+        """Tell the owner of a gang once that the level it prefers is not known."""
         if self._model.tree.levels.find(preferred) is None and self._doubted.get(gang.uid) != preferred:
             self._doubted[gang.uid] = preferred
             message = f"no topology level is called {preferred}, which is preferred; the gang is placed without it"
             note = Note(gang.ref, warning=True, reason=Reason.UNKNOWN_LEVEL.value, message=message)
-            self._reservations.effects.notes.append(note)
+            self._effects.notes.append(note)
 
-    def _place_extras(self, contender: Contender, ground: PassGround) -> None:
+    def _place_extras(self, entry: Entry, cycle: Cycle) -> _Steps[None]:
         """Place members beyond minMember one by one, as far as there is room and quota."""
-        gang = contender.gang
-        misfits: set[Shape] = set()
+        gang = entry.gang
+        too_large: set[Shape] = set()
         # One pod is no slice, and its role's others have their domain: it comes as near to all as there is room.
         alone = replace(gang.topology, slices=(), role_groups=())
-        settled = self._fitting.settled(gang)
-        footing = ground.footing(contender.queue)
-        if contender.extras_judged_on != footing and self._any_room(gang, ground):
+        key = cycle.verdict_key(entry.queue)
+        if entry.extras_judged_on != key and self._any_room(entry, cycle):
+            settled = settled_on(gang, self._model.table)
             for pod in gang.unplaced():
-                if pod.shape in misfits:
+                if pod.shape in too_large or pod.uid in gang.refused:
                     continue
-                demand = Demand(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
-                result = self._fitting.fit(Party(gang, demand, settled, _pods=[pod]), contender.queue, ground)
+                self._pace.done += _EVALUATED
+                if self._pace.done >= GLANCE and self._pace.is_over():
+                    yield
+                    self._go_on(cycle)
+                    if cycle.obstacle is not None or self._is_outdated(entry):
+                        return
+                request = PodSetRequest(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
+                self._sharing.charges.refresh()
+                # The gang has started: those ahead of it in a strict queue do not keep its other members waiting.
+                key = cycle.verdict_key(entry.queue)._replace(ahead="")
+                result = judge(cycle.case(PodSet(gang, request, settled, _pods=[pod]), entry.queue, key))
                 if isinstance(result, Plan):
                     self._reservations.reserve(gang, {pod.uid: pod}, result.nodes)
-                    settled = self._fitting.settled(gang)
+                    settled = settled_on(gang, self._model.table)
                 else:
-                    misfits.add(pod.shape)
-        contender.extras_judged_on = ground.footing(contender.queue)
+                    too_large.add(pod.shape)
+        entry.extras_judged_on = cycle.verdict_key(entry.queue)
 
-    def _any_room(self, gang: Gang, ground: PassGround) -> bool:
+    def _any_room(self, entry: Entry, cycle: Cycle) -> bool:
         """Tell whether any member without a place would find one: there may be thousands of no other shape."""
-        site = ground.site(Option(), ground.kept_from(gang))
-        eligible = self._fitting.eligible(gang, site)
-        return any(site.room(Capacity.FREE, shape, eligible) for shape in gang.wanted)
+        pod_set = PodSet(entry.gang, PodSetRequest(frozenset(), entry.gang.packing, 0))
+        case = cycle.case(pod_set, NAMELESS, cycle.verdict_key(NAMELESS))
+        view = case.view(Option())
+        eligible = case.eligible(view)
+        return any(view.room(Capacity.FREE, shape, eligible) for shape in entry.gang.wanted)

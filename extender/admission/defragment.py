@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from extender.admission.budgets import Budgets
-from extender.admission.charges import Holder
-from extender.admission.clearances import Clearances
-from extender.admission.effects import EvictionReason
-from extender.admission.sharing import Option, Sharing
-from extender.admission.site import Demand, Party
-from extender.admission.victims import Claimant, Policies
 from extender.clock import Clock
-from extender.cluster.core import core_size
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
-from extender.cluster.whatif import WhatIf
-from extender.domain.pod import Pod
-from extender.domain.quantity import format_amount
-from extender.placement.ground import Eligible, Ground, Terms
-from extender.placement.plan import Plan, plan
-from extender.preemption.search import Eviction, Preemption, search
-from extender.preemption.victim import Victim
+from extender.eviction.pending import PendingEvictions
+from extender.eviction.policies import Claimant, Policies
+from extender.eviction.search.search import FoundPreemption, search
+from extender.eviction.search.units import Victim
+from extender.judge import Case, judge_quota, place
+from extender.ledger.effects import EvictionReason
+from extender.objects.budget import Budgets
+from extender.objects.podgroup import GroupRef
+from extender.placement.capacityview import PodSet, PodSetRequest
+from extender.placement.plan import Plan
+from extender.queues.sharing import Option, Sharing
 
 #: How often gangs that would have nowhere to go are left out of the search.
 _MOST_ATTEMPTS = 16
@@ -48,102 +43,82 @@ class Defragmentation:
 
 
 class Defragmenter:
-    """Look for moves, none of which takes anything from anybody but time: whoever moves has a place to go to."""
+    """Look for moves, none of which costs a gang anything but time: every gang that moves has a place to go to."""
 
     def __init__(
-        self, model: ClusterModel, sharing: Sharing, budgets: Budgets, clearances: Clearances, clock: Clock
+        self, model: ClusterModel, sharing: Sharing, budgets: Budgets, pending_evictions: PendingEvictions, clock: Clock
     ) -> None:
-        """Look at `model`; moves that are to be made go through `clearances`."""
+        """Look at `model`; moves that are to be made go through `pending_evictions`."""
         self._model = model
-        self._sharing = sharing
         self._budgets = budgets
-        self._clearances = clearances
+        self._pending_evictions = pending_evictions
         self._clock = clock
         self._policies = Policies(model, sharing)
 
-    def run(self, gang: Gang, admitted: Eligible, *, apply: bool) -> Defragmentation:
-        """Return the moves that would make a gang fit; with `apply` have those evicted who are to move.
+    def run(self, case: Case, *, apply: bool) -> Defragmentation:
+        """Return the moves after which a gang would be placed; with `apply` have those evicted who are to move.
 
-        `admitted` says which nodes admit a shape.
+        Quota, queues and what is kept for others count as in every decision about it: moves change none of them.
         """
-        self._sharing.charges.refresh()
+        gang = case.gang
         if not gang.unplaced_count or gang.has_minimum:
-            return Defragmentation(
-                fits=gang.has_minimum, reason="" if gang.has_minimum else "no member waits for a node"
-            )
-        party = Party(gang, Demand.of_gang(gang, core_size(gang, 0)))
-        queue, amounts = self._sharing.queue_of(gang), party.amounts
-        if unusable := self._sharing.unusable(queue, gang.ref.namespace):
-            return Defragmentation(fits=False, reason=unusable.message)
-        reason = "its queue has no flavor for it"
-        for option in self._sharing.options(queue, amounts):
-            lack = self._sharing.lack(queue, option, amounts)
-            if lack is not None:
-                left, asked = (format_amount(lack.resource, each) for each in (max(lack.available, 0), lack.asked))
-                reason = f"Queue {lack.queue} lacks quota: {left} of {asked} {lack.resource} are left"
-                continue
-            found = self._search(party, option, admitted)
+            reason = "" if gang.has_minimum else "no member waits for a node"
+            return Defragmentation(fits=gang.has_minimum, reason=reason)
+        without_quota = judge_quota(case)
+        if without_quota is not None:
+            return Defragmentation(fits=False, reason=without_quota.message)
+        for option in (offer.option for offer in case.offers if offer.shortage is None and not offer.saved_for):
+            found = self._search(case, option)
             if found is None:
-                reason = "no moves make it fit, such that whoever moves has another place"
                 continue
             preemption, moves = found
             if apply and preemption.evictions:
-                claimant = Claimant(gang, queue, option.flavor, amounts, kind=None)
-                self._clearances.end(gang.uid, "moves were asked for instead")
+                claimant = Claimant.of(case, option)
+                self._pending_evictions.end(gang.uid, "moves were asked for instead")
                 reasons = dict.fromkeys((each.victim.uid for each in preemption.evictions), EvictionReason.DEFRAGMENTED)
-                self._clearances.start(claimant, preemption, reasons)
+                self._pending_evictions.start(claimant, preemption, reasons)
             return Defragmentation(fits=True, moves=moves)
-        return Defragmentation(fits=False, reason=reason)
+        return Defragmentation(
+            fits=False, reason="no moves make it fit such that every gang that moves has another place"
+        )
 
-    def _search(self, party: Party, option: Option, admitted: Eligible) -> tuple[Preemption, tuple[Move, ...]] | None:
-        """Search for moves, leaving out one after the other whoever would have nowhere to go."""
-        table, tree, terms = self._model.table, self._model.tree, party.demand.terms
-        eligible = self._sharing.within(admitted, option)
-        victims = self._movable(party.gang)
+    def _search(self, case: Case, option: Option) -> tuple[FoundPreemption, tuple[Move, ...]] | None:
+        """Search for moves, leaving out one gang after the other that would have nowhere to go."""
+        moving = replace(case, quota=None)  # it does not change by moving within the cluster
+        victims = self._movable(case.gang)
         for _ in range(_MOST_ATTEMPTS):
-            ground = Ground(tree, eligible)
-            found = search(party.pods, WhatIf(table), ground, terms, victims, _Anything(), self._budgets)
+            found = search(moving, option, victims, self._budgets)
             if found is None:
                 return None
-            stuck, moves = self._replace(found, admitted)
+            stuck, moves = self._replace(found, case)
             if stuck is None:
                 return found, moves
             victims = [victim for victim in victims if victim.uid != stuck.uid]
         return None
 
     def _movable(self, gang: Gang) -> list[Victim]:
-        """Return every gang that may be evicted and whose eviction nobody has begun."""
+        """Return every gang that may be evicted and whose eviction has not begun."""
 
-        def spared(holder: Holder) -> bool:
-            return holder == gang.ref or self._clearances.leaving_for(holder) is not None
+        def spared(holder: GroupRef) -> bool:
+            return holder == gang.ref or self._pending_evictions.leaving_for(holder) is not None
 
-        return self._policies.everybody(spared, self._clock.now().timestamp())
+        return self._policies.all_victims(spared, self._clock.now().timestamp())
 
-    def _replace(self, found: Preemption, admitted: Eligible) -> tuple[Victim | None, tuple[Move, ...]]:
-        """Place whoever moves beside the gang; return the first that has no place, or all moves."""
-        table, tree = self._model.table, self._model.tree
-        left = WhatIf(table)
-        left.vacate([pod.uid for each in found.evictions for pod in each.pods])
-        left.free -= found.kept
+    def _replace(self, found: FoundPreemption, case: Case) -> tuple[Victim | None, tuple[Move, ...]]:
+        """Place the gangs that move beside the gang; return the first that has no place, or all moves."""
         moves = []
-        for eviction in found.evictions:
-            pods, terms = self._going(eviction)
-            result = plan(pods, left, Ground(tree, admitted), terms)
-            if not isinstance(result, Plan):
-                return eviction.victim, ()
-            origins = tuple(sorted({pod.node_name for pod in pods}))
-            moves.append(Move(eviction.victim.name, len(pods), origins, tuple(sorted(set(result.nodes.values())))))
+        with case.view(Option()).without(pod.uid for each in found.evictions for pod in each.pods) as left:
+            left.take(case.pod_set.pods, found.plan.nodes)
+            for eviction in found.evictions:
+                pods, gang = eviction.pods, self._model.gangs.get(eviction.gang)
+                if gang is None:
+                    return eviction.victim, ()
+                request = PodSetRequest.of_members(gang, pods)
+                pod_set = PodSet(gang, request, _pods=list(pods))
+                result = place(Case(pod_set, eviction.victim.queue, case.views, planner=case.planner), left)
+                if not isinstance(result, Plan):
+                    return eviction.victim, ()
+                left.take(pods, result.nodes)
+                origins = tuple(sorted({pod.node_name for pod in pods}))
+                moves.append(Move(eviction.victim.name, len(pods), origins, tuple(sorted(set(result.nodes.values())))))
         return None, tuple(moves)
-
-    def _going(self, eviction: Eviction) -> tuple[Sequence[Pod], Terms]:
-        """Return the pods that have to find another place, and how they want to be placed."""
-        gang = self._model.gang_of(eviction.pods[0])
-        return eviction.pods, Terms() if gang is None else Terms(gang.packing, gang.topology)
-
-
-class _Anything:
-    """Quota does not change by moving within the cluster."""
-
-    def allows(self, evicted: Sequence[tuple[Victim, Sequence[Pod]]]) -> bool:  # noqa: ARG002 - the protocol's
-        """Allow everything."""
-        return True

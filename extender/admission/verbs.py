@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import NamedTuple
 
-from extender.admission.admission import Admission
-from extender.admission.answers import Arrival, BindVerdict, Filtered, Outcome, Refusal
-from extender.admission.ledger import Reservation, Slot, SlotState
-from extender.admission.reservations import OWN_WORDS
-from extender.admission.singles import Singles
-from extender.domain.holdings import prediction
-from extender.domain.keys import Packing
-from extender.domain.membership import GroupRef
-from extender.domain.pod import Pod
-from extender.domain.topology import Objective
-from extender.numa.scores import Strategy
-from extender.placement.scoring import Wish, score
+import numpy as np
 
+from extender.admission.admission import Admission
+from extender.admission.events import Arrival, BindVerdict, Filtered, Outcome, Refusal
+from extender.ledger.reservations import own_words
+from extender.ledger.slots import Reservation, Slot, SlotState
+from extender.objects.holdings import prediction
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef
+
+_NOT_PLANNED = "it has not been planned yet"
 _NO_ROOM_BEYOND = "no room for members beyond minMember"
 
 
@@ -39,9 +38,7 @@ class Verbs:
         """Answer from `admission`."""
         self._admission = admission
         self._model = admission.model
-        self._singles = Singles(admission)
-        scoring = admission.settings.numa_scoring
-        self._numa = None if scoring == "none" else Strategy(scoring)
+        self._ranked = admission.settings.single_pods == "ranked"
 
     def filter(self, pod: Pod, names: list[str]) -> Filtered:
         """Say which of the offered nodes the pod may go to.
@@ -50,40 +47,44 @@ class Verbs:
             pod: the pod as kube-scheduler sent it.
             names: the offered nodes; one alone when kube-scheduler tries the nominated node first.
         """
-        if not self._model.manages(pod):
+        reservations = self._admission.reservations
+        if reservations.ledger.of_pod(pod.uid) is None and not self._model.manages(pod):
             return Filtered(Outcome.PASSED, names)
-        self._admission.reservations.nudges.asked()
-        if pod.group is None:
-            return self._singles.filter(pod, names)
+        reservations.nudges.asked()
         known = self._model.pods.get(pod.uid)
         if known is None:
-            return self._refuse(names, "this pod has not been observed yet")
-        self._admission.decide_on(pod.group)
-        entry = self._admission.reservations.ledger.of_pod(pod.uid)
+            return self._refuse(pod, names, "this pod has not been observed yet")
+        self._admission.asked(known)
+        self._admission.decide_on(known.group)
+        entry = reservations.ledger.of_pod(pod.uid)
         if entry is None:
-            return self._refuse(names, self._why(known))
+            return self._refuse(pod, names, self._why(known))
         reservation, slot = entry
-        if slot.node in names:
-            return self._pin(reservation, slot)
+        if (answer := self._admit(pod, reservation, slot, names)) is not None:
+            return answer
         if pod.nominated_node != slot.node:
             # This attempt began before kube-scheduler learned of the plan, from a snapshot that may be older than what
             # the plan relies on, or it tries an outdated nomination: it says nothing about the planned node.
-            return self._refuse(names, "planned on a node that this attempt does not offer")
+            return self._refuse(pod, names, "planned on a node that this attempt does not offer")
         return self._learn(known, reservation, slot, names)
 
     def prioritize(self, pod: Pod, names: list[str]) -> list[int]:
-        """Return a score of 0 to 10 for each offered node."""
+        """Return a score of 0 to 10 for each offered node: for a gang of one by what its plan was made by.
+
+        Of a larger gang each member has one node: what another is worth depends on where the others are.
+        """
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
-        if entry is not None:
-            return [10 * (name == entry[1].node) for name in names]
-        table = self._model.table
-        if not self._model.manages(pod):
+        if entry is None:
             return [0] * len(names)
-        options = pod.options
-        objective = options.topology.objective or Objective.ALLREDUCE
-        wish = Wish(options.packing or Packing.BINPACK, objective, self._numa)
-        result: list[int] = score(table, table.rows_of(names), pod.shape, wish).tolist()
-        return result
+        reservation, slot = entry
+        ranking = self._admission.rank(slot.pod) if reservation.ref.is_pod else None
+        if ranking is None:
+            return [10 * (name == slot.node) for name in names]
+        table = self._model.table
+        scores = np.zeros(table.rows + 1, dtype=np.int64)  # the last is for names of no node, whose row is -1
+        scores[ranking.nodes] = ranking.scores()
+        found: list[int] = scores[table.rows_of(names)].tolist()
+        return found
 
     def mistaken(self, uid: str, namespace: str, name: str) -> str:
         """Return why a bind call contradicts itself, its UID being another pod's, or ""."""
@@ -97,18 +98,25 @@ class Verbs:
         pod = self._model.pods.get(uid)
         if pod is None:
             return Arrival(BindVerdict.REFUSE, f"no pod with UID {uid} is known; it was deleted or not observed yet")
+        if not self._model.manages(pod):
+            text = f"pod {pod.key} has schedulerName {pod.scheduler_name}, which is not in the setting scheduler_names"
+            return Arrival(BindVerdict.REFUSE, text)
         if pod.node_name:
             if pod.node_name == node:
                 return Arrival(BindVerdict.ALREADY)
             return Arrival(BindVerdict.REFUSE, f"pod {pod.key} is bound to {pod.node_name} already")
-        if pod.group is None or not self._model.manages(pod):
-            return self._singles.arrive(pod, node)
         entry = self._admission.reservations.ledger.of_pod(uid)
         if entry is None:
-            return Arrival(BindVerdict.REFUSE, OWN_WORDS + self._why(pod))
+            return Arrival(BindVerdict.REFUSE, own_words(pod.group) + self._why(pod))
         reservation, slot = entry
         if slot.node != node:
-            return Arrival(BindVerdict.REFUSE, f"{OWN_WORDS}pod {pod.key} is planned on {slot.node}, not on {node}")
+            if not self._offers_others(reservation):
+                text = f"pod {pod.key} is planned on {slot.node}, not on {node}"
+                return Arrival(BindVerdict.REFUSE, own_words(pod.group) + text)
+            if not self._has_room(pod, node):
+                text = f"pod {pod.key} is planned on {slot.node}, and {node} has no room for it any more"
+                return Arrival(BindVerdict.REFUSE, own_words(pod.group) + text)
+            slot = self._admission.reservations.move(reservation, pod, node)
         return self._hold(pod, reservation, slot)
 
     def prediction(self, uid: str) -> Mapping[str, str]:
@@ -126,7 +134,7 @@ class Verbs:
     def binding_failed(self, uid: str, why: str, *, final: bool) -> None:
         """Take in that a Binding was not made.
 
-        A final failure gives the slot back and has the member placed anew; otherwise the Binding may yet turn out to
+        A final failure gives the slot back and has the member placed again; otherwise the Binding may yet turn out to
         have been made, so that the slot keeps its room and waits for another attempt.
         """
         reservations = self._admission.reservations
@@ -140,22 +148,16 @@ class Verbs:
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
         """Return which candidate nodes may be preempted on, given the UIDs of the victims of each.
 
-        None for a gang member: Muster evicts for gangs as a whole or not at all. For a single pod, none where a
-        running gang would drop below minMember, and none where it would not fit beside what is reserved. None for a pod
-        that does not wait, as far as is known.
+        None for a managed pod: Muster itself decides who is evicted for it. For a pod of another scheduler, none where
+        a victim's gang is still being bound, is below its minimum, or would drop below it.
         """
         if self._model.manages(pod):
             self._admission.reservations.nudges.asked()
-            known = self._model.pods.get(pod.uid)
-            if pod.group is not None or known is None or known.node_name:
-                return []
-        fitting = self._singles.fitting_after(pod, victims)
+            return []
         expected = frozenset(self._admission.evictions.expected())
         lost = Counter(map(self._loses, expected))
         allowed = [
-            node
-            for node in fitting
-            if victims[node] and not self._breaks_gang(frozenset(victims[node]), expected, lost)
+            node for node, uids in victims.items() if uids and not self._breaks_gang(frozenset(uids), expected, lost)
         ]
         self._admission.evictions.allow(uid for node in allowed for uid in victims[node])
         return allowed
@@ -170,24 +172,61 @@ class Verbs:
         return Arrival(verdict, decision=reservation.decision)
 
     def _breaks_gang(self, uids: frozenset[str], expected: frozenset[str], lost: Mapping[_Loss | None, int]) -> bool:
-        """Tell whether evicting `uids`, and those whose eviction is expected, would take a gang's minimum away.
+        """Tell whether a gang would be left without its minimum if `uids`, and those expected to go, were evicted.
 
-        `lost` counts by gang and role what the expected evictions take.
+        A gang that has less than its minimum already, because it is being bound or has lost members, loses none. `lost`
+        counts by gang and role what the expected evictions take.
         """
         losses = Counter(lost) + Counter(map(self._loses, uids - expected))
         for ref in {loss.gang for uid in uids if (loss := self._loses(uid)) is not None}:
             gang = self._model.gangs.get(ref)
             less = {loss.role: -count for loss, count in losses.items() if loss is not None and loss.gang == ref}
-            if gang is not None and gang.has_minimum and not gang.would_have_minimum(less):
+            if gang is not None and not gang.would_have_minimum(less):
                 return True
         return False
 
     def _loses(self, uid: str) -> _Loss | None:
-        """Return which gang would have a member less without this pod; None if there is nothing (more) to lose."""
+        """Return which gang would have a member less without this pod; None if there is nothing (more) to lose.
+
+        A gang of one has nothing that would be left behind.
+        """
         victim = self._model.pods.get(uid)
-        if victim is None or victim.group is None or not victim.bound or victim.deleting:
+        if victim is None or victim.group.is_pod or not victim.bound or victim.deleting:
             return None
         return _Loss(victim.group, victim.role)
+
+    def _offers_others(self, reservation: Reservation) -> bool:
+        """Tell whether kube-scheduler may choose among all nodes with room, by the setting `single_pods`."""
+        return self._ranked and reservation.ref.is_pod
+
+    def _has_room(self, pod: Pod, node: str) -> bool:
+        """Tell whether a pod may have another node than the one that it is promised."""
+        row, ranking = self._model.table.row(node), self._admission.rank(pod)
+        return ranking is not None and row is not None and row in ranking.nodes
+
+    def _admit(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered | None:
+        """Return which of the offered nodes the pod may go to, None if it may go to none of them.
+
+        A nomination has kube-scheduler offer one node alone. Where there are others that one is refused, so that all
+        follow at once in the same attempt. If it is alone again, kube-scheduler's own filters leave the others out.
+        """
+        if not self._offers_others(reservation):
+            return self._pin(reservation, slot) if slot.node in names else None
+        ranking = self._admission.rank(slot.pod)
+        others = ranking is not None and ranking.nodes.shape[0] > 1
+        slot.asks_for_all = others and not slot.asks_for_all and names == [pod.nominated_node]
+        if slot.asks_for_all:
+            return self._refuse(pod, names, "all nodes with room are ranked")
+        table = self._model.table
+        takes = np.zeros(table.rows + 1, dtype=np.bool_)
+        if ranking is not None:
+            takes[ranking.nodes] = True
+        if (planned := table.row(slot.node)) is not None:
+            takes[planned] = True
+        accepted = list(compress(names, takes[table.rows_of(names)].tolist()))
+        if slot.node in accepted:
+            self._admission.passed(reservation)
+        return Filtered(Outcome.RANKED, accepted, decision=reservation.decision) if accepted else None
 
     def _pin(self, reservation: Reservation, slot: Slot) -> Filtered:
         """Let the member go to its planned node, which kube-scheduler's own filters have passed."""
@@ -195,21 +234,23 @@ class Verbs:
         return Filtered(Outcome.PINNED, [slot.node], decision=reservation.decision)
 
     def _learn(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered:
-        """Veto the planned node, which kube-scheduler refuses for reasons of its own, and place the member anew."""
+        """Veto the planned node, which kube-scheduler refuses for reasons of its own, and place the member again."""
         self._admission.refused(reservation, slot)
         self._admission.decide()
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
-        if entry is not None and entry[1].node in names:
-            return self._pin(*entry)
+        if entry is not None and (answer := self._admit(pod, *entry, names)) is not None:
+            return answer
         why = f"kube-scheduler refused the planned node {slot.node}" if entry is None else self._why(pod)
-        return self._refuse(names, why)
+        return self._refuse(pod, names, why)
 
     def _why(self, pod: Pod) -> str:
         """Return the one sentence about the pod's gang."""
         gang = self._model.gang_of(pod)
         wait = None if gang is None else self._admission.reservations.waits.get(gang.uid)
-        return _NO_ROOM_BEYOND if wait is None else wait.message
+        if wait is not None:
+            return wait.steady_message
+        return _NOT_PLANNED if pod.group.is_pod else _NO_ROOM_BEYOND
 
     @staticmethod
-    def _refuse(names: list[str], text: str) -> Filtered:
-        return Filtered(Outcome.REFUSED, [], (Refusal(names, OWN_WORDS + text),))
+    def _refuse(pod: Pod, names: list[str], text: str) -> Filtered:
+        return Filtered(Outcome.REFUSED, [], (Refusal(names, own_words(pod.group) + text),))

@@ -1,4 +1,4 @@
-"""Asking a running Muster over HTTP."""
+"""Asking a running Muster over HTTP, and the way to one by its address. The ways by a kubeconfig are in `pods`."""
 
 from __future__ import annotations
 
@@ -6,94 +6,99 @@ import http.client
 import json
 import re
 import ssl
-from collections.abc import Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol, Self
-from urllib.parse import urlsplit
+from typing import Self, TypeVar
+from urllib.parse import SplitResult, urlencode, urlsplit
 
-from extender.cli.serverevents import lines_of
+T = TypeVar("T")
 
 #: How long Muster may take to answer (seconds): it takes milliseconds.
 ANSWER_SECONDS = 10.0
 
-_OK, _NOT_FOUND = 200, 404
-#: Bytes of a stream that are taken at once, at most.
+OK, BAD_REQUEST, NOT_FOUND = 200, 400, 404
+#: Bytes of an answer that are taken at once, at most.
 _CHUNK_BYTES = 65_536
-#: Largest answer that is read, in bytes: a gang of 10,000 members takes some 2 MB, a recording what it is allowed to.
-_MOST_BYTES = 1024 * 1024 * 1024
 
 
 class ServerError(ValueError):
-    """Arguments that nobody can be asked with; the message names the option or quotes the argument."""
+    """Arguments that do not lead to a Muster; the message names the option or quotes the argument."""
 
 
 class AskError(Exception):
     """A question without an answer; the message says what to do. `status` is the HTTP status of Muster's, else 0."""
 
     def __init__(self, message: str, status: int = 0) -> None:
-        """Keep the status."""
         super().__init__(message)
         self.status = status
 
 
 class UnknownPathError(AskError):
-    """Whoever answers does not know the question: an older Muster, one that was told not to, or no Muster at all."""
+    """The server does not know the question: an older Muster, one configured not to answer it, or no Muster at all."""
 
 
-class Asker(Protocol):
-    """A running Muster, whichever way it is reached. A path may carry a query, encoded."""
+class Asker(ABC):
+    """A running Muster. A path may carry a query, encoded; `where` is how messages name it."""
 
-    @property
-    def where(self) -> str:
-        """Return who is asked, for messages."""
-        ...
+    where: str
 
     def get(self, path: str, timeout: float = ANSWER_SECONDS) -> bytes:
-        """Return what is at a path, within `timeout` seconds; raise AskError for all else than 200."""
-        ...
+        """Return what is at a path, within `timeout` seconds; raise AskError for all else than success."""
+        return self._ask("GET", path, timeout, None)
 
     def post(self, path: str, timeout: float = ANSWER_SECONDS, body: bytes | None = None) -> bytes:
         """Have done what is at a path, with a JSON document if one is needed; as `get` in all else."""
-        ...
+        return self._ask("POST", path, timeout, body)
+
+    def read(self, body: bytes, kind: type[T]) -> T:
+        """Return the document of an answer; raise AskError if it is not what Muster answers."""
+        import msgspec
+
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.ValidationError as error:
+            said = f"the answer of {self.where} cannot be read: {error}"
+            raise AskError(f"{said}; is it as new as this command?") from error
+        except msgspec.DecodeError as error:
+            said = f"{self.where} does not answer as Muster does"
+            raise AskError(f"{said}; --server is where it serves the verbs") from error
 
     def lines(self, path: str, idle_seconds: float) -> Iterator[str]:
         """Yield the lines of a stream as they come, without their ends; stop when the server ends it.
 
         Raises AskError if it is refused, breaks, or is silent for `idle_seconds`.
         """
-        ...
+        return lines_of(self._chunks(path, idle_seconds))
+
+    @abstractmethod
+    def _ask(self, method: str, path: str, timeout: float, body: bytes | None) -> bytes:
+        """Return the body of a success; raise AskError for all else."""
+
+    @abstractmethod
+    def _chunks(self, path: str, idle_seconds: float) -> Iterator[bytes]:
+        """Yield the bytes of a stream, cut anywhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """Where Muster serves the verbs; `tls` is None for plain HTTP. `name` is what messages call it, else its URL."""
+class Server(Asker):
+    """Muster at an address: its own, or one that a port-forward leads from, which then has a `name`."""
 
-    url: str
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
-    name: str = ""
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None, name: str = "") -> None:
+        """Take `http://HOST:PORT`, or https with `tls`; raise ServerError for another URL."""
+        address = _address(url)
+        self._url, self._tls, self._name = url, tls, name
+        self._host, self._port = address.hostname or "", address.port or (80 if tls is None else 443)
+        self.where = name or url
 
     @classmethod
     def at(cls, url: str, ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> Self:
         """Read the command line; raise ServerError for what cannot be used."""
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise ServerError(f"--server {url}: {error}") from error
-        if parts.scheme not in {"http", "https"} or not host or parts.path.strip("/") or parts.query:
-            raise ServerError(f"--server {url} is not an address such as http://127.0.0.1:10261")
-        given = [
-            f"--{name}"
-            for name, file in (("ca-file", ca_file), ("cert-file", cert_file), ("key-file", key_file))
-            if file
-        ]
-        if parts.scheme == "http":
+        files = {"--ca-file": ca_file, "--cert-file": cert_file, "--key-file": key_file}
+        given = [option for option, file in files.items() if file is not None]
+        if _address(url).scheme == "http":
             if given:
                 raise ServerError(f"{given[0]} is for https; --server is {url}")
-            return cls(url, host, port or 80, None)
+            return cls(url)
         if (cert_file is None) != (key_file is None):
             raise ServerError("--cert-file and --key-file go together")
         try:
@@ -102,67 +107,51 @@ class Server:
                 tls.load_cert_chain(cert_file, key_file)
         except OSError as error:  # ssl.SSLError is one
             raise ServerError(f"{', '.join(given)}: {error}") from error
-        return cls(url, host, port or 443, tls)
-
-    @property
-    def where(self) -> str:
-        """Return who is asked, for messages."""
-        return self.name or self.url
-
-    def get(self, path: str, timeout: float = ANSWER_SECONDS) -> bytes:
-        """Return what is at a path, within `timeout` seconds between bytes; raise AskError for all else than 200."""
-        return self._ask("GET", path, timeout, None)
-
-    def post(self, path: str, timeout: float = ANSWER_SECONDS, body: bytes | None = None) -> bytes:
-        """Have done what is at a path, and return the answer; as `get` in all else."""
-        return self._ask("POST", path, timeout, body)
-
-    def lines(self, path: str, idle_seconds: float) -> Iterator[str]:
-        """Yield the lines of a stream as they come; AskError if it is refused, breaks or is silent for too long."""
-        return lines_of(self._chunks(path, idle_seconds))
+        return cls(url, tls)
 
     def _ask(self, method: str, path: str, timeout: float, body: bytes | None) -> bytes:
-        connection = self._connection(timeout)
-        try:
-            return self._answer(connection, method, path, body).read(_MOST_BYTES)
-        except (OSError, http.client.HTTPException) as error:
-            raise self._silent(error) from error
-        finally:
-            connection.close()
+        return b"".join(self._answer(method, path, timeout, body))
 
     def _chunks(self, path: str, idle_seconds: float) -> Iterator[bytes]:
-        connection = self._connection(idle_seconds)
+        return self._answer("GET", path, idle_seconds, None)
+
+    def _answer(self, method: str, path: str, timeout: float, body: bytes | None) -> Iterator[bytes]:
+        """Ask, and yield the answer as it comes, with `timeout` seconds at most between two pieces of it."""
+        if self._tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+        else:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
         try:
-            answer = self._answer(connection, "GET", path, None)
+            connection.request(method, path, body, {} if body is None else {"content-type": "application/json"})
+            answer = connection.getresponse()
+            if answer.status != OK:
+                raise self._refusal(path, answer)
             while chunk := answer.read1(_CHUNK_BYTES):
                 yield chunk
         except (OSError, http.client.HTTPException) as error:
-            raise self._silent(error) from error
+            advice = "" if self._name else "; is Muster running there (kubectl port-forward, for example)?"
+            said = str(error) or type(error).__name__
+            raise AskError(f"{self.where} does not answer: {said}{advice}") from error
         finally:
             connection.close()
 
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
-        if self.tls is None:
-            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
-        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=self.tls)
+    def _refusal(self, path: str, answer: http.client.HTTPResponse) -> AskError:
+        if detail := detail_of(answer.read()):
+            return AskError(detail, answer.status)
+        kind = UnknownPathError if answer.status == NOT_FOUND else AskError
+        return kind(f"{self._url}{path} answered {answer.status} {answer.reason}; is that where the verbs are?")
 
-    def _answer(
-        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
-    ) -> http.client.HTTPResponse:
-        """Ask, and return the answer unread; raise AskError for all else than 200."""
-        headers = {} if body is None else {"content-type": "application/json"}
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        if answer.status == _OK:
-            return answer
-        if detail := detail_of(answer.read(_MOST_BYTES)):
-            raise AskError(detail, answer.status)
-        kind = UnknownPathError if answer.status == _NOT_FOUND else AskError
-        raise kind(f"{self.url}{path} answered {answer.status} {answer.reason}; is that where the verbs are?")
 
-    def _silent(self, error: Exception) -> AskError:
-        advice = "" if self.name else "; is Muster running there (kubectl port-forward, for example)?"
-        return AskError(f"{self.where} does not answer: {str(error) or type(error).__name__}{advice}")
+def _address(url: str) -> SplitResult:
+    """Split the URL of a server; raise ServerError for one that is more or less than scheme, host and port."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ServerError(f"--server {url}: {error}") from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ServerError(f"--server {url} is not an address such as http://127.0.0.1:10261")
+    return parts
 
 
 def gang_path(gang: str) -> str:
@@ -174,6 +163,12 @@ def gang_path(gang: str) -> str:
     return f"/api/v1/gangs/{namespace}/{name}"
 
 
+def with_query(path: str, query: Mapping[str, str | int | None]) -> str:
+    """Return a path with the parameters that have a value."""
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
 def detail_of(body: bytes | str) -> str:
     """Return what a refusal says, "" if it is not one of Muster's."""
     try:
@@ -182,3 +177,14 @@ def detail_of(body: bytes | str) -> str:
         return ""
     detail = document.get("detail") if isinstance(document, dict) else None
     return detail if isinstance(detail, str) and detail != "Not Found" else ""
+
+
+def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines in bytes that are cut anywhere, without their ends; what has no end is no line."""
+    rest: list[bytes] = []
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        for other in others:
+            yield b"".join(rest).removesuffix(b"\r").decode(errors="replace")
+            rest = [other]

@@ -1,13 +1,23 @@
-"""Who may call the verbs: whoever shares the machine, or whoever shows a certificate."""
+"""Who may call the verbs: processes on the same machine, or clients with a certificate."""
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from extender.domain.addresses import is_loopback
 from extender.service.certificates import TlsFiles
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host name or address can only be reached from the same machine; nothing is looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class CallersError(ValueError):
@@ -32,7 +42,7 @@ class Callers:
     ) -> Self:
         """Read the command line; raise CallersError where the verbs would be open to other machines.
 
-        The extender's protocol knows no token, and whoever can call bind can place pods.
+        The extender's protocol knows no token, and a client that can call bind can place pods.
         """
         if names and client_ca is None:
             raise CallersError("--allowed-client-name needs --client-ca-file: without it no name is verified")

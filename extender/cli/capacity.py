@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from extender.cli.connecting import Connection, asking, connected
-from extender.cli.printing import Report, console, note, print_document
-
-if TYPE_CHECKING:
-    from extender.cli.tables import Cell
+from extender.cli.connecting import Connection, answered, connected
+from extender.cli.printing import Cell, Column, Report, console, note, print_answer, show
+from extender.service.board.documents import CapacityDocument, LevelCapacity
 
 _EPILOG = (
     "Examples: `muster capacity`; "
@@ -37,41 +34,35 @@ def capacity(
     `12 x 8` are 12 domains with 8 free GPUs each. Exit codes: 0 said, also if nothing is free; 1 Muster cannot be
     asked; 2 refused arguments.
     """
-    from extender.cli.documents import document
-    from extender.cli.tables import Column, show
-
-    with asking("capacity", connection) as muster:
-        answer = document(muster, muster.get("/api/v1/capacity"), "levels", "gangs")
-    if print_document(answer, output):
+    body, answer = answered("capacity", connection, "/api/v1/capacity", CapacityDocument)
+    if print_answer(body, output):
         return
-    if not answer["levels"]:
+    if not answer.levels:
         note("no nodes with GPUs")
         return
     columns = [Column("LEVEL"), Column("PRODUCT"), Column("DOMAINS", right=True), Column("FREE", right=True)]
     columns += [Column("LARGEST"), Column("ISLANDS OF FREE GPUS")]
     most = None if output is Report.WIDE else _MOST_ISLANDS
     shown = console()
-    show(shown, columns, [_cells(level, most) for level in answer["levels"]], headers=not no_headers)
+    show(shown, columns, [_cells(level, most) for level in answer.levels], headers=not no_headers)
     if not no_headers:
-        sizes = [f"{one['pods']} with {_gpus(one['gpusPerPod'])}" for one in answer["gangs"]]
+        sizes = [f"{one.pods} with {_gpus(one.gpus_per_pod)}" for one in answer.gangs]
         shown.print(f"\npods that fit now, by GPUs alone: {', '.join(sizes)}")
 
 
-def islands(level: Mapping[str, Any], most: int | None) -> str:
+def islands(level: LevelCapacity, most: int | None) -> str:
     """Return the islands of a level, the largest first: `12 x 8, 3 x 4`; without those that have nothing."""
-    sizes: Sequence[Mapping[str, Any]] = [one for one in level["islands"] if one["freeGpus"]]
-    named = [f"{one['domains']} x {one['freeGpus']}" for one in sizes[:most]]
-    rest = sum(one["domains"] for one in sizes[len(named) :])
+    sizes = [one for one in level.islands if one.free_gpus]
+    named = [f"{one.domains} x {one.free_gpus}" for one in sizes[:most]]
+    rest = sum(one.domains for one in sizes[len(named) :])
     return ", ".join(named + ([f"{rest} smaller"] if rest else [])) or "none"
 
 
-def _cells(level: Mapping[str, Any], most: int | None) -> list[Cell]:
-    free = sum(one["freeGpus"] * one["domains"] for one in level["islands"])
-    largest = level.get("largest") or {}
-    place = largest.get("domain") or level["level"]
-    shown = f"{place}: {largest['freeGpus']}" if largest.get("freeGpus") else "-"
-    product = level.get("product") or "-"
-    return [level["level"], product, str(level["domains"]), str(free), shown, islands(level, most)]
+def _cells(level: LevelCapacity, most: int | None) -> list[Cell]:
+    free = sum(one.free_gpus * one.domains for one in level.islands)
+    largest = level.largest
+    shown = f"{largest.domain or level.level}: {largest.free_gpus}" if largest.free_gpus else "-"
+    return [level.level, level.product or "-", str(level.domains), str(free), shown, islands(level, most)]
 
 
 def _gpus(count: int) -> str:

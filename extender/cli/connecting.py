@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from extender.cli.asking import Asker, AskError, Server, ServerError
-from extender.cli.discovery import MusterPod
+from extender.cli.asking import BAD_REQUEST, Asker, AskError, Server, ServerError
+from extender.cli.pods import MusterPod, PodProxy, api_session, find_muster, forwarded
+
+T = TypeVar("T")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -26,7 +28,6 @@ EXIT_USAGE = 2
 #: Where Muster is asked if no option says so.
 MUSTER_SERVER = "MUSTER_SERVER"
 _PANEL = "Connection"
-_BAD_REQUEST = 400
 
 
 class Via(StrEnum):
@@ -38,7 +39,7 @@ class Via(StrEnum):
     PORT_FORWARD = "port-forward"
 
 
-class Listener(Enum):
+class MusterPort(Enum):
     """What a command needs of Muster."""
 
     VIEW = auto()
@@ -49,19 +50,8 @@ class Listener(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a caller said about the Muster to ask; `server` None for the kubeconfig's."""
+    """What a caller said about the Muster to ask: each field is an option; `server` is None for the kubeconfig's."""
 
-    server: str | None
-    ca_file: Path | None
-    cert_file: Path | None
-    key_file: Path | None
-    kubeconfig: Path | None
-    context: str | None
-    muster_namespace: str
-    via: Via
-
-
-def _connection(  # noqa: PLR0913, PLR0917 - one parameter per option
     server: Annotated[
         str | None,
         typer.Option(
@@ -70,29 +60,27 @@ def _connection(  # noqa: PLR0913, PLR0917 - one parameter per option
             help="Ask at this address, such as http://127.0.0.1:10261. Default: by the kubeconfig.",
             rich_help_panel=_PANEL,
         ),
-    ] = None,
+    ] = None
     ca_file: Annotated[
         Path | None, typer.Option(help="CA of the server's certificate, for https.", rich_help_panel=_PANEL)
-    ] = None,
-    cert_file: Annotated[
-        Path | None, typer.Option(help="Client certificate, for https.", rich_help_panel=_PANEL)
-    ] = None,
-    key_file: Annotated[
-        Path | None, typer.Option(help="Key of the client certificate.", rich_help_panel=_PANEL)
-    ] = None,
+    ] = None
+    cert_file: Annotated[Path | None, typer.Option(help="Client certificate, for https.", rich_help_panel=_PANEL)] = (
+        None
+    )
+    key_file: Annotated[Path | None, typer.Option(help="Key of the client certificate.", rich_help_panel=_PANEL)] = None
     kubeconfig: Annotated[
         Path | None,
         typer.Option(
             help="Kubeconfig file. Default: a pod's ServiceAccount, then KUBECONFIG, then ~/.kube/config.",
             rich_help_panel=_PANEL,
         ),
-    ] = None,
+    ] = None
     context: Annotated[
         str | None, typer.Option(help="Context of the kubeconfig. Default: its current one.", rich_help_panel=_PANEL)
-    ] = None,
-    muster_namespace: Annotated[
-        str, typer.Option(help="Namespace that Muster runs in.", rich_help_panel=_PANEL)
-    ] = "muster-system",
+    ] = None
+    muster_namespace: Annotated[str, typer.Option(help="Namespace that Muster runs in.", rich_help_panel=_PANEL)] = (
+        "muster-system"
+    )
     via: Annotated[
         Via,
         typer.Option(
@@ -100,9 +88,7 @@ def _connection(  # noqa: PLR0913, PLR0917 - one parameter per option
             "the pod has a port named view.",
             rich_help_panel=_PANEL,
         ),
-    ] = Via.AUTO,
-) -> Connection:
-    return Connection(server, ca_file, cert_file, key_file, kubeconfig, context, muster_namespace, via)
+    ] = Via.AUTO
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
@@ -114,23 +100,30 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
     ]
     shared = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(_connection, eval_str=True).parameters.values()
+        for parameter in inspect.signature(Connection, eval_str=True).parameters.values()
     ]
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - whatever the command takes
         given = {parameter.name: options.pop(parameter.name) for parameter in shared}
-        command(*arguments, connection=_connection(**given), **options)
+        command(*arguments, connection=Connection(**given), **options)
 
     vars(run)["__signature__"] = inspect.Signature([*own, *shared])
     return run
 
 
 @contextlib.contextmanager
-def asking(command: str, connection: Connection, listener: Listener = Listener.VIEW) -> Iterator[Asker]:
+def asking(command: str, connection: Connection, listener: MusterPort = MusterPort.VIEW) -> Iterator[Asker]:
     """Reach Muster for a command; what goes wrong ends the command as `refusals` says."""
     with refusals(command), reached(connection, listener) as muster:
         yield muster
+
+
+def answered(command: str, connection: Connection, path: str, kind: type[T]) -> tuple[bytes, T]:
+    """Return the answer of Muster to a GET, as it was sent and as it is read; end the command as `asking` does."""
+    with asking(command, connection) as muster:
+        body = muster.get(path)
+        return body, muster.read(body, kind)
 
 
 @contextlib.contextmanager
@@ -143,11 +136,11 @@ def refusals(command: str) -> Iterator[None]:
         raise typer.Exit(EXIT_USAGE) from error
     except AskError as error:
         typer.echo(f"muster {command}: {error}", err=True)
-        raise typer.Exit(EXIT_USAGE if error.status == _BAD_REQUEST else EXIT_FAILED) from error
+        raise typer.Exit(EXIT_USAGE if error.status == BAD_REQUEST else EXIT_FAILED) from error
 
 
 @contextlib.contextmanager
-def reached(connection: Connection, listener: Listener = Listener.VIEW) -> Iterator[Asker]:
+def reached(connection: Connection, listener: MusterPort = MusterPort.VIEW) -> Iterator[Asker]:
     """Reach Muster; raise ServerError for options that cannot be used, AskError where it cannot be reached."""
     tls = {"ca-file": connection.ca_file, "cert-file": connection.cert_file, "key-file": connection.key_file}
     if connection.server is None:
@@ -167,11 +160,8 @@ def reached(connection: Connection, listener: Listener = Listener.VIEW) -> Itera
 
 
 @contextlib.contextmanager
-def _by_kubeconfig(connection: Connection, listener: Listener) -> Iterator[Asker]:
-    from extender.cli.forwarding import forwarded
-    from extender.cli.proxying import PodProxy, api_session, find_muster
-
-    if connection.via is Via.PROXY and listener is Listener.VERBS:
+def _by_kubeconfig(connection: Connection, listener: MusterPort) -> Iterator[Asker]:
+    if connection.via is Via.PROXY and listener is MusterPort.VERBS:
         raise ServerError("--via proxy: the listener behind it changes nothing; use --via port-forward, or --server")
     with api_session(connection.kubeconfig, connection.context) as api:
         pod = find_muster(api, connection.muster_namespace)
@@ -183,9 +173,9 @@ def _by_kubeconfig(connection: Connection, listener: Listener) -> Iterator[Asker
         yield muster
 
 
-def proxied_port(pod: MusterPod, via: Via, listener: Listener) -> int | None:
+def proxied_port(pod: MusterPod, via: Via, listener: MusterPort) -> int | None:
     """Return which port of a pod to ask by the proxy, None for a port-forward; raise AskError if there is none."""
-    if via is Via.PORT_FORWARD or listener is Listener.VERBS:
+    if via is Via.PORT_FORWARD or listener is MusterPort.VERBS:
         return None
     if pod.view_port is None and via is Via.PROXY:
         raise AskError(

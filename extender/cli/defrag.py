@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from extender.cli.connecting import Connection, Listener, asking, connected, refusals
-from extender.cli.printing import Report, console, print_document
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from extender.cli.asking import AskError, gang_path
+from extender.cli.connecting import Connection, MusterPort, asking, connected, refusals
+from extender.cli.printing import Report, console, print_answer
+from extender.explain.documents import DefragmentationDocument
 
 EXIT_NO_GANG = 3
 EXIT_NO_MOVES = 4
@@ -44,39 +44,37 @@ def defrag(
     Exit codes: 0 the gang fits, with these moves, 1 Muster cannot be asked, 2 refused arguments, 3 no such gang,
     4 no moves make it fit.
     """
-    from extender.cli.asking import AskError, gang_path
-    from extender.cli.documents import document
-
     with refusals("defrag"):
         path = f"{gang_path(gang)}/defrag"
-    with asking("defrag", connection, Listener.VERBS) as muster:
+    with asking("defrag", connection, MusterPort.VERBS) as muster:
         try:
-            answer = document(muster, (muster.post if apply else muster.get)(path, _TIMEOUT_SECONDS), "fits")
+            body = (muster.post if apply else muster.get)(path, _TIMEOUT_SECONDS)
+            answer = muster.read(body, DefragmentationDocument)
         except AskError as error:
             if error.status != _NOT_FOUND:
                 raise
             typer.echo(f"muster defrag: {error}", err=True)
             raise typer.Exit(EXIT_NO_GANG) from error
-    if not print_document(answer, output):
+    if not print_answer(body, output):
         _show(console(), gang, answer, applied=apply)
-    if not answer["fits"]:
+    if not answer.fits:
         raise typer.Exit(EXIT_NO_MOVES)
 
 
-def _show(console: Console, gang: str, answer: dict[str, Any], *, applied: bool) -> None:
+def _show(console: Console, gang: str, answer: DefragmentationDocument, *, applied: bool) -> None:
     """Print for people what has to move, and what comes of it."""
     from rich.table import Table
 
-    moves = answer["moves"]
+    moves = answer.moves
     if moves:
         table = Table(header_style="bold")
         for column in ("gang", "pods", "from", "to"):
             table.add_column(column, overflow="fold", justify="right" if column == "pods" else "left")
         for move in moves:
-            table.add_row(move["gang"], str(move["pods"]), ", ".join(move["from"]), ", ".join(move["to"]))
+            table.add_row(move.gang, str(move.pods), ", ".join(move.origins), ", ".join(move.targets))
         console.print(table)
-    if not answer["fits"]:
-        said = f"{gang} does not fit: {answer['reason']}"
+    if not answer.fits:
+        said = f"{gang} does not fit: {answer.reason}"
     elif not moves:
         said = f"{gang} fits without any move"
     elif applied:

@@ -3,18 +3,148 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
+from extender.cli.asking import AskError, ServerError, gang_path
 from extender.cli.connecting import Connection, asking, connected, refusals
-from extender.cli.explaining import show_explanation, show_verdict
-from extender.cli.printing import Report, console, print_document
+from extender.cli.printing import Cell, Column, Report, bar, cleaned, console, lines, print_answer
+from extender.explain.documents import (
+    Explanation,
+    HolderRow,
+    MemberRow,
+    NodeWaterfall,
+    WhatIfDocument,
+    WhatIfExplanation,
+)
 
-if TYPE_CHECKING:
-    from extender.cli.asking import Asker
+#: Members that are listed at most; the JSON has all.
+_MOST_MEMBERS = 40
+#: Shapes of pods whose nodes are counted off at most.
+_MOST_SHAPES = 3
+_BAR_CELLS = 24
+
+
+def show_explanation(console: Console, answer: Explanation, *, wide: bool = False) -> None:
+    """Print what the service says of a gang; `wide` lists everything, however long."""
+    heading = f"{answer.namespace}/{answer.name}: {_state(answer)}"
+    console.print(cleaned(heading), style="bold")
+    assumptions = answer.assumptions if isinstance(answer, WhatIfExplanation) else ()
+    for line in (*assumptions, *answer.remarks):
+        console.print(_indented(line), highlight=False)
+    falls = answer.waterfall
+    for fall in falls if wide else falls[:_MOST_SHAPES]:
+        _show_waterfall(console, fall)
+    if not wide and len(falls) > _MOST_SHAPES:
+        console.print(f"and {len(falls) - _MOST_SHAPES} kinds of pods more (-o wide has all)", highlight=False)
+    _show_holders(console, answer.holders)
+    _show_lines(console, "why there", () if answer.choice is None else answer.choice.lines)
+    _show_lines(
+        console, "it would start now with one of these changes", [each.message for each in answer.suggestions or ()]
+    )
+    _show_members(console, answer.pods, wide=wide)
+
+
+def show_verdict(console: Console, gangs: Sequence[WhatIfExplanation]) -> None:
+    """Print in one line what would become of several gangs that were asked about."""
+    starting = sum(1 for gang in gangs if gang.would_start)
+    if len(gangs) > 1:
+        console.print(f"{starting} of {len(gangs)} gangs would start now, each evaluated by itself", highlight=False)
+
+
+def _state(answer: Explanation) -> str:
+    """Return what matters most: of a gang that is only asked about, whether it would start."""
+    if not isinstance(answer, WhatIfExplanation):
+        return answer.headline
+    if not answer.would_start:
+        return "would wait"
+    nodes = {pod.node for pod in answer.pods if pod.node}
+    count = f"on {len(nodes)} node{'s' if len(nodes) != 1 else ''}"
+    said = "" if answer.placement is None else answer.headline.partition(", ")[2]
+    return f"would start now {count}{f', {said}' if said else ''}"
+
+
+def _show_waterfall(console: Console, fall: NodeWaterfall) -> None:
+    """Print how many nodes are left to pods of one kind after each constraint, with bars."""
+    request = ", ".join(f"{amount} {resource}" for resource, amount in fall.request.items()) or "nothing"
+    whole, left = fall.nodes, fall.nodes
+    console.print()
+    console.print(_indented(f"{fall.pods} pod{'s' if fall.pods != 1 else ''} asking for {request}:", 0))
+    rows: list[list[Cell]] = [["all nodes", "", str(whole), bar([(whole, "\u2588", "green")], whole, _BAR_CELLS), ""]]
+    for step in fall.steps:
+        if not step.nodes:
+            continue
+        drawn = bar([(step.left, "\u2588", "green"), (left - step.left, "\u2591", "red")], whole, _BAR_CELLS)
+        rows.append([step.cause, f"-{step.nodes}", str(step.left), drawn, step.detail])
+        left = step.left
+    columns = [Column(""), Column("", right=True), Column("", right=True), Column(""), Column("")]
+    for line in lines(columns, rows, headers=False):
+        console.print(Text("  ") + line, highlight=False)
+    usable = f"{fall.usable} node{'s' if fall.usable != 1 else ''} left, with room for {fall.fits}"
+    console.print(_indented(f"{usable} of {fall.pods}"), highlight=False)
+
+
+def _show_holders(console: Console, holders: Sequence[HolderRow]) -> None:
+    if not holders:
+        return
+    columns = [Column("HELD BY"), Column("GPUS", right=True), Column("NODES", right=True)]
+    columns += [Column("PRIORITY", right=True), Column("QUEUE"), Column("UNTIL")]
+    rows: list[list[Cell]] = [
+        [
+            *(each.gang, str(each.gpus), str(each.nodes), str(each.priority), each.queue or "-"),
+            f"{each.ends_at or 'not known'}{' (overdue)' if each.overdue else ''}",
+        ]
+        for each in holders
+    ]
+    console.print()
+    for line in lines(columns, rows):
+        console.print(Text("  ") + line, highlight=False)
+
+
+def _show_lines(console: Console, heading: str, lines: Sequence[str]) -> None:
+    if lines:
+        console.print()
+        console.print(f"{heading}:", highlight=False)
+    for line in lines:
+        console.print(_indented(line), highlight=False)
+
+
+def _show_members(console: Console, pods: Sequence[MemberRow], *, wide: bool) -> None:
+    from rich.table import Table
+
+    members = Table(header_style="bold")
+    for column in ("pod", "role", "state", "node", "GPUs", "NUMA zones"):
+        members.add_column(column, overflow="fold")
+    shown = pods if wide else pods[:_MOST_MEMBERS]
+    for cells in map(_member, shown):
+        members.add_row(*cells)
+    if pods:
+        console.print(members)
+    if len(pods) > len(shown):
+        rest = len(pods) - len(shown)
+        console.print(f"and {rest} members more (-o json has all)", highlight=False)
+
+
+def _member(pod: MemberRow) -> Iterator[Text]:
+    known = "" if pod.observed or not (pod.gpus or pod.zones) else " (predicted)"
+    gpus = _numbers(pod.gpus) + known if pod.gpus else ""
+    zones = _numbers(pod.zones) + known if pod.zones else ""
+    for text in (pod.name, pod.role or "", pod.state, pod.node or "", gpus, zones):
+        yield cleaned(text)
+
+
+def _indented(line: str, by: int = 2) -> Text:
+    return cleaned(f"{' ' * by}{line}")
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
 
 __all__ = ["register", "show_explanation"]
 
@@ -72,22 +202,22 @@ def explain(  # noqa: PLR0913 - one parameter per option
     Exit codes: 0 said, and with -f all would start; 1 Muster cannot be asked; 2 refused arguments or objects;
     3 no such gang; 4 with -f: a gang would wait.
     """
-    from extender.cli.asking import AskError, ServerError, gang_path
-
     with refusals("explain"):
         _check(gang, file, dry_run=dry_run, picture=picture)
     if file:
         with refusals("explain"):
             body = _question(file, namespace)
         with asking("explain", connection) as muster:
-            answer = _asked(muster, body)
-        _show_answer(answer, output)
+            body = muster.post("/api/v1/explain", _WHAT_IF_SECONDS, body)
+            found = muster.read(body, WhatIfDocument)
+        _show_whatif(found.gangs, body, output)
         return
     with refusals("explain"):
         path = gang_path(gang if gang is not None and "/" in gang else f"{namespace}/{gang}")
     with asking("explain", connection) as muster:
         try:
-            answer = _document(muster, muster.get(f"{path}/explain?suggestions=true"), "headline")
+            body = muster.get(f"{path}/explain?suggestions=true")
+            answer = muster.read(body, Explanation)
             drawn = b"" if picture is None else muster.get(f"{path}/picture.svg")
         except AskError as error:
             if error.status != _NOT_FOUND:
@@ -99,14 +229,12 @@ def explain(  # noqa: PLR0913 - one parameter per option
                 picture.write_bytes(drawn)
             except OSError as error:
                 raise ServerError(f"--picture {picture}: {error.strerror or error}") from error
-    if not print_document(answer, output):
+    if not print_answer(body, output):
         show_explanation(console(), answer, wide=output is Report.WIDE)
 
 
 def _check(gang: str | None, file: Sequence[str] | None, *, dry_run: bool, picture: Path | None) -> None:
     """Raise ServerError for options that do not go together."""
-    from extender.cli.asking import ServerError
-
     if (gang is None) == (not file):
         raise ServerError("give the name of a gang, or -f FILE with objects that are not submitted yet")
     if dry_run and not file:
@@ -121,8 +249,7 @@ def _question(files: Sequence[str], namespace: str) -> bytes:
     """Return the body of the question about the objects in files; raise ServerError naming file and place."""
     import orjson
 
-    from extender.cli.asking import ServerError
-    from extender.wire.documents import DocumentError, load_documents
+    from extender.strictyaml import DocumentError, load_documents
 
     objects: list[Any] = []
     for file in files:
@@ -155,8 +282,6 @@ def _placed(document: object, namespace: str) -> object:
 
 
 def _text(file: str) -> str:
-    from extender.cli.asking import ServerError
-
     try:
         return sys.stdin.read() if file == _STDIN else Path(file).read_text(encoding="utf-8")
     except OSError as error:
@@ -165,25 +290,14 @@ def _text(file: str) -> str:
         raise ServerError(f"-f {file}: {error}") from error
 
 
-def _asked(muster: Asker, body: bytes) -> dict[str, Any]:
-    return _document(muster, muster.post("/api/v1/explain", _WHAT_IF_SECONDS, body), "gangs")
-
-
-def _document(muster: Asker, body: bytes, *keys: str) -> dict[str, Any]:
-    from extender.cli.documents import document
-
-    return document(muster, body, *keys)
-
-
-def _show_answer(answer: dict[str, Any], output: Report) -> None:
+def _show_whatif(gangs: Sequence[WhatIfExplanation], body: bytes, output: Report) -> None:
     """Print what would become of gangs, and end with the exit code that says so."""
-    gangs = answer["gangs"]
-    if not print_document(answer, output):
+    if not print_answer(body, output):
         shown = console()
         for number, each in enumerate(gangs):
             if number:
                 shown.print()
             show_explanation(shown, each, wide=output is Report.WIDE)
         show_verdict(shown, gangs)
-    if not all(gang["wouldStart"] for gang in gangs):
+    if not all(gang.would_start for gang in gangs):
         raise typer.Exit(EXIT_WOULD_WAIT)

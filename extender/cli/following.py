@@ -1,33 +1,48 @@
-"""Following a running Muster: its board first, then what changes, for as long as anybody looks, across its restarts."""
+"""Following a running Muster: its board first, then each change, also after it restarts.
+
+The format of the stream is that of server-sent events in the HTML standard, section 9.2
+(https://html.spec.whatwg.org/multipage/server-sent-events.html), without lone carriage returns and byte order marks.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from extender.cli.asking import Asker, AskError, UnknownPathError
-from extender.cli.serverevents import events_of
+from extender.cli.connecting import Connection, reached, refusals
+from extender.explain.documents import DecisionRow
+from extender.service.board.documents import BoardDocument, ChangeDocument, GangRow, StatusDocument
 
-Json: TypeAlias = Mapping[str, Any]
 Connect: TypeAlias = Callable[[], AbstractContextManager[Asker]]
 
 STREAM = "/api/v1/stream"
 #: How long the stream may be silent; Muster says something every ten seconds.
 IDLE_SECONDS = 30.0
-#: Pauses before Muster is looked for again, the last one for ever. A replica that takes over needs six seconds.
+#: Pauses before each attempt to connect again, the last one repeated. A replica that takes over needs six seconds.
 PAUSES = (1.0, 1.0, 2.0, 4.0, 8.0)
-#: Decisions that are remembered, to be told once: as many as Muster itself keeps.
+#: Decisions that are remembered so that each is shown once: as many as Muster itself keeps.
 _MOST_EVENTS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Nobody answers any more; it is tried again after `seconds`."""
+class ServerEvent:
+    """One event: its name and its data. A comment, which only shows that the server lives, is an event named ""."""
+
+    name: str
+    data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLost:
+    """The connection is lost; the next attempt is after `seconds`."""
 
     why: str
     seconds: float
@@ -38,59 +53,71 @@ class News:
     """Something has come in: gangs that changed or are gone, and decisions. Nothing at all only shows that it lives."""
 
     gangs: tuple[str, ...] = ()
-    events: tuple[Json, ...] = ()
+    events: tuple[DecisionRow, ...] = ()
 
 
 @dataclass(slots=True)
 class Followed:
-    """What the stream has told so far.
+    """What the stream has said so far.
 
     Attributes:
         status: as `GET /api/v1/status`.
         gangs: rows by namespace/name.
-        order: the waiting gangs, the one that is judged first in front.
+        order: the waiting gangs, in the order of the queue.
         events: the latest decisions, oldest first.
     """
 
-    status: Json = field(default_factory=dict)
-    gangs: dict[str, Json] = field(default_factory=dict)
+    status: StatusDocument | None = None
+    gangs: dict[str, GangRow] = field(default_factory=dict)
     order: tuple[str, ...] = ()
-    events: deque[Json] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
+    events: deque[DecisionRow] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
 
-    def board(self, document: Json) -> News:
+    def board(self, document: BoardDocument) -> News:
         """Take in the first picture of a connection: all that there is, in place of what there was."""
-        rows = {f"{row['namespace']}/{row['name']}": row for row in document["gangs"]}
+        rows = {row.key: row for row in document.gangs}
         changed = [name for name, row in rows.items() if self.gangs.get(name) != row]
         changed += [name for name in self.gangs if name not in rows]
         self.gangs = rows
-        self.order = tuple(name for name, row in rows.items() if row.get("position") is not None)
-        self.status = document["status"]
-        return News(tuple(changed), self._new(document["events"]))
+        self.order = tuple(name for name, row in rows.items() if row.position)
+        self.status = document.status
+        return News(tuple(changed), self._new(document.events))
 
-    def change(self, document: Json) -> News:
+    def change(self, document: ChangeDocument) -> News:
         """Take in what has changed."""
-        gangs = document["gangs"]
-        put = {f"{row['namespace']}/{row['name']}": row for row in gangs["put"]}
+        gangs = document.gangs
+        put = {row.key: row for row in gangs.put}
         self.gangs.update(put)
-        for name in gangs["gone"]:
+        for name in gangs.gone:
             self.gangs.pop(name, None)
-        if "order" in gangs:
-            self.order = tuple(gangs["order"])
-        self.status = document["status"]
-        return News((*put, *gangs["gone"]), self._new(document["events"]))
+        if gangs.order is not msgspec.UNSET:
+            self.order = gangs.order
+        self.status = document.status
+        return News((*put, *gangs.gone), self._new(document.events))
 
-    def _new(self, events: Iterable[Json]) -> tuple[Json, ...]:
-        """Keep the decisions that were not told yet. A restarted Muster counts anew, so the number is not enough."""
+    def _new(self, events: Iterable[DecisionRow]) -> tuple[DecisionRow, ...]:
+        """Keep the decisions that are new. A restarted Muster counts from one again, so the number is not enough."""
         known = {_identity(event) for event in self.events}
         new = tuple(event for event in events if _identity(event) not in known)
         self.events.extend(new)
         return new
 
 
+@contextlib.contextmanager
+def following(
+    command: str, connection: Connection, followed: Followed
+) -> Iterator[Generator[News | StreamLost, None, None]]:
+    """Follow Muster for a command until Ctrl-C, which ends it well; what goes wrong ends it as `refusals` says."""
+    with refusals(command), contextlib.closing(follow(lambda: reached(connection), followed)) as news:
+        try:
+            yield news
+        except KeyboardInterrupt:
+            return
+
+
 def follow(
     connect: Connect, followed: Followed, pause: Callable[[float], None] | None = None
-) -> Generator[News | Lost, None, None]:
-    """Keep `followed` up to date, and yield what has come in, for ever; each connection begins with a whole board.
+) -> Generator[News | StreamLost, None, None]:
+    """Keep `followed` up to date, and yield what has come in, without end; each connection begins with a whole board.
 
     Raises AskError if there is no stream, or if the first connection fails: later ones may, while Muster restarts or
     another replica takes over.
@@ -113,7 +140,7 @@ def follow(
             why = str(error)
         seconds = PAUSES[min(failures, len(PAUSES) - 1)]
         failures += 1
-        yield Lost(why, seconds)
+        yield StreamLost(why, seconds)
         pause(seconds)
 
 
@@ -121,17 +148,37 @@ def _taken(followed: Followed, name: str, data: str) -> News:
     if name not in {"board", "change"}:
         return News()
     try:
-        document = json.loads(data)
-        return followed.board(document) if name == "board" else followed.change(document)
-    except (ValueError, KeyError, TypeError) as error:
+        if name == "board":
+            return followed.board(msgspec.json.decode(data, type=BoardDocument))
+        return followed.change(msgspec.json.decode(data, type=ChangeDocument))
+    except msgspec.DecodeError as error:
         raise AskError(
             f"the stream has a message that cannot be read ({error!r}); is Muster as new as this?"
         ) from error
 
 
-def _identity(event: Json) -> tuple[object, ...]:
-    return event["seq"], event["time"], event["kind"], event["gang"]
+def _identity(event: DecisionRow) -> tuple[object, ...]:
+    return event.seq, event.time, event.kind, event.gang
 
 
 def _wait(seconds: float) -> None:
     threading.Event().wait(seconds)
+
+
+def events_of(lines: Iterable[str]) -> Iterator[ServerEvent]:
+    """Yield the events that lines make up, comments among them; an event that is cut off is none."""
+    name, data = "message", list[str]()
+    for line in lines:
+        if line.startswith(":"):
+            yield ServerEvent("")
+        elif line:
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if field == "event":
+                name = value
+            elif field == "data":
+                data.append(value)
+        else:
+            if data:
+                yield ServerEvent(name, "\n".join(data))
+            name, data = "message", []

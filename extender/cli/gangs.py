@@ -3,12 +3,92 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
-from extender.cli.connecting import EXIT_USAGE, Connection, asking, connected
-from extender.cli.printing import Format, console, note, print_document
+from extender.cli.asking import with_query
+from extender.cli.connecting import EXIT_USAGE, Connection, answered, connected
+from extender.cli.printing import Cell, Column, Format, age, console, note, phase, print_answer, show, until
+from extender.clock import SystemClock
+from extender.service.board.documents import GangRow, GangsDocument
+
+#: Fits in 100 columns with names of some 30 characters; what is cut off on a narrow terminal is the reason's end.
+COLUMNS = (
+    Column("GANG"),
+    Column("PHASE"),
+    Column("MEMBERS", right=True),
+    Column("GPUS", right=True),
+    Column("QUEUE"),
+    Column("POS", right=True),
+    Column("AGE", right=True),
+    Column("REASON"),
+)
+WIDE_COLUMNS = (
+    *COLUMNS[:5],
+    Column("PRIORITY", right=True),
+    *COLUMNS[5:7],
+    Column("NODES", right=True),
+    Column("GB/S", right=True),
+    Column("WITHIN"),
+    Column("STARTS"),
+    Column("REASON"),
+    Column("MESSAGE"),
+)
+
+
+def gang_cells(row: GangRow, now: dt.datetime) -> list[Cell]:
+    """Return the cells of a gang under COLUMNS."""
+    return [
+        row.key,
+        phase(row.phase),
+        members(row),
+        str(row.gpus),
+        row.queue or "-",
+        _count(row.position or None),
+        age(row.since, now),
+        (row.evicted or "") if row.reason is None else row.reason.code,
+    ]
+
+
+def wide_cells(row: GangRow, now: dt.datetime) -> list[Cell]:
+    """Return the cells of a gang under WIDE_COLUMNS."""
+    cells = gang_cells(row, now)
+    return [
+        *cells[:5],
+        str(row.priority),
+        *cells[5:7],
+        _count(row.nodes or None),
+        "-" if row.bus_bandwidth is None else f"{row.bus_bandwidth:.0f}",
+        within(row) or "-",
+        starts(row, now),
+        cells[7],
+        (row.evicted or "") if row.reason is None else row.reason.message,
+    ]
+
+
+def members(row: GangRow) -> str:
+    """Return how many members have a node, or had one and succeeded, of how many are needed: `3/4`."""
+    return f"{row.members.bound + row.members.succeeded}/{row.min_member}"
+
+
+def within(row: GangRow) -> str:
+    """Return the smallest that holds the whole gang: `rack r2`, "" where it has no place."""
+    return " ".join(part for part in (row.level, row.domain) if part)
+
+
+def starts(row: GangRow, now: dt.datetime) -> str:
+    """Return when a waiting gang is expected to start: `in 5m`, `overdue`, `-` if that is not known."""
+    expected = row.expected_start
+    if expected is None:
+        return "-"
+    return "overdue" if expected.overdue else until(expected.at, now)
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
 
 _EPILOG = (
     "Examples: `muster gangs --phase Pending` shows who waits, and why; "
@@ -39,37 +119,30 @@ def gangs(  # noqa: PLR0913 - one parameter per option
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the headings.")] = False,
     connection: Connection,
 ) -> None:
-    """List the gangs: those that wait in the order in which they are judged, then the others by age.
+    """List the gangs: those that wait in the order of the queue, then the others by age.
 
     POS is the place in that order. Exit codes: 0 listed, also if there are none; 1 Muster cannot be asked; 2 refused
     arguments.
     """
-    from extender.cli.documents import document, with_query
-    from extender.clock import SystemClock
-
     if all_namespaces and namespace is not None:
         note("muster gangs: -n and -A exclude each other")
         raise typer.Exit(EXIT_USAGE)
     wanted = {"namespace": namespace, "phase": phase and phase.capitalize(), "reason": reason, "queue": queue}
-    with asking("gangs", connection) as muster:
-        answer = document(muster, muster.get(with_query("/api/v1/gangs", wanted)), "gangs")
-    if print_document(answer, output):
+    body, answer = answered("gangs", connection, with_query("/api/v1/gangs", wanted), GangsDocument)
+    if print_answer(body, output):
         return
-    rows = answer["gangs"]
+    rows = answer.gangs
     if output is Format.NAME:
         for row in rows:
-            typer.echo(f"{row['namespace']}/{row['name']}")
+            typer.echo(row.key)
     elif not rows:
         note("no gangs" + "".join(f", {name} {value}" for name, value in wanted.items() if value))
     else:
         show_gangs(rows, SystemClock().now(), wide=output is Format.WIDE, headers=not no_headers)
 
 
-def show_gangs(rows: list[dict[str, Any]], now: dt.datetime, *, wide: bool, headers: bool) -> None:
+def show_gangs(rows: Sequence[GangRow], now: dt.datetime, *, wide: bool, headers: bool) -> None:
     """Print gangs for people."""
-    from extender.cli.gangtable import COLUMNS, WIDE_COLUMNS, gang_cells, wide_cells
-    from extender.cli.tables import show
-
     columns = WIDE_COLUMNS if wide else COLUMNS
     cells = [wide_cells(row, now) if wide else gang_cells(row, now) for row in rows]
     show(console(), columns, cells, headers=headers)

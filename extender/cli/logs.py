@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import logging
+import os
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import orjson
 import structlog
+
+from extender.cli.logwriter import LogWriter
+
+#: Seconds that the end of the process waits for lines that are not written yet.
+_LAST_SECONDS: Final = 1.0
 
 _TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
@@ -30,10 +40,74 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-def configure_logs(level: LogLevel, form: LogFormat) -> None:
-    """Send the logs of Muster, and of the libraries below it, to standard error in one form."""
+class _Guarded:
+    """Run structlog's processors; what one of them cannot do drops the line, and is not the caller's affair."""
+
+    def __init__(self, processors: Sequence[structlog.typing.Processor], writer: LogWriter) -> None:
+        self._processors = processors
+        self._writer = writer
+
+    def __call__(self, logger: Any, name: str, event: Any) -> Any:  # noqa: ANN401 - as structlog has it
+        try:
+            for processor in self._processors:
+                event = processor(logger, name, event)
+        except structlog.DropEvent:
+            raise
+        except Exception as error:
+            self._writer.unprintable()
+            raise structlog.DropEvent from error
+        return event
+
+
+class _Lines:
+    """Where structlog's rendered lines go."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        self._put = writer.put
+
+    def msg(self, message: str) -> None:
+        """Have a line written."""
+        self._put(message)
+
+    log = debug = info = warning = error = critical = exception = msg
+
+
+class _Handler(logging.Handler):
+    """Where the lines of libraries go."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have a record written."""
+        try:
+            self._writer.put(self.format(record))
+        except Exception:  # noqa: BLE001 - whatever it is, it is not the affair of who logs
+            self._writer.unprintable()
+
+
+def fill_standard_streams() -> None:
+    """Open what is closed of standard input, output and error as /dev/null.
+
+    Otherwise the next file or connection gets its number, and what a library writes to standard error goes there.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+
+
+def configure_logs(level: LogLevel, form: LogFormat) -> LogWriter:
+    """Send the logs of Muster, and of the libraries below it, to standard error in one form; return what writes them.
+
+    Logging never waits and never raises: lines are written by a thread, and dropped where they cannot be.
+    """
     minimum = logging.getLevelNamesMapping()[level.upper()]
-    console = form is LogFormat.CONSOLE or (form is LogFormat.AUTO and sys.stderr.isatty())
+    descriptor = _standard_error()
+    writer = LogWriter(None if descriptor is None else partial(os.write, descriptor))
+    console = form is LogFormat.CONSOLE or (form is LogFormat.AUTO and descriptor is not None and os.isatty(descriptor))
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -48,13 +122,13 @@ def configure_logs(level: LogLevel, form: LogFormat) -> None:
     )
     failures: list[structlog.typing.Processor] = [] if console else [_TRACEBACKS]
     structlog.configure(
-        processors=[*shared, *failures, renderer],
+        processors=[_Guarded([*shared, *failures, renderer], writer)],
         wrapper_class=structlog.make_filtering_bound_logger(minimum),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _Lines(writer),
         # A logger that is kept is out of reach of a later configuration, such as a test's; making one costs 2 us.
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(writer)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
@@ -62,7 +136,20 @@ def configure_logs(level: LogLevel, form: LogFormat) -> None:
         )
     )
     logging.basicConfig(level=max(minimum, logging.WARNING), handlers=[handler], force=True)
+    atexit.register(writer.flush, _LAST_SECONDS)
+    return writer
+
+
+def _standard_error() -> int | None:
+    """Return the descriptor of standard error, None where there is none: closed, or replaced by something else."""
+    try:
+        return None if sys.stderr is None else sys.stderr.fileno()
+    except (OSError, ValueError):
+        return None
 
 
 def _dumps(event: Any, **_: Any) -> str:  # noqa: ANN401 - structlog hands over whatever was logged
-    return orjson.dumps(event, default=repr).decode()
+    try:
+        return orjson.dumps(event, default=repr).decode()
+    except TypeError:  # integers beyond 64 bits, half of a surrogate pair
+        return json.dumps(event, default=repr)

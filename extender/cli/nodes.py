@@ -6,17 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from extender.cli.connecting import Connection, asking, connected
-from extender.cli.printing import Format, console, note, print_document
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from extender.cli.tables import Cell
+from extender.cli.connecting import Connection, answered, connected
+from extender.cli.printing import Cell, Column, Format, amount, console, lines, note, print_answer
+from extender.service.board.documents import NodeItem, NodesDocument
 
 _EPILOG = (
     "Examples: `muster nodes` draws the cluster; `muster nodes --free` only what has room; "
@@ -47,21 +44,18 @@ def nodes(
     that takes no pods. JSON and YAML are Muster's whole answer, whatever else is asked for. Exit codes: 0 drawn, also
     if there are none; 1 Muster cannot be asked; 2 refused arguments.
     """
-    from extender.cli.documents import document
-
-    with asking("nodes", connection) as muster:
-        answer = document(muster, muster.get("/api/v1/nodes"), "levels", "nodes")
-    if print_document(answer, output):
+    body, answer = answered("nodes", connection, "/api/v1/nodes", NodesDocument)
+    if print_answer(body, output):
         return
-    found = [node for node in answer["nodes"] if not free or (node["schedulable"] and node["gpus"]["free"])]
+    found = [node for node in answer.nodes if not free or (node.schedulable and node.gpus.free)]
     if output is Format.NAME:
         for node in found:
-            typer.echo(node["name"])
+            typer.echo(node.name)
     elif not found:
         note("no nodes with free GPUs" if free else "no nodes")
     else:
         shown = console()
-        for line in draw(answer["levels"], found, wide=output is Format.WIDE, headers=not no_headers):
+        for line in draw(answer.levels, found, wide=output is Format.WIDE, headers=not no_headers):
             shown.print(line)
 
 
@@ -72,9 +66,9 @@ class Legend:
     holders: Sequence[tuple[str, int]]
 
     @classmethod
-    def of(cls, nodes: Sequence[Mapping[str, Any]]) -> Legend:
+    def of(cls, nodes: Sequence[NodeItem]) -> Legend:
         """Count who holds how many."""
-        held = Counter(holder for node in nodes for holder in node["holders"] if holder)
+        held = Counter(holder for node in nodes for holder in node.holders if holder)
         return cls(sorted(held.items(), key=lambda one: (-one[1], one[0])))
 
     def marks(self) -> dict[str, tuple[str, str]]:
@@ -85,12 +79,9 @@ class Legend:
         }
 
 
-def draw(levels: Sequence[str], found: Sequence[Mapping[str, Any]], *, wide: bool, headers: bool) -> Iterator[Text]:
+def draw(levels: Sequence[str], found: Sequence[NodeItem], *, wide: bool, headers: bool) -> Iterator[Text]:
     """Yield the lines of the picture: nodes under the innermost domain that they are in, then the legend."""
-    from rich.text import Text
-
-    from extender.cli.tables import Column, lines
-    from extender.domain.names import natural_key
+    from extender.objects.text import natural_key
 
     legend = Legend.of(found)
     marks = legend.marks()
@@ -102,7 +93,7 @@ def draw(levels: Sequence[str], found: Sequence[Mapping[str, Any]], *, wide: boo
             Column("MEMORY FREE", right=True),
         ]
         columns += [Column("TAKES PODS")]
-    ordered = sorted(found, key=lambda node: ([*map(natural_key, node["domains"])], natural_key(node["name"])))
+    ordered = sorted(found, key=lambda node: ([*map(natural_key, node.domains)], natural_key(node.name)))
     drawn = lines(columns, [_cells(node, marks, wide=wide) for node in ordered], headers=headers)
     if headers:
         yield drawn.pop(0)
@@ -117,38 +108,31 @@ def draw(levels: Sequence[str], found: Sequence[Mapping[str, Any]], *, wide: boo
         yield from _explained(legend, marks)
 
 
-def _cells(node: Mapping[str, Any], marks: Mapping[str, tuple[str, str]], *, wide: bool) -> list[Cell]:
-    from rich.text import Text
-
-    gpus = node["gpus"]
+def _cells(node: NodeItem, marks: Mapping[str, tuple[str, str]], *, wide: bool) -> list[Cell]:
     text = Text()
-    for holder, reserved in zip(node["holders"], node["reserved"], strict=True):
-        letter, style = marks.get(holder, (_FREE if node["schedulable"] else _CLOSED, "dim"))
+    for holder, reserved in zip(node.holders, node.reserved, strict=True):
+        letter, style = marks.get(holder, (_FREE if node.schedulable else _CLOSED, "dim"))
         text.append(letter.lower() if reserved else letter, style)
-    row: list[Cell] = [node["name"], text, f"{gpus['free']}/{gpus['allocatable']}", node.get("product") or "-"]
+    row: list[Cell] = [node.name, text, f"{node.gpus.free}/{node.gpus.allocatable}", node.product or "-"]
     if wide:
-        row[3:3] = [str(gpus["reserved"]), _free(node, "cpu"), _free(node, "memory")]
-        row.append("yes" if node["schedulable"] else "no")
+        row[3:3] = [str(node.gpus.reserved), _free(node, "cpu"), _free(node, "memory")]
+        row.append("yes" if node.schedulable else "no")
     return row
 
 
-def _free(node: Mapping[str, Any], resource: str) -> str:
-    from extender.cli.amounts import amount
-
-    known = node.get("resources", {}).get(resource)
-    return "-" if known is None else amount(resource, known["free"])
+def _free(node: NodeItem, resource: str) -> str:
+    known = node.resources.get(resource)
+    return "-" if known is None else amount(resource, known.free)
 
 
-def _place(levels: Sequence[str], node: Mapping[str, Any]) -> str:
+def _place(levels: Sequence[str], node: NodeItem) -> str:
     """Return where a node is, from the outside in: `block b0, rack r1`."""
-    domains = zip(levels, node["domains"], strict=False)
+    domains = zip(levels, node.domains, strict=False)
     return ", ".join(f"{level} {domain.rpartition('/')[2]}" for level, domain in domains if domain)
 
 
 def _explained(legend: Legend, marks: Mapping[str, tuple[str, str]]) -> Iterator[Text]:
     """Yield who the letters are, and how many others there are."""
-    from rich.text import Text
-
     named = legend.holders[: len(_LETTERS)]
     for holder, count in named:
         letter, style = marks[holder]

@@ -1,15 +1,23 @@
-"""How answers are printed: as the document that Muster sent, or as lines for people."""
+"""What commands print: documents as Muster sent them, plain tables, amounts and times as kubectl writes them, bars."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Console
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
+_BYTES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+_KIB = 1024
+#: CPU is counted in thousandths.
+_MILLI = 1000
 
 
 class Format(StrEnum):
@@ -20,6 +28,13 @@ class Format(StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
+
+
+class OutputFormat(StrEnum):
+    """How the result is printed."""
+
+    TABLE = "table"
+    JSON = "json"
 
 
 class Report(StrEnum):
@@ -46,13 +61,173 @@ def print_document(document: Mapping[str, Any], output: Format | Report) -> bool
     return False
 
 
+def print_answer(body: bytes, output: Format | Report) -> bool:
+    """Print an answer as Muster sent it, as JSON or YAML, if that is asked for; return whether it was."""
+    if output in {Format.TABLE, Format.WIDE, Format.NAME, Report.TABLE, Report.WIDE}:
+        return False
+    import orjson
+
+    return print_document(orjson.loads(body), output)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return where people read: with colours only on a terminal, and not with NO_COLOR; lines are never broken."""
-    from rich.console import Console
-
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def note(message: str) -> None:
     """Say something to people that is not part of the result, as that there is none."""
     typer.echo(message, err=True)
+
+
+def duration(seconds: float) -> str:
+    """Write a time in two units at most, coarser the longer it is. Source: k8s.io/apimachinery HumanDuration."""
+    whole = max(int(seconds), 0)
+    if whole < 2 * _MINUTE:
+        return f"{whole}s"
+    if whole < 3 * _HOUR:
+        return _units(whole, (_MINUTE, "m"), (1, "s"), whole < 10 * _MINUTE)
+    if whole < 2 * _DAY:
+        return _units(whole, (_HOUR, "h"), (_MINUTE, "m"), whole < 8 * _HOUR)
+    if whole < 2 * _YEAR:
+        return _units(whole, (_DAY, "d"), (_HOUR, "h"), whole < 8 * _DAY)
+    return _units(whole, (_YEAR, "y"), (_DAY, "d"), whole < 8 * _YEAR)
+
+
+def age(since: str | None, now: dt.datetime) -> str:
+    """Write how long ago a time of Muster's was, `-` for none."""
+    moment = read_time(since)
+    return "-" if moment is None else duration((now - moment).total_seconds())
+
+
+def until(at: str | None, now: dt.datetime) -> str:
+    """Write how far a time of Muster's lies ahead: `in 5m`, `now`, `-` for none."""
+    moment = read_time(at)
+    if moment is None:
+        return "-"
+    seconds = (moment - now).total_seconds()
+    return f"in {duration(seconds)}" if seconds >= 1 else "now"
+
+
+def clock_time(at: str | None) -> str:
+    """Write a time of Muster's as the time of day where the reader is."""
+    moment = read_time(at)
+    return "-" if moment is None else moment.astimezone().strftime("%H:%M:%S")
+
+
+def read_time(text: str | None) -> dt.datetime | None:
+    """Return a time in RFC 3339, None for none and for what is no such time."""
+    try:
+        moment = dt.datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+
+
+def amount(resource: str, value: int) -> str:
+    """Write an amount short: `96` or `500m` CPU, `1.5Ti` of memory, plain counts."""
+    if resource == "cpu":
+        return f"{value}m" if 0 < value < _MILLI else f"{value / _MILLI:.10g}"
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        return size(value)
+    return str(value)
+
+
+def size(value: float) -> str:
+    """Write bytes in the largest unit that leaves one before the point: `1.5Gi`."""
+    for unit in _BYTES:
+        if abs(value) < _KIB or unit == _BYTES[-1]:
+            return f"{value:.3g}{unit}" if abs(value) < 1000 else f"{value:.0f}{unit}"  # noqa: PLR2004 - 3 digits
+        value /= _KIB
+    return f"{value:.0f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Write milliseconds with three digits, `-` for none."""
+    return "-" if value is None else f"{value:.3g} ms"
+
+
+def _units(whole: int, large: tuple[int, str], small: tuple[int, str], both: bool) -> str:
+    count, rest = divmod(whole, large[0])
+    rest //= small[0]
+    return f"{count}{large[1]}{rest}{small[1]}" if both and rest else f"{count}{large[1]}"
+
+
+Cell: TypeAlias = Text | str
+_GAP = 2
+
+#: What a gang does, as a colour.
+_PHASE_STYLES = {
+    "Pending": "yellow",
+    "Scheduling": "cyan",
+    "Running": "green",
+    "Finished": "blue",
+    "Failed": "red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading, and whether its cells stand at the right, as numbers do."""
+
+    heading: str
+    right: bool = False
+
+
+def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, headers: bool = True) -> list[Text]:
+    """Return the lines of a table; only the last column may have cells longer than they look good."""
+    texts = [[cleaned(cell) for cell in row] for row in rows]
+    if headers:
+        texts.insert(0, [Text(column.heading, "bold") for column in columns])
+    widths = [max((cell_len(row[place].plain) for row in texts), default=0) for place in range(len(columns))]
+    return [_line(columns, widths, row) for row in texts]
+
+
+def show(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, headers: bool = True) -> None:
+    """Print a table."""
+    for line in lines(columns, rows, headers=headers):
+        console.print(line)
+
+
+def phase(name: str) -> Text:
+    """Return the phase of a gang in its colour."""
+    return Text(name, _PHASE_STYLES.get(name, ""))
+
+
+def cleaned(cell: Cell) -> Text:
+    """Return a cell without what would steer a terminal: texts in it may be from any user."""
+    if isinstance(cell, Text):
+        return cell
+    return Text(cell if cell.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in cell))
+
+
+def bar(parts: Sequence[tuple[float, str, str]], whole: float, width: int) -> Text:
+    """Draw a bar of `width` cells for `whole`: each part is an amount, the character that draws it, and its style.
+
+    What is drawn of a part is rounded so that the sum is right; an amount above zero is seen if there is room for it.
+    """
+    text = Text()
+    reached, drawn = 0.0, 0
+    for value, mark, style in parts:
+        reached += value
+        end = min(round(width * reached / whole) if whole else 0, width)
+        if value > 0 and end == drawn:
+            end = min(drawn + 1, width)
+        text.append(mark * max(end - drawn, 0), style)
+        drawn = max(end, drawn)
+    text.append("\u00b7" * (width - drawn), "dim")
+    return text
+
+
+def _line(columns: Sequence[Column], widths: Sequence[int], row: Sequence[Text]) -> Text:
+    line = Text()
+    last = len(columns) - 1
+    for place, (column, width, cell) in enumerate(zip(columns, widths, row, strict=True)):
+        space = " " * (width - cell_len(cell.plain))
+        if column.right:
+            line.append(space)
+        line.append_text(cell)
+        if place < last:
+            line.append(("" if column.right else space) + " " * _GAP)
+    line.rstrip()
+    return line

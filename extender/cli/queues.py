@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 
-from extender.cli.connecting import Connection, asking, connected
-from extender.cli.printing import Format, console, note, print_document
-
-if TYPE_CHECKING:
-    from extender.cli.tables import Cell, Column
+from extender.cli.connecting import Connection, answered, connected
+from extender.cli.printing import Cell, Column, Format, amount, bar, console, note, print_answer, show
+from extender.explain.documents import QueueRow, QueuesDocument, QuotaUse
 
 _EPILOG = (
     "Examples: `muster queues`; `muster queues -o wide` has CPU and memory too, and shares; "
@@ -37,87 +35,86 @@ def queues(
     and the like are listed where a Queue has them. Exit codes: 0 shown, also if there are none; 1 Muster cannot be
     asked; 2 refused arguments.
     """
-    from extender.cli.documents import document
-    from extender.cli.tables import show
-
-    with asking("queues", connection) as muster:
-        answer = document(muster, muster.get("/api/v1/queues"), "queues")
-    if print_document(answer, output):
+    body, answer = answered("queues", connection, "/api/v1/queues", QueuesDocument)
+    if print_answer(body, output):
         return
-    found = answer["queues"]
+    found = answer.queues
     if output is Format.NAME:
         for queue in found:
-            typer.echo(queue["name"])
+            typer.echo(queue.name)
     elif not found:
-        note("no Queues: gangs are judged by priority and age alone (docs/queues.md)")
+        note("no Queues: gangs are ordered by priority and age alone (docs/queues.md)")
     else:
         wide = output is Format.WIDE
         show(console(), _columns(wide=wide), _rows(found, wide=wide), headers=not no_headers)
 
 
-def tree(found: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def tree(found: Sequence[QueueRow]) -> Iterator[tuple[str, QueueRow]]:
     """Yield each queue with the lines that draw its place in the tree, parents before children, by name.
 
     A queue whose parent is not there stands by itself, and so do queues that are their own ancestors.
     """
-    from extender.domain.names import natural_key
+    from extender.objects.text import natural_key
 
-    ordered = sorted(found, key=lambda queue: natural_key(queue["name"]))
-    names = {queue["name"] for queue in ordered}
+    ordered = sorted(found, key=lambda queue: natural_key(queue.name))
+    names = {queue.name for queue in ordered}
     seen: set[str] = set()
 
-    def under(queue: Mapping[str, Any], lead: str, own: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        seen.add(queue["name"])
+    def under(queue: QueueRow, lead: str, own: str) -> Iterator[tuple[str, QueueRow]]:
+        seen.add(queue.name)
         yield own, queue
-        children = [one for one in ordered if one["parent"] == queue["name"] and one["name"] not in seen]
+        children = [one for one in ordered if one.parent == queue.name and one.name not in seen]
         for place, child in enumerate(children, start=1):
-            if child["name"] not in seen:
+            if child.name not in seen:
                 elbow, rail = ("\u2514 ", "  ") if place == len(children) else ("\u251c ", "\u2502 ")
                 yield from under(child, lead + rail, lead + elbow)
 
     for queue in ordered:
-        if not queue["parent"] or queue["parent"] not in names:
+        if not queue.parent or queue.parent not in names:
             yield from under(queue, "", "")
     for queue in ordered:
-        if queue["name"] not in seen:
+        if queue.name not in seen:
             yield from under(queue, "", "")
 
 
 def _columns(*, wide: bool) -> list[Column]:
-    from extender.cli.tables import Column
-
     shown = [Column("QUEUE"), Column("RESOURCE"), Column("USE")]
     shown += [Column(name, right=True) for name in ("USED", "NOMINAL", "BORROWED", "LENT")]
     if wide:
-        shown += [Column("FLAVOR"), Column("SHARE", right=True)]
+        shown += [Column("RESERVED", right=True), Column("FLAVOR"), Column("SHARE", right=True)]
     shown += [Column("WAIT", right=True), Column("RUN", right=True), Column("STATE")]
     return [*shown, Column("MESSAGE")] if wide else shown
 
 
-def _rows(found: Sequence[Mapping[str, Any]], *, wide: bool) -> Iterator[list[Cell]]:
+def _rows(found: Sequence[QueueRow], *, wide: bool) -> Iterator[list[Cell]]:
     for lead, queue in tree(found):
-        every = queue["flavors"]
-        devices = [use for use in every if "/" in use["resource"]]
+        every = queue.flavors
+        devices = [use for use in every if "/" in use.resource]
         uses = every if wide else devices or every
-        state = "" if queue["active"] else queue["reason"] or "Inactive"
-        gangs = [str(queue["pendingGangs"]), str(queue["admittedGangs"]), state]
-        said = [queue["message"]] if wide else []
-        name = lead + queue["name"]
-        for use in uses or [None]:
-            share = [use["name"] if use else "-", f"{queue['share']:.2f}"] if wide else []
-            yield [name, *_use(use), *share, *gangs, *said]
+        state = "" if queue.active else queue.reason or "Inactive"
+        gangs = [str(queue.pending_gangs), str(queue.admitted_gangs), state]
+        said = [queue.message] if wide else []
+        name = lead + queue.name
+        for use in uses or (None,):
+            more = [*_reserved(use), f"{queue.share:.2f}"] if wide else []
+            yield [name, *_use(use), *more, *gangs, *said]
             name, gangs, said = " " * len(lead), ["", "", ""], said and [""]
 
 
-def _use(use: Mapping[str, Any] | None) -> list[Cell]:
-    """Return the cells of what is used of one resource."""
-    from extender.cli.amounts import amount
-    from extender.cli.tables import bar
+def _reserved(use: QuotaUse | None) -> tuple[str, str]:
+    """Return the cells of what of it is reserved for pods that are not bound yet, and of the flavor."""
+    return ("-", "-") if use is None else (amount(use.resource, use.reserved), use.name)
 
+
+def _use(use: QuotaUse | None) -> list[Cell]:
+    """Return the cells of what is used of one resource."""
     if use is None:
         return ["-", "", "-", "-", "-", "-"]
-    resource, nominal, used, borrowed, lent = (use[key] for key in ("resource", "nominal", "used", "borrowed", "lent"))
-    own = max(used - borrowed, 0)
-    parts = [(own, "\u2588", "green"), (lent, "\u2591", "blue"), (borrowed, "\u2593", "yellow")]
-    drawn = bar(parts, max(nominal, own + lent + borrowed), _BAR_CELLS)
-    return [resource, drawn, *(amount(resource, value) for value in (used, nominal, borrowed, lent))]
+    own = max(use.used - use.borrowed, 0)
+    parts = [(own, "\u2588", "green"), (use.lent, "\u2591", "blue"), (use.borrowed, "\u2593", "yellow")]
+    drawn = bar(parts, max(use.nominal, own + use.lent + use.borrowed), _BAR_CELLS)
+    return [
+        use.resource,
+        drawn,
+        *(amount(use.resource, each) for each in (use.used, use.nominal, use.borrowed, use.lent)),
+    ]

@@ -1,29 +1,33 @@
-"""`muster serve`: the extender beside a kube-scheduler, on a real cluster."""
+"""`muster serve`: the extender beside a kube-scheduler; `muster settings`: its settings file, to start from."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from extender.cli.logs import LogFormat, LogLevel, configure_logs
-from extender.cli.settings import overrides
+from extender.cli.logs import LogFormat, LogLevel, configure_logs, fill_standard_streams
+from extender.settings import Settings
 
 if TYPE_CHECKING:
     from extender.cli.callers import Callers
     from extender.control.controller import Controller
+    from extender.control.metrics import Metrics
     from extender.kube.credentials import CredentialSource
-    from extender.settings import Settings
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
 #: Connections to the API server beside those that writes take: a watch for each of 14 kinds, reads, and a few more for
 #: watches that are opened again before the old connection has gone.
 SPARE_CONNECTIONS = 24
+#: Width of the comments in a settings file.
+_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,9 @@ class Sockets:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the commands to the command line."""
     app.command()(serve)
+    app.command()(settings)
 
 
 def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -72,7 +77,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         typer.Option(
             min=1,
             max=65535,
-            help="Port of the third listener: reads, what-if and the dashboard, no verbs; it asks nobody who he is. "
+            help="Port of the third listener: reads, what-if and the dashboard, no verbs, no authentication. "
             "Default: none.",
         ),
     ] = None,
@@ -115,15 +120,16 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     Runs beside the kube-scheduler that calls it (see scheduler-config/muster.yaml) until SIGTERM or Ctrl-C.
     Exit codes: 0 stopped, 1 failed, 2 refused configuration.
     """
-    from extender.cli import process
     from extender.cli.callers import Callers
-    from extender.cli.listening import ListenError, listen
+    from extender.cli.listening import ListenError, listen, run, tune
+    from extender.control.metrics import Metrics
     from extender.kube.credentials import CredentialsError, find_credentials
     from extender.service.certificates import CertificateError
     from extender.settings import SettingsError, load_settings
 
+    fill_standard_streams()
     try:
-        settings = load_settings(config, overrides(scheduler_name, scheduler_lease))
+        loaded = load_settings(config, overrides(scheduler_name, scheduler_lease))
         callers = Callers.from_options(
             host, tls_cert_file, tls_private_key_file, client_ca_file, tuple(allowed_client_name or ())
         )
@@ -140,11 +146,12 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         )
     except ListenError as error:
         _stop(str(error), EXIT_FAILED)
-    configure_logs(log_level, log_format)
-    process.tune()
+    metrics = Metrics()
+    configure_logs(log_level, log_format).counted_by(metrics.log_lines_dropped)
+    tune()
     try:
-        code = process.run(_serve(settings, source, sockets, callers, identity or socket.gethostname()))
-    except (CertificateError, CredentialsError) as error:
+        code = run(_serve(loaded, source, sockets, callers, identity or socket.gethostname(), metrics))
+    except (CertificateError, CredentialsError, ListenError) as error:
         _stop(str(error), EXIT_CONFIGURATION)
     finally:
         for opened in sockets.opened:
@@ -153,43 +160,55 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def _stop(message: str, code: int) -> NoReturn:
-    typer.echo(f"muster serve: {message}", err=True)
+    with contextlib.suppress(OSError):  # standard error may be closed, or on a disk that is full
+        typer.echo(f"muster serve: {message}", err=True)
     raise typer.Exit(code)
 
 
-async def _serve(
-    settings: Settings, source: CredentialSource, sockets: Sockets, callers: Callers, identity: str
+async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
+    settings: Settings, source: CredentialSource, sockets: Sockets, callers: Callers, identity: str, metrics: Metrics
 ) -> int:
     """Wire everything together and run until told to stop."""
     from random import Random
 
     import structlog
 
-    from extender.board.board import Board
-    from extender.cli import process
-    from extender.cli.listening import Site, run_until_stopped
+    from extender.cli.listening import (
+        ConnectionShares,
+        ListeningMuster,
+        import_ahead,
+        open_files,
+        run_until_stopped,
+        settle_code,
+    )
     from extender.clock import SystemClock, thread_cpu_seconds
     from extender.control.controller import Controller
+    from extender.control.health import LoopLag
     from extender.control.leadership import LeaseHolder
-    from extender.control.looplag import LoopLag
-    from extender.control.metrics import Metrics
-    from extender.kube.feeds import Feeds
+    from extender.kube.reflector import Feeds
+    from extender.kube.rights import check_rights, needed
     from extender.kube.transport import Transport
     from extender.kube.version import check_version
     from extender.kube.writer import KubeClusterApi
     from extender.service.app import create_app, create_read_app, create_view_app
+    from extender.service.board.board import Board
     from extender.service.certificates import ServingCertificates
     from extender.service.connections import ConnectionRules
+    from extender.service.stream import Stream
 
     log = structlog.get_logger("muster")
-    clock, metrics = SystemClock(), Metrics()
+    clock = SystemClock()
     addresses = ["{}:{}".format(*extra.getsockname()[:2]) for extra in sockets.opened]
     log.info("starting", settings=settings.model_dump(), credentials=str(source), listening=addresses)
     certificates = (
         None if callers.tls is None else ServingCertificates(callers.tls, metrics, settings.certificate_check_seconds)
     )
-    process.settle_code()
+    import_ahead()
+    settle_code()
     pool_size = settings.write_concurrency + SPARE_CONNECTIONS
+    shares = ConnectionShares.of(open_files(), settings.connection_limit, len(sockets.opened) - 1, pool_size)
+    if shares.verbs < settings.bind_limit:
+        log.warning("few files may be open (ulimit -n): fewer binds can wait", files=open_files(), binds=shares.verbs)
     async with await Transport.connect(source, clock, pool_size=pool_size) as transport:
         api = KubeClusterApi(transport, clock, instance=os.environ.get("POD_NAME") or socket.gethostname())
         lease = settings.scheduler_lease
@@ -197,30 +216,62 @@ async def _serve(
         controller = Controller(settings, clock, api, metrics, leadership)
         feeds = Feeds(
             transport,
-            controller.observer,
+            controller,
             random=Random(),
             lease=lease,
             calibration=settings.calibration_config_map,
         )
         refused = metrics.connections_refused
-        rules = ConnectionRules.from_settings(settings, refused, callers.names)
-        board = Board(controller, metrics, clock)
-        sites = [Site(create_app(controller, settings, metrics, clock, board), sockets.verbs, rules, certificates)]
-        rules = ConnectionRules.from_settings(settings, refused)
+        rules = replace(ConnectionRules.from_settings(settings, refused, callers.names), connections=shares.verbs)
+        stream = Stream(Board(controller, metrics, clock))
+        sites = [
+            ListeningMuster(
+                create_app(controller, settings, metrics, clock, stream), sockets.verbs, rules, certificates
+            )
+        ]
+        rules = replace(ConnectionRules.from_settings(settings, refused), connections=shares.others)
         if sockets.metrics is not None:
-            sites.append(Site(create_read_app(controller, metrics), sockets.metrics, rules))
+            sites.append(ListeningMuster(create_read_app(controller, metrics), sockets.metrics, rules))
         if sockets.view is not None:
-            sites.append(Site(create_view_app(controller, settings, metrics, board), sockets.view, rules))
+            sites.append(ListeningMuster(create_view_app(controller, settings, metrics, stream), sockets.view, rules))
         lag = LoopLag(clock, thread_cpu_seconds, metrics)
         background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller)]
         background.append(check_version(transport, random=Random()))
+        background.append(check_rights(transport, needed(lease), controller.health.refuse))
         return await run_until_stopped(sites, background)
 
 
 async def _settle_after_lists(controller: Controller) -> NoReturn:
     """Take the objects of complete lists out of the garbage collector's sight."""
-    from extender.cli import process
+    from extender.cli.listening import settle_data
 
     while True:
         await controller.wait_listed()
-        process.settle_data()
+        settle_data()
+
+
+def overrides(scheduler_names: list[str] | None, scheduler_lease: str | None) -> dict[str, Any]:
+    """Return the settings that a command line gives, to go over those of a file."""
+    given: dict[str, Any] = {}
+    if scheduler_names:
+        given["scheduler_names"] = tuple(scheduler_names)
+    if scheduler_lease is not None:
+        given["scheduler_lease"] = scheduler_lease
+    return given
+
+
+def settings() -> None:
+    """Print every setting with its default and meaning, as YAML for `muster serve --config`."""
+    typer.echo(render(), nl=False)
+
+
+def render() -> str:
+    """Return a settings file that holds every default, each under its explanation."""
+    defaults = Settings().model_dump(mode="json")
+    parts = []
+    for name, field in Settings.model_fields.items():
+        paragraph = " ".join((field.description or "").split())
+        comment = textwrap.fill(paragraph, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+        value = "null" if defaults[name] is None else defaults[name]
+        parts.append(f"{comment}\n{name}: {value}\n")
+    return "\n".join(parts)

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from extender.cli.connecting import Connection, Listener, asking, connected
-from extender.cli.simulate import Output
+from extender.cli.connecting import Connection, MusterPort, asking, connected
+from extender.cli.printing import OutputFormat
 
 if TYPE_CHECKING:
-    from extender.recording.archive import Snapshot
+    from extender.journal.archive import Snapshot
+
+UnpackMegabytes = Annotated[
+    int | None,
+    typer.Option(
+        "--unpack-megabytes",
+        min=1,
+        max=5120,
+        help="Refuse a file that unpacks to more: it may be small, and fill the memory. Default: 512.",
+    ),
+]
 
 EXIT_FAILED = 1
 EXIT_UNREADABLE = 2
@@ -52,12 +62,12 @@ def save(
 
     Exit codes: 0 saved, 1 Muster cannot be asked or records nothing, 2 refused arguments.
     """
-    from extender.recording.archive import SnapshotError, unpack
+    from extender.journal.archive import MOST_MEGABYTES, SnapshotError, unpack
 
-    with asking("snapshot save", connection, Listener.VERBS) as muster:
+    with asking("snapshot save", connection, MusterPort.VERBS) as muster:
         file = muster.get("/api/v1/snapshot", _PATIENCE_SECONDS)
     try:
-        snapshot = unpack(file)
+        snapshot = unpack(file, MOST_MEGABYTES)
         if anonymise:
             snapshot, file = _anonymised(snapshot)
     except SnapshotError as error:
@@ -70,12 +80,13 @@ def anonymise(
     file: Annotated[Path, typer.Argument(help="What `muster snapshot save` wrote.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    unpack_megabytes: UnpackMegabytes = None,
 ) -> None:
     """Write a snapshot again with pseudonyms in place of all names and labels; it still plays.
 
     Exit codes: 0 written, 1 it cannot be written, 2 the file cannot be read, or refused arguments.
     """
-    snapshot, packed = _anonymised(_read("anonymise", file))
+    snapshot, packed = _anonymised(_read("anonymise", file, unpack_megabytes))
     _write("anonymise", output, packed)
     _tell(output, snapshot, packed)
 
@@ -83,9 +94,10 @@ def anonymise(
 def show(
     file: Annotated[Path, typer.Argument(help="What `muster snapshot save` wrote.")],
     *,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it; JSON has all of it.")] = (
-        Output.TABLE
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print it; JSON has all of it.")] = (
+        OutputFormat.TABLE
     ),
+    unpack_megabytes: UnpackMegabytes = None,
 ) -> None:
     """Say what is in a snapshot, without playing it: versions, times, how everything stood.
 
@@ -93,9 +105,9 @@ def show(
     """
     import orjson
 
-    snapshot = _read("show", file)
+    snapshot = _read("show", file, unpack_megabytes)
     header, state = snapshot.header, snapshot.state
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         document = {**header.document({}), "state": state}
         typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
         return
@@ -113,11 +125,11 @@ def show(
         typer.echo(f"  and {len(waiting) - _MOST_SHOWN} more gangs wait (-o json has all)")
 
 
-def _read(command: str, file: Path) -> Snapshot:
-    from extender.recording.archive import SnapshotError, unpack
+def _read(command: str, file: Path, unpack_megabytes: int | None) -> Snapshot:
+    from extender.journal.archive import USUAL_MEGABYTES, SnapshotError, unpack
 
     try:
-        return unpack(file.read_bytes())
+        return unpack(file.read_bytes(), unpack_megabytes or USUAL_MEGABYTES)
     except OSError as error:
         _fail(command, f"{file}: {error.strerror or error}", EXIT_UNREADABLE)
     except SnapshotError as error:
@@ -125,7 +137,7 @@ def _read(command: str, file: Path) -> Snapshot:
 
 
 def _anonymised(snapshot: Snapshot) -> tuple[Snapshot, bytes]:
-    from extender.recording.anonymising import anonymise as without_names
+    from extender.journal.anonymising import anonymise as without_names
 
     done = without_names(snapshot)
     if done.departs:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from extender.cli.connecting import Connection, asking, connected
-from extender.cli.printing import Report, console, note, print_document
-
-if TYPE_CHECKING:
-    from extender.cli.tables import Cell
+from extender.cli.printing import Cell, Column, Report, age, bar, console, note, phase, print_answer, show
+from extender.clock import SystemClock
+from extender.service.board.documents import GangRow, GangsDocument, StatusDocument
 
 _EPILOG = "Examples: `muster top`; `muster top --by queue`; `muster top --limit 3 --no-headers`."
 _BAR_CELLS = 16
@@ -42,31 +41,28 @@ def top(
 ) -> None:
     """Rank who holds the most GPUs: bound ones and reserved ones.
 
-    JSON and YAML are Muster's list of gangs. Exit codes: 0 listed, also if nobody holds any; 1 Muster cannot be asked;
+    JSON and YAML are Muster's list of gangs. Exit codes: 0 listed, also if none holds any; 1 Muster cannot be asked;
     2 refused arguments.
     """
-    from extender.cli.documents import document
-    from extender.cli.tables import Column, show
-    from extender.clock import SystemClock
-
     with asking("top", connection) as muster:
-        answer = document(muster, muster.get("/api/v1/gangs"), "gangs")
-        board = {} if output in {Report.JSON, Report.YAML} else document(muster, muster.get("/api/v1/status"), "gpus")
-    if print_document(answer, output):
-        return
-    every = board["gpus"]["allocatable"]
+        body = muster.get("/api/v1/gangs")
+        if print_answer(body, output):
+            return
+        answer = muster.read(body, GangsDocument)
+        status = muster.read(muster.get("/api/v1/status"), StatusDocument)
+    every = status.gpus.allocatable
     if by is By.QUEUE:
         columns = [Column("QUEUE"), Column("GPUS", right=True), Column("SHARE"), *_right("", "GANGS", "WAIT")]
-        rows = [_queue_cells(one, every) for one in _queues(answer["gangs"])]
+        rows = [_queue_cells(one, every) for one in _queues(answer.gangs)]
     else:
         columns = [Column("GANG"), Column("GPUS", right=True), Column("SHARE"), *_right("", "NODES", "FOR")]
         columns += [Column("QUEUE"), Column("PHASE")]
         now = SystemClock().now()
-        rows = [_gang_cells(row, every, now) for row in _holding(answer["gangs"])]
+        rows = [_gang_cells(row, every, now) for row in _holding(answer.gangs)]
     if rows:
         show(console(), columns, rows[:limit], headers=not no_headers)
     else:
-        note("nobody holds GPUs")
+        note("no gang holds GPUs")
 
 
 @dataclass(slots=True)
@@ -79,40 +75,36 @@ class QueueTotal:
     waiting: int = 0
 
 
-def held(row: Mapping[str, Any]) -> int:
+def held(row: GangRow) -> int:
     """Return how many GPUs a gang holds: those of all its members, times the part of them that has a node.
 
     The list says how many GPUs its live members ask for, not which member asks for how many.
     """
-    members = row["members"]
-    live = members["exist"] - members["succeeded"] - members["failed"]
-    placed = members["bound"] + members["reserved"]
-    return round(row["gpus"] * min(placed / live, 1)) if live > 0 else 0
+    members = row.members
+    live = members.exist - members.succeeded - members.failed
+    placed = members.bound + members.reserved
+    return round(row.gpus * min(placed / live, 1)) if live > 0 else 0
 
 
-def _holding(gangs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return sorted((row for row in gangs if held(row)), key=lambda row: (-held(row), row["namespace"], row["name"]))
+def _holding(gangs: Sequence[GangRow]) -> list[GangRow]:
+    return sorted((row for row in gangs if held(row)), key=lambda row: (-held(row), row.namespace, row.name))
 
 
-def _queues(gangs: Sequence[Mapping[str, Any]]) -> list[QueueTotal]:
+def _queues(gangs: Sequence[GangRow]) -> list[QueueTotal]:
     totals: dict[str, QueueTotal] = {}
     for row in gangs:
-        total = totals.setdefault(row.get("queue") or "-", QueueTotal(row.get("queue") or "-"))
+        total = totals.setdefault(row.queue or "-", QueueTotal(row.queue or "-"))
         total.gpus += held(row)
         total.gangs += held(row) > 0
-        total.waiting += row.get("reason") is not None
+        total.waiting += row.reason is not None
     return sorted(totals.values(), key=lambda total: (-total.gpus, total.name))
 
 
-def _gang_cells(row: Mapping[str, Any], every: int, now: dt.datetime) -> list[Cell]:
-    from extender.cli.amounts import age
-    from extender.cli.gangtable import name_of
-    from extender.cli.tables import phase
-
-    nodes = str(row["nodes"]) if row.get("nodes") else "-"
-    since = row.get("startedAt") or row.get("since")
+def _gang_cells(row: GangRow, every: int, now: dt.datetime) -> list[Cell]:
+    nodes = str(row.nodes) if row.nodes else "-"
+    since = row.started_at or row.since
     return [
-        name_of(row), *_share(held(row), every), nodes, age(since, now), row.get("queue") or "-", phase(row["phase"])
+        row.key, *_share(held(row), every), nodes, age(since, now), row.queue or "-", phase(row.phase)
     ]  # fmt: skip
 
 
@@ -122,14 +114,10 @@ def _queue_cells(total: QueueTotal, every: int) -> list[Cell]:
 
 def _share(gpus: int, every: int) -> Iterator[Cell]:
     """Yield the cells of a number of GPUs among all: the number, a bar, a percentage."""
-    from extender.cli.tables import bar
-
     yield str(gpus)
     yield bar([(gpus, "\u2588", "green")], every, _BAR_CELLS)
     yield f"{gpus / every:.0%}" if every else "-"
 
 
 def _right(*headings: str) -> Iterator[Any]:
-    from extender.cli.tables import Column
-
     return (Column(heading, right=True) for heading in headings)

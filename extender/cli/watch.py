@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated
 
 import typer
+from msgspec.structs import replace
+from rich.console import Console
+from rich.text import Text
 
-from extender.cli.connecting import Connection, connected, reached, refusals
-from extender.cli.printing import console, note
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-    from extender.cli.following import Followed, Lost, News
-    from extender.clock import Clock
+from extender.cli.connecting import Connection, connected
+from extender.cli.events import line
+from extender.cli.following import Followed, News, StreamLost, following
+from extender.cli.gangs import COLUMNS, gang_cells, members
+from extender.cli.printing import cleaned, clock_time, console, lines, note, phase
+from extender.cli.status import describe
+from extender.clock import Clock, SystemClock
+from extender.service.board.documents import GangRow
 
 _EPILOG = (
     "Examples: `muster watch`; `muster watch --lines | tee gangs.log`. "
@@ -43,75 +44,55 @@ def watch(
 
     Exit codes: 0 after Ctrl-C, 1 Muster cannot be asked to begin with, 2 refused arguments.
     """
-    from extender.cli.following import Followed, follow
-    from extender.clock import SystemClock
-
     followed = Followed()
     shown = console()
-    with refusals("watch"), closing(follow(lambda: reached(connection), followed)) as news:
-        try:
-            if shown.is_terminal and not lines:
-                screen(shown, followed, news, SystemClock())
-            else:
-                for line in changes(followed, news):
-                    shown.print(line)
-        except KeyboardInterrupt:
-            return
+    with following("watch", connection, followed) as news:
+        if shown.is_terminal and not lines:
+            screen(shown, followed, news, SystemClock())
+        else:
+            for line in changes(followed, news):
+                shown.print(line)
 
 
-def changes(followed: Followed, news: Iterable[News | Lost]) -> Iterator[Text]:
+def changes(followed: Followed, news: Iterable[News | StreamLost]) -> Iterator[Text]:
     """Yield a line for each gang whose phase or reason is another than before, and for each eviction and expiry."""
-    from rich.text import Text
-
-    from extender.cli.events import line
-    from extender.cli.following import News
-    from extender.cli.tables import cleaned, phase
-
     before: dict[str, tuple[str, str]] = {}
     for one in news:
         if not isinstance(one, News):
             note(f"muster watch: {one.why}; trying again in {one.seconds:g} s")
             continue
-        when = str(followed.status.get("time", ""))
+        when = "" if followed.status is None else followed.status.time
         for name in one.gangs:
             row = followed.gangs.get(name)
             if row is None:
                 before.pop(name, None)
                 yield Text.assemble(_time(when), f"{'Gone':<10}  ", cleaned(name))
                 continue
-            state = row["phase"], (row.get("reason") or {}).get("code", "")
+            state = row.phase, "" if row.reason is None else row.reason.code
             if before.get(name) != state:
                 before[name] = state
                 said = f"{name}  {_told(row)}".rstrip()
-                padding = " " * (10 - len(row["phase"]) + 2)
-                yield Text.assemble(_time(when), phase(row["phase"]), padding, cleaned(said))
+                padding = " " * (10 - len(row.phase) + 2)
+                yield Text.assemble(_time(when), phase(row.phase), padding, cleaned(said))
         for event in one.events:
-            if event["kind"] in {"evicted", "expired"}:
+            if event.kind in {"evicted", "expired"}:
                 yield line(event)
 
 
-def _told(row: Mapping[str, Any]) -> str:
+def _told(row: GangRow) -> str:
     """Return why a gang waits, or how much of it is there."""
-    from extender.cli.gangtable import members
-
-    reason = row.get("reason") or {}
-    if reason:
-        return ": ".join(part for part in (reason["code"], reason.get("message", "")) if part)
-    return f"{members(row)} members, {row['gpus']} GPUs"
+    if row.reason is not None:
+        return ": ".join(part for part in (row.reason.code, row.reason.message) if part)
+    return f"{members(row)} members, {row.gpus} GPUs"
 
 
 def _time(when: str) -> str:
-    from extender.cli.amounts import clock_time
-
     return f"{clock_time(when)}  "
 
 
-def screen(shown: Console, followed: Followed, news: Iterable[News | Lost], clock: Clock) -> None:
+def screen(shown: Console, followed: Followed, news: Iterable[News | StreamLost], clock: Clock) -> None:
     """Keep a full screen up to date for as long as news come in."""
     from rich.live import Live
-    from rich.text import Text
-
-    from extender.cli.following import News
 
     with Live(console=shown, screen=True, auto_refresh=False) as live:
         for one in news:
@@ -122,36 +103,25 @@ def screen(shown: Console, followed: Followed, news: Iterable[News | Lost], cloc
 
 def picture(followed: Followed, now: dt.datetime, height: int, lost: str = "") -> list[Text]:
     """Return the lines of a screen: how things are, who waits, who runs, what was decided last; `height` at most."""
-    from rich.text import Text
-
-    from extender.cli.events import line
-    from extender.cli.status import describe
-    from extender.cli.tables import cleaned
-
     head = list(describe(followed.status, wide=False)) if followed.status else [Text("waiting for Muster")]
     if lost:
         head = [Text("LOST  ", "bold red") + cleaned(lost), *head]
     decided = [line(event) for event in list(followed.events)[-min(_EVENT_LINES, max(height // 4, 1)) :]]
     room = height - len(head) - len(decided) - 2  # two blank lines
     waiting = [
-        {**followed.gangs[name], "position": place}
+        replace(followed.gangs[name], position=place)
         for place, name in enumerate(followed.order, start=1)
         if name in followed.gangs
     ]
     first = set(followed.order)
-    rest = [{**row, "position": None} for name, row in followed.gangs.items() if name not in first]
-    rest.sort(key=lambda row: str(row.get("startedAt") or row.get("since") or ""), reverse=True)
+    rest = [replace(row, position=None) for name, row in followed.gangs.items() if name not in first]
+    rest.sort(key=lambda row: row.started_at or row.since or "", reverse=True)
     lines = [*head, Text(), *_table([*waiting, *rest], now, room), Text(), *decided]
     return lines[:height]
 
 
-def _table(rows: Sequence[Mapping[str, Any]], now: dt.datetime, room: int) -> list[Text]:
+def _table(rows: Sequence[GangRow], now: dt.datetime, room: int) -> list[Text]:
     """Return the gangs in so many lines, headings included, and how many others there are."""
-    from rich.text import Text
-
-    from extender.cli.gangtable import COLUMNS, gang_cells
-    from extender.cli.tables import lines
-
     space = max(room - 1, 1)
     cut = rows if len(rows) <= space else rows[: space - 1]
     found = lines(COLUMNS, [gang_cells(row, now) for row in cut])

@@ -1,49 +1,25 @@
-"""Gangs as they stand: which pods belong together, under which PodGroup."""
+"""Gangs as they stand: which pods belong together, under which PodGroup, and which of them it cannot start without."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from extender.cluster import wording
-from extender.cluster.tally import Kind, Tally, Voice
-from extender.domain import keys
-from extender.domain.membership import GroupRef
-from extender.domain.names import NaturalKey, natural_key
-from extender.domain.pod import Pod, Shape
-from extender.domain.podgroup import PodGroup
-from extender.domain.roles import Rank
-from extender.domain.topology import TopologyRequest
+from extender.cluster import membership
+from extender.cluster.membership import Census, GangKind, Tally, Voice, census_of, tally_of_one
+from extender.objects import keys
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.podoptions import RoleRank
+from extender.objects.sources.table import SOURCE_OF
+from extender.objects.text import NaturalKey, natural_key
+from extender.objects.topology import TopologyRequest
 
-
-@dataclass(frozen=True, slots=True)
-class Census:
-    """How many members a gang has in each state; a member is counted in exactly one of them.
-
-    `placeable` could be given a node now, `gated` exist but may not be placed, `bound` hold a node to stay,
-    `succeeded` and `failed` have ended, `leaving` are being deleted, on a node or not: a controller may replace them
-    before they are gone, and those that replace them must start together. `running` counts those of `bound` that run.
-    """
-
-    placeable: int = 0
-    gated: int = 0
-    bound: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    leaving: int = 0
-
-    @property
-    def exist(self) -> int:
-        """Count the members that can still contribute to minMember."""
-        return self.placeable + self.gated + self.bound + self.succeeded
-
-    @property
-    def secured(self) -> int:
-        """Count the members that minMember need not wait for any more."""
-        return self.bound + self.succeeded
+#: What gangs share until it is theirs: most pods run, and most of those name no group.
+_UNCOUNTED = Tally(shared=True)
+_NO_MEMBERS: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -51,8 +27,9 @@ class Gang:
     """One gang: its pods, and the PodGroup that describes it.
 
     `uid` changes when the PodGroup is re-created under its name, or when a gang without object comes back after its
-    last pod went: nothing is inherited across a change of `uid`. `first_seen` is when this life was first heard of
-    (seconds, monotonic). Members are counted as they come and go: of a gang of 1,000 each step of each member asks.
+    last pod went: nothing is inherited across a change of `uid`. `first_seen` is when this life was first seen
+    (seconds, monotonic). `refused` are members that kube-scheduler does not place wherever there is room, with its
+    words. Members are counted as they come and go: of a gang of 1,000 each step of each member asks.
     """
 
     ref: GroupRef
@@ -61,19 +38,21 @@ class Gang:
     group: PodGroup | None = None
     members: dict[str, Pod] = field(default_factory=dict)
     oldest_member: str = ""
-    _tally: Tally = field(init=False, repr=False, compare=False, default_factory=Tally)
-    _promised: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
-    _census: Census | None = field(init=False, repr=False, compare=False, default=None)
+    refused: dict[str, str] = field(init=False, default_factory=dict)
+    _tally: Tally = field(init=False, repr=False, compare=False, default=_UNCOUNTED)
+    _is_pod: bool = field(init=False, repr=False, compare=False, default=False)
+    _promised: set[str] | frozenset[str] = field(init=False, repr=False, compare=False, default=_NO_MEMBERS)
     _voices: tuple[Voice, ...] | None = field(init=False, repr=False, compare=False, default=None)
     _started: float | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         """Count the members that the gang starts with."""
-        for pod in self.members.values():
-            self._tally.add(pod)
+        self._is_pod = self.ref.is_pod
+        if self.members:
+            self._tally = Tally(self.members.values())
 
     @property
-    def kinds(self) -> Mapping[Kind, int]:
+    def kinds(self) -> Mapping[GangKind, int]:
         """Return how many members there are of each kind."""
         return self._tally.kinds
 
@@ -105,17 +84,23 @@ class Gang:
     @property
     def min_member(self) -> int:
         """Return how many members must start together: those of all roles with a minimum of their own at least."""
+        if self._is_pod:
+            return 1
         if self.group is not None:
             stated = self.group.min_member
         else:
-            stated = max((kind.options.min_member or 1 for kind in self._tally), default=1)
+            stated = max((kind.min_member for kind in self._tally), default=1)
         minimums = self.role_minimums
         return max(stated, sum(minimums.values())) if minimums else stated
 
     @property
     def role_minimums(self) -> Mapping[str, int]:
         """Return how many members of which role must start together at least, by role; by the steps that have begun."""
-        minimums = wording.role_minimums(self.group, self._said())
+        group = self.group
+        described = group is not None and (group.role_minimums or group.options.role_minimums or group.steps)
+        if self._is_pod or not (described or self._tally.voices):
+            return membership.NO_MINIMUMS  # as of most gangs, with every event of every member
+        minimums = membership.role_minimums(self.group, self._said())
         if self.group is None or not self.group.steps:
             return minimums
         begun = {step.role: step.least for step in self.group.steps if self.census_of(step.role).exist > step.after}
@@ -142,7 +127,7 @@ class Gang:
         """
         if self.group is None or not self.group.steps or self.has_minimum:
             return False
-        first = wording.role_minimums(self.group, self._said())
+        first = membership.role_minimums(self.group, self._said())
         secured = self.census().secured >= self.group.min_member
         return secured and all(self.census_of(role).secured >= minimum for role, minimum in first.items())
 
@@ -162,36 +147,36 @@ class Gang:
     @property
     def packing(self) -> keys.Packing:
         """Return how the gang spreads over nodes: the PodGroup's word, then the members', then binpack."""
-        return wording.packing(self.group, self._said(), chain(self._tally.wanted, self._tally.held))
+        return membership.packing(self.group, self._said(), chain(self._tally.wanted, self._tally.held))
 
     @property
     def topology(self) -> TopologyRequest:
         """Return what the gang asks of the topology."""
-        return wording.topology(self.group, self._said(), (kind.role for kind in self._tally))
+        return membership.topology(self.group, self._said(), (kind.role for kind in self._tally))
 
     @property
     def queue(self) -> str:
-        """Return the name of the queue that the gang asks for in Muster's own words, "" if nobody says."""
-        return wording.queue(self.group, self._said())
+        """Return the name of the queue that the gang asks for by Muster's own keys, "" if none."""
+        return membership.queue(self.group, self._said())
 
     @property
     def peer_queue(self) -> str:
         """Return the name of the queue that other schedulers' keys name for the gang, "" if none does."""
-        return wording.peer_queue(self.group, self._said())
+        return membership.peer_queue(self.group, self._said())
 
     @property
     def preemptible(self) -> bool:
         """Tell whether the gang lets itself be preempted."""
-        return wording.preemptible(self.group, self._said())
+        return membership.preemptible(self.group, self._said())
 
     @property
     def below_minimum(self) -> keys.BelowMinimum:
-        """Return what shall become of the gang when it runs and has lost members for good."""
-        return wording.below_minimum(self.group, self._said())
+        """Return what happens to the gang when it runs and has lost members for good."""
+        return membership.below_minimum(self.group, self._said())
 
     @property
     def never_preempts(self) -> bool:
-        """Tell whether a member that waits, else any, may preempt nobody (preemptionPolicy Never)."""
+        """Tell whether a member that waits, else any, may not preempt (preemptionPolicy Never)."""
         waiting = [kind.never_preempts for kind in self._tally if kind.unbound]
         return any(waiting or [kind.never_preempts for kind in self._tally])
 
@@ -201,7 +186,7 @@ class Gang:
 
         None where it does not say, and a member has no deadline.
         """
-        stated = wording.expected_duration(self.group, self._said())
+        stated = membership.expected_duration(self.group, self._said())
         if stated is not None:
             return stated
         deadlines = [kind.active_deadline for kind in self._tally]
@@ -236,71 +221,133 @@ class Gang:
         return sorted((pod for pod in self.members.values() if not (pod.node_name or pod.done)), key=member_order)
 
     def unplaced(self) -> list[Pod]:
-        """Return the members that could be placed now and have no node promised, in member order."""
-        return sorted(self._tally.unplaced.values(), key=member_order)
+        """Return the members that could be placed now and have no node promised, in member order, refused ones last."""
+        members = sorted(self._tally.unplaced.values(), key=member_order)
+        return sorted(members, key=lambda pod: pod.uid in self.refused) if self.refused else members
 
     def join(self, pod: Pod) -> None:
         """Take in a member, or its newest state."""
         before = self.members.get(pod.uid)
-        if before is not None:
-            self._tally.remove(before)
+        if len(self.members) - (before is not None):
+            tally = self._own_tally()
+            if before is not None:
+                tally.remove(before)
+            tally.add(pod)
+        else:
+            self._tally = tally_of_one(pod)
         self.members[pod.uid] = pod
-        self._tally.add(pod)
         if pod.uid in self._promised:
             self._tally.place(pod)
-        self._census = self._voices = self._started = None
+        self._voices = self._started = None
 
     def leave(self, uid: str) -> None:
         """Forget a member."""
-        pod = self.members.pop(uid, None)
-        if pod is not None:
-            self._tally.remove(pod)
-            self._promised.discard(uid)
-            self._census = self._voices = self._started = None
+        if uid in self.members:
+            self.withdraw(uid)
+            self._own_tally().remove(self.members.pop(uid))
+            self.refused.pop(uid, None)
+            self._voices = self._started = None
 
     def promise(self, uid: str) -> None:
         """Take in that a member has a node promised."""
         if uid in self.members:
+            if not isinstance(self._promised, set):
+                self._promised = set()
             self._promised.add(uid)
             self._tally.place(self.members[uid])
 
     def withdraw(self, uid: str) -> None:
         """Take in that a member has no node promised any more."""
-        if uid in self._promised:
+        if isinstance(self._promised, set) and uid in self._promised:
             self._promised.remove(uid)
+            self._promised = self._promised or _NO_MEMBERS
             self._tally.unplace(self.members[uid])
 
+    def _own_tally(self) -> Tally:
+        """Return the tally to change it."""
+        if self._tally.shared:
+            self._tally = Tally(self.members.values())  # none of them has a node promised, or they could be placed
+        return self._tally
+
     def census(self) -> Census:
-        """Count the members by state; kept until one of them changes."""
-        if self._census is None:
-            self._census = _count(self._tally.kinds.items())
-        return self._census
+        """Count the members by state."""
+        return self._tally.census
 
     def census_of(self, role: str) -> Census:
         """Count the members of one role by state."""
-        return _count((kind, members) for kind, members in self._tally.kinds.items() if kind.role == role)
+        return census_of((kind, members) for kind, members in self._tally.kinds.items() if kind.role == role)
 
     def _said(self) -> tuple[Voice, ...]:
         """Return what members ask for on behalf of the gang, first in member order first."""
+        if not self._tally.voices:
+            return ()
         if self._voices is None:
-            self._voices = wording.in_order(self._tally.voices, self.members.values(), member_order)
+            self._voices = membership.in_order(self._tally.voices, self.members.values(), member_order)
         return self._voices
 
 
-def _count(kinds: Iterable[tuple[Kind, int]]) -> Census:
-    counts: Counter[str] = Counter()
-    for kind, members in kinds:
-        counts[kind.state] += members
-        if kind.running:
-            counts["running"] += members
-    return Census(**counts)
-
-
-def member_order(pod: Pod) -> tuple[Rank, NaturalKey, str]:
+def member_order(pod: Pod) -> tuple[RoleRank, NaturalKey, str]:
     """Return the sort key of members: by rank, then by name with its numbers as numbers."""
     return (pod.rank, natural_key(pod.name), pod.uid)
 
 
 def needs_object(ref: GroupRef) -> bool:
     """Tell whether a gang of this API waits until its PodGroup exists."""
-    return not ref.api.size_annotation
+    return not (ref.is_pod or SOURCE_OF[ref.api].size_annotation)
+
+
+def core_size(gang: Gang, slotted: int) -> int:
+    """Return how many of a gang's members without a place belong to its core. Complexity: O(kinds of members).
+
+    Args:
+        gang: the gang.
+        slotted: how many of its unbound members have a node promised.
+    """
+    missing = max(gang.min_member - gang.census().secured - slotted, sum(role_gaps(gang).values()), 0)
+    return min(missing, gang.unplaced_count)
+
+
+def core(gang: Gang, pods: int) -> list[Pod]:
+    """Return the first `pods` members to be placed, in member order: what each role lacks goes before the rest."""
+    members, gaps = gang.unplaced(), role_gaps(gang)
+    if not gaps or pods >= len(members):
+        return members[:pods]
+    needed: set[str] = set()
+    rest: list[str] = []
+    for pod in members:
+        if gaps.get(pod.role, 0):
+            gaps[pod.role] -= 1
+            needed.add(pod.uid)
+        else:
+            rest.append(pod.uid)
+    needed.update(rest[: max(pods - len(needed), 0)])
+    return [pod for pod in members if pod.uid in needed][:pods]
+
+
+def held_back(gang: Gang, slotted: int) -> Pod | None:
+    """Return a member without which the gang cannot start and that kube-scheduler refuses, None if there is none.
+
+    Args:
+        gang: the gang.
+        slotted: how many of its unbound members have a node promised.
+    """
+    refused = [pod for pod in gang.unplaced() if pod.uid in gang.refused] if gang.refused else []
+    if not refused:
+        return None
+    by_role = Counter(pod.role for pod in refused)
+    short = {role for role, gap in role_gaps(gang).items() if gang.wanted_roles.get(role, 0) - by_role[role] < gap}
+    missing = gang.min_member - gang.census().secured - slotted
+    if not short and gang.unplaced_count - len(refused) >= missing:
+        return None
+    return next((pod for pod in refused if pod.role in short), refused[0])
+
+
+def role_gaps(gang: Gang) -> dict[str, int]:
+    """Return how many more members of each role must get a place, for the roles that lack any."""
+    gaps = {}
+    for role, minimum in gang.role_minimums.items():
+        census = gang.census_of(role)
+        promised = census.placeable - gang.wanted_roles.get(role, 0)
+        if (gap := minimum - census.secured - promised) > 0:
+            gaps[role] = gap
+    return gaps

@@ -1,28 +1,140 @@
-"""The model of the cluster that every decision reads."""
+"""The model of the cluster that every decision reads: nodes and their hardware, pods, gangs, claims, levels."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from extender.cluster.gangs import Gang
-from extender.cluster.hardware import Hardware
-from extender.cluster.levelsources import LevelSources
-from extender.cluster.registry import GangRegistry
+from extender.cluster.noderoom import gpu_problems
 from extender.cluster.table import NodeTable
-from extender.cluster.tree import Tree, TreeKeeper
-from extender.domain.devices import DeviceReport
-from extender.domain.hypernodes import HyperNode
-from extender.domain.levelchoice import AUTO
-from extender.domain.levelobjects import LevelList
-from extender.domain.levels import Level, Levels
-from extender.domain.membership import GroupRef
-from extender.domain.node import Node
-from extender.domain.objectref import ObjectRef
-from extender.domain.pod import Pod
-from extender.domain.podgroup import PodGroup
-from extender.domain.reason import Problem
-from extender.numa.nodetopology import NodeTopology
+from extender.cluster.tree import LevelSources, Tree, TreeKeeper
+from extender.hardware.calibration import read_calibration
+from extender.hardware.links import LinksError, read_partitions
+from extender.hardware.products import Products
+from extender.objects.devices import DeviceReport
+from extender.objects.keys import GPU_PARTITIONS
+from extender.objects.levelobjects import AUTO
+from extender.objects.levels import Level, Levels
+from extender.objects.meta import ObjectRef
+from extender.objects.node import Node
+from extender.objects.nodetopology import NodeTopology
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.reason import Problem
+
+
+class GangRegistry:
+    """Keep gangs in step with pods and PodGroups, which arrive in any order.
+
+    Attributes:
+        changed: the gangs that anything has happened to since the reader took them out; some may be gone by now.
+    """
+
+    def __init__(self) -> None:
+        self._gangs: dict[GroupRef, Gang] = {}
+        self._lives: dict[str, Gang] = {}
+        self.changed: dict[GroupRef, Gang] = {}
+
+    def __iter__(self) -> Iterator[Gang]:
+        """Iterate over all gangs, PodGroups without pods included."""
+        return iter(self._gangs.values())
+
+    def __len__(self) -> int:
+        """Count the gangs."""
+        return len(self._gangs)
+
+    def get(self, ref: GroupRef) -> Gang | None:
+        """Return the gang called `ref`, or None."""
+        return self._gangs.get(ref)
+
+    def touch(self, gang_uid: str) -> None:
+        """Take in that something of what is remembered elsewhere about the life `gang_uid` of a gang has changed."""
+        gang = self._lives.get(gang_uid)
+        if gang is not None:
+            self.changed[gang.ref] = gang
+
+    def touch_all(self) -> None:
+        """Count every gang as changed, and those that are gone as they were."""
+        self.changed |= self._gangs
+
+    def promise(self, ref: GroupRef, pod_uid: str) -> None:
+        """Take in that a member of the gang called `ref` has a node promised."""
+        gang = self._gangs.get(ref)
+        if gang is not None:
+            gang.promise(pod_uid)
+            self.changed[ref] = gang
+
+    def withdraw(self, ref: GroupRef, pod_uid: str) -> None:
+        """Take in that a member of the gang called `ref` has no node promised any more."""
+        gang = self._gangs.get(ref)
+        if gang is not None:
+            gang.withdraw(pod_uid)
+            self.changed[ref] = gang
+
+    def refuse(self, pod: Pod, text: str) -> bool:
+        """Take in that kube-scheduler does not place a member, or with "" that it may; return whether that is news."""
+        gang = self._gangs.get(pod.group)
+        if gang is None or gang.refused.get(pod.uid, "") == text:
+            return False
+        if text:
+            gang.refused[pod.uid] = text
+        else:
+            del gang.refused[pod.uid]
+        self.changed[gang.ref] = gang
+        return True
+
+    def put_pod(self, pod: Pod, now: float) -> Gang:
+        """Take in a pod that was added or changed; return its gang."""
+        gang = self._gangs.get(pod.group)
+        if gang is None:
+            # Without an object the first pod's UID names this life of the gang.
+            gang = self._gangs[pod.group] = Gang(pod.group, uid=f"pod:{pod.uid}", first_seen=now)
+            self._lives[gang.uid] = gang
+        gang.join(pod)
+        self.changed[pod.group] = gang
+        if not gang.oldest_member or pod.created < gang.oldest_member:
+            gang.oldest_member = pod.created
+        return gang
+
+    def drop_pod(self, pod: Pod) -> Gang | None:
+        """Forget a pod; return its gang, which is itself forgotten when nothing of it is left."""
+        gang = self._gangs.get(pod.group)
+        if gang is None:
+            return None
+        gang.leave(pod.uid)
+        self.changed[gang.ref] = gang
+        self._forget_empty(gang)
+        return gang
+
+    def put_group(self, group: PodGroup, now: float) -> tuple[Gang, str | None]:
+        """Take in a PodGroup; return its gang and, if that starts a new life, the UID of the one that ended."""
+        gang = self._gangs.get(group.ref)
+        if gang is None:
+            gang = self._gangs[group.ref] = Gang(group.ref, uid=group.uid, first_seen=now)
+        ended = None
+        if gang.uid != group.uid:
+            ended, gang.uid, gang.first_seen = gang.uid, group.uid, now
+            self._lives.pop(ended, None)
+        self._lives[group.uid] = gang
+        gang.group = group
+        self.changed[group.ref] = gang
+        return gang, ended
+
+    def drop_group(self, ref: GroupRef, uid: str) -> Gang | None:
+        """Forget a PodGroup if it is still the one with `uid`; return its gang."""
+        gang = self._gangs.get(ref)
+        if gang is None or gang.group is None or gang.group.uid != uid:
+            return None
+        gang.group = None
+        self.changed[ref] = gang
+        self._forget_empty(gang)
+        return gang
+
+    def _forget_empty(self, gang: Gang) -> None:
+        if not gang.members and gang.group is None:
+            self._gangs.pop(gang.ref, None)
+            self._lives.pop(gang.uid, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +147,7 @@ class PodChange:
 
 
 class ClusterModel:
-    """Hold nodes, pods and gangs, and who claims what.
+    """Hold nodes, pods and gangs, what pods claim, and what is known of network and hardware.
 
     Every bound pod claims its request on its node, whichever scheduler bound it; a pod that ended claims nothing; one
     that is being deleted claims until it is gone. Reservations claim too, but they are made by the admission's ledger.
@@ -54,14 +166,15 @@ class ClusterModel:
         self._tree = TreeKeeper(self.table)
         self.gangs = GangRegistry()
         self.pods: dict[str, Pod] = {}
-        self._network = LevelSources(levels, preset)
-        self._hardware = Hardware(self.table.occupancy)
+        self._excessive: dict[str, Pod] = {}  # bound, and ask for more than any node has: as they were read
+        self.network = LevelSources(levels, preset, self.table.outdate)
+        self.hardware = Hardware(self.table)
         self.table.occupancy.bound_on = self._bound_on
 
     @property
     def levels(self) -> Levels:
         """Return the network's tiers; the same object for as long as they stay the same."""
-        return self._network.levels()
+        return self.network.levels()
 
     @property
     def tree(self) -> Tree:
@@ -77,6 +190,10 @@ class ClusterModel:
         """Tell whether the pod belongs to one of Muster's schedulers."""
         return pod.scheduler_name in self._scheduler_names
 
+    def is_member(self, pod: Pod) -> bool:
+        """Tell whether the pod belongs to a gang: it names a group, or is a gang of one of Muster's."""
+        return self.manages(pod) or not pod.group.is_pod
+
     def concerns(self, gang: Gang) -> bool:
         """Tell whether any member at all belongs to one of Muster's schedulers."""
         return any(kind.scheduler in self._scheduler_names for kind in gang.kinds)
@@ -86,8 +203,26 @@ class ClusterModel:
         return any(kind.unbound and kind.scheduler in self._scheduler_names for kind in gang.kinds)
 
     def gang_of(self, pod: Pod) -> Gang | None:
-        """Return the gang of a pod that the model knows, or None."""
-        return None if pod.group is None else self.gangs.get(pod.group)
+        """Return the gang of a pod, None for one that names no group and belongs to another scheduler."""
+        return self.gangs.get(pod.group)
+
+    def within_node(self, pod: Pod) -> Pod:
+        """Return a bound pod that asks for more than any node has as one that takes all that its node has.
+
+        Every other pod is returned as it is. Such a pod was created with a node; what a queue is charged for it, and
+        what others lack because of it, is no more than there is.
+        """
+        self._excessive.pop(pod.uid, None)
+        node = self.table.find(pod.node_name) if pod.bound else None
+        shape = pod.shape.within({} if node is None else node.allocatable) if pod.bound else pod.shape
+        if shape is pod.shape:
+            return pod
+        self._excessive[pod.uid] = pod
+        return replace(pod, shape=shape)
+
+    def excessive_on(self, node: str) -> list[Pod]:
+        """Return the pods on a node that ask for more than any node has, as they were read."""
+        return [pod for pod in self._excessive.values() if pod.node_name == node]
 
     def put_pod(self, pod: Pod, now: float) -> PodChange:
         """Take in a pod that was added or changed."""
@@ -96,7 +231,7 @@ class ClusterModel:
             # Labels can be edited: the pod leaves one gang for another.
             self.gangs.drop_pod(before)
         self.pods[pod.uid] = pod
-        gang = self.gangs.put_pod(pod, now)
+        gang = self.gangs.put_pod(pod, now) if self.is_member(pod) else None
         if pod.bound:
             self.table.claim(
                 pod.uid,
@@ -113,82 +248,120 @@ class ClusterModel:
     def drop_pod(self, uid: str) -> PodChange:
         """Forget a pod that was deleted."""
         before = self.pods.pop(uid, None)
+        self._excessive.pop(uid, None)
         gang = None if before is None else self.gangs.drop_pod(before)
         self.table.release(uid)
         return PodChange(before, None, gang)
 
     def put_node(self, node: Node) -> bool:
         """Take in a node; return whether anything that matters changed."""
-        self._network.put_node(node)
-        self._hardware.put_node(node)
+        self.network.put_node(node)
+        self.hardware.put_node(node)
         return self.table.upsert(node)
 
     def drop_node(self, name: str) -> bool:
         """Forget a node; return whether it was there."""
-        self._network.drop_node(name)
-        self._hardware.drop_node(name)
+        self.network.drop_node(name)
+        self.hardware.drop_node(name)
         return self.table.remove(name)
 
-    def put_group(self, group: PodGroup, now: float) -> tuple[Gang, str | None]:
-        """Take in a PodGroup; return its gang and the UID of the life that this ended, if any."""
-        return self.gangs.put_group(group, now)
+    def problems(self) -> Mapping[ObjectRef, tuple[Problem, ...]]:
+        """Return what is wrong with the objects that describe network and hardware, for their authors."""
+        return {**self.network.problems(), **self.hardware.problems()}
 
-    def drop_group(self, ref: GroupRef, uid: str) -> Gang | None:
-        """Forget a PodGroup; return its gang."""
-        return self.gangs.drop_group(ref, uid)
 
-    def put_hyper_node(self, hyper_node: HyperNode) -> bool:
-        """Take in a HyperNode; return whether anything changed."""
-        return self._outdate(changed=self._network.put_hyper_node(hyper_node))
+class Hardware:
+    """Take in NUMA zones, partitions of GPUs and measured bandwidths; no verdict stands that rests on former ones.
 
-    def drop_hyper_node(self, name: str) -> bool:
-        """Forget a HyperNode; return whether it was there."""
-        return self._outdate(changed=self._network.drop_hyper_node(name))
+    Each method tells whether anything changed.
+    """
 
-    def put_levels(self, levels: LevelList) -> bool:
-        """Take in an object that lists network tiers; return whether anything changed."""
-        return self._outdate(changed=self._network.put_list(levels))
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._occupancy = table.occupancy
+        self._described: dict[str, tuple[Mapping[str, str], int]] = {}  # annotations and number of GPUs of each node
+        self._reports: dict[str, DeviceReport] = {}
+        self._measured: tuple[ObjectRef, Mapping[str, str]] | None = None
+        self._problems: dict[tuple[str, str], tuple[ObjectRef, tuple[Problem, ...]]] = {}
 
-    def drop_levels(self, group: str, name: str) -> bool:
-        """Forget the object of an API group that listed network tiers; return whether it was there."""
-        return self._outdate(changed=self._network.drop_list(group, name))
+    def problems(self) -> dict[ObjectRef, tuple[Problem, ...]]:
+        """Return what is wrong with the objects that describe hardware."""
+        return dict(self._problems.values())
 
-    def put_node_topology(self, topology: NodeTopology) -> bool:
-        """Take in a node's NUMA zones; return whether anything changed."""
-        return self._reassess(topology.node, changed=self._hardware.put_topology(topology))
+    def put_node(self, node: Node) -> None:
+        """Look through the annotations of a node that was added or changed; the occupancy sees the node itself."""
+        described = node.annotations, node.gpus[1]
+        if self._described.get(node.name) != described:
+            self._described[node.name] = described
+            self._find("Node", ObjectRef("v1", "Node", "", node.name, node.uid), gpu_problems(node))
 
-    def drop_node_topology(self, name: str) -> bool:
-        """Forget the NUMA zones of the node called `name`; return whether there were any."""
-        return self._reassess(name, changed=self._hardware.drop_topology(name))
+    def drop_node(self, name: str) -> None:
+        """Forget what a node's annotations say."""
+        self._described.pop(name, None)
+        self._problems.pop(("Node", name), None)
 
-    def put_device(self, report: DeviceReport) -> bool:
-        """Take in what is said of a node's GPUs; return whether anything changed."""
-        return self._reassess(report.node, changed=self._hardware.put_report(report))
+    def put_topology(self, topology: NodeTopology) -> bool:
+        """Take in a node's NUMA zones."""
+        return self._reassess(topology.node, changed=self._occupancy.put_topology(topology))
 
-    def drop_device(self, name: str) -> bool:
-        """Forget what was said of the GPUs of the node called `name`; return whether anything was."""
-        return self._reassess(name, changed=self._hardware.drop_report(name))
+    def drop_topology(self, name: str) -> bool:
+        """Forget the NUMA zones of the node called `name`."""
+        return self._reassess(name, changed=self._occupancy.drop_topology(name))
+
+    def put_report(self, report: DeviceReport) -> bool:
+        """Take in what is said of a node's GPUs; of a table that cannot be read nothing counts."""
+        if self._reports.get(report.node) == report:
+            return False
+        self.drop_report(report.node)
+        self._reports[report.node] = report
+        if report.partitions:
+            try:
+                self._occupancy.put_partitions(report.node, read_partitions(report.partitions))
+            except LinksError as error:
+                problem = Problem(f"metadata.annotations[{GPU_PARTITIONS}]", str(error))
+                self._find("Device", report.about, (problem,))
+        return self._reassess(report.node, changed=True)
+
+    def drop_report(self, name: str) -> bool:
+        """Forget what was said of the GPUs of the node called `name`."""
+        self._occupancy.drop_partitions(name)
+        self._problems.pop(("Device", name), None)
+        return self._reassess(name, changed=self._reports.pop(name, None) is not None)
 
     def put_calibration(self, about: ObjectRef, data: Mapping[str, str]) -> bool:
-        """Take in measured bandwidths; return whether anything changed."""
-        return self._outdate(changed=self._hardware.put_calibration(about, data))
+        """Take in measured bandwidths."""
+        if self._measured == (about, data):
+            return False
+        self._measured = (about, data)
+        products = Products(read_calibration(data))
+        self._find("ConfigMap", about, products.problems)
+        self._use(products)
+        return True
 
     def drop_calibration(self) -> bool:
-        """Forget the measured bandwidths; return whether there were any."""
-        return self._outdate(changed=self._hardware.drop_calibration())
+        """Forget the measured bandwidths."""
+        if self._measured is None:
+            return False
+        about, _data = self._measured
+        self._measured = None
+        self._problems.pop(("ConfigMap", about.name), None)
+        self._use(Products())
+        return True
 
-    def problems(self) -> Mapping[ObjectRef, tuple[Problem, ...]]:
-        """Return what is wrong with the objects that describe network and hardware, for the people who wrote them."""
-        return {**self._network.problems(), **self._hardware.problems()}
+    def _use(self, products: Products) -> None:
+        """Predict with another table, unless it says the same."""
+        if products != self._occupancy.products:
+            self._occupancy.products = products
+        self._table.outdate()
 
     def _reassess(self, node: str, *, changed: bool) -> bool:
         """Let nothing stand that was decided on what was known of a node before; return `changed`."""
         if changed:
-            self.table.reassess(node)
+            self._table.reassess(node)
         return changed
 
-    def _outdate(self, *, changed: bool) -> bool:
-        """Let no verdict stand that rests on what was known before; return `changed`."""
-        if changed:
-            self.table.outdate()
-        return changed
+    def _find(self, kind: str, about: ObjectRef, problems: tuple[Problem, ...]) -> None:
+        if problems:
+            self._problems[kind, about.name] = (about, problems)
+        else:
+            self._problems.pop((kind, about.name), None)

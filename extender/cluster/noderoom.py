@@ -1,21 +1,151 @@
-"""What is free of one node's GPUs and zones, and what a pod would take of it."""
+"""Kinds of nodes, what is free of one node's GPUs and zones, and what a pod would take of it.
+
+Nodes of a kind have the same GPUs and NUMA zones, whatever is taken of them. Nodes of one kind with the same GPUs and
+zones free share one state, so that what is computed for one serves all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
+from weakref import WeakKeyDictionary
 
-from extender.cluster.nodekinds import NodeKind
-from extender.domain.pod import Shape
-from extender.fabric.gpusets import mask_of, members
-from extender.numa.nodetopology import NodeTopology, Policy
-from extender.numa.topologymanager import Admission, admit
+from extender.caches import Shared, SizedDict, size_of
+from extender.hardware.gpusets import Alignment, GpuLayout, GpuSets, mask_of, members
+from extender.hardware.links import HONOR, POLICY_LABEL, GpuFacts, Partitions, read_gpu_facts
+from extender.hardware.products import Product, Products
+from extender.hardware.topologymanager import KubeletVerdict, admit
+from extender.objects.node import Node
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy
+from extender.objects.pod import Shape
+from extender.objects.reason import Problem
+
+_ALIGNMENTS = {TopologyPolicy.RESTRICTED: Alignment.NARROWEST, TopologyPolicy.SINGLE_NUMA_NODE: Alignment.ONE_ZONE}
+
+
+@dataclass(frozen=True, eq=False)
+class NodeKind:
+    """What nodes of one kind have.
+
+    Attributes:
+        resource: the GPU resource, "" without GPUs.
+        sets: what sets of the GPUs are worth.
+        zones_known: whether it is known, not assumed from the product, which zone each GPU is in.
+        topology: how the kubelet aligns pods, None where it does not, or that is unknown.
+    """
+
+    resource: str
+    sets: GpuSets
+    zones_known: bool
+    topology: NodeTopology | None
+
+    @property
+    def product(self) -> Product | None:
+        """Return the product of the GPUs, None if it is not known."""
+        return self.sets.layout.product
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What is known of one node: its kind, the UUIDs of its GPUs, and why some of its zones are not considered."""
+
+    kind: NodeKind
+    uuids: tuple[str, ...] = ()
+    distrust: str = ""
+
+
+class NodeKinds:
+    """Find the kind of a node. Equal kinds are one object, so that what is computed for one node serves all."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[object, ...], NodeKind] = {}
+
+    def copied(self) -> NodeKinds:
+        """Return the same kinds, to which others come than to these."""
+        twin = NodeKinds()
+        twin._kinds = dict(self._kinds)
+        return twin
+
+    def facts(
+        self, node: Node, products: Products, topology: NodeTopology | None, partitions: Partitions | None
+    ) -> NodeFacts:
+        """Put together what is known of a node; `topology` and `partitions` as reported for it, if they are."""
+        resource, gpus = node.gpus
+        read = read_gpu_facts(node.annotations) if gpus else GpuFacts()
+        distrust = ""
+        if topology is not None:
+            topology = topology.trusted(node.allocatable)
+            distrust = "" if topology.problem is None else str(topology.problem)
+        product = products.find(node.labels, gpus) if gpus else None
+        zones = _zones(gpus, resource, read, topology)
+        layout = GpuLayout(
+            gpus=gpus,
+            product=product,
+            links=None if read.links is None or read.links.gpus != gpus else read.links,
+            partitions=() if partitions is None or not gpus else partitions.sets,
+            zones=zones or _usual_zones(gpus, product),
+            honor=node.labels.get(POLICY_LABEL) == HONOR,
+            alignment=Alignment.NONE if topology is None else _ALIGNMENTS.get(topology.policy, Alignment.NONE),
+        )
+        aligning = (
+            topology if topology is not None and topology.zones and topology.policy is not TopologyPolicy.NONE else None
+        )
+        kind = self._kind(resource, layout, bool(zones), aligning)
+        return NodeFacts(kind, read.uuids if len(read.uuids) == gpus else (), distrust)
+
+    def _kind(self, resource: str, layout: GpuLayout, zones_known: bool, topology: NodeTopology | None) -> NodeKind:  # noqa: FBT001 - a field of the kind
+        key = (resource, layout, zones_known, None if topology is None else topology.signature)
+        kind = self._kinds.get(key)
+        if kind is None:
+            bare = None if topology is None else replace(topology, node="", fingerprint="", fingerprint_method="")
+            kind = self._kinds[key] = NodeKind(resource, GpuSets(layout), zones_known, bare)
+        return kind
+
+
+def gpu_problems(node: Node) -> tuple[Problem, ...]:
+    """Return what of a node's annotations about its GPUs cannot be used."""
+    read, (_, gpus) = read_gpu_facts(node.annotations), node.gpus
+    if read.links is None or not gpus or read.links.gpus == gpus:
+        return read.problems
+    return (*read.problems, Problem("metadata.annotations", f"links of {read.links.gpus} GPUs; the node has {gpus}"))
+
+
+def _zones(gpus: int, resource: str, read: GpuFacts, topology: NodeTopology | None) -> tuple[int, ...]:
+    """Return the zone of each GPU as far as it is stated, else ().
+
+    A NodeResourceTopology tells only how many each zone has: unless an annotation that agrees with it says more, the
+    GPUs are numbered zone by zone, as they are on the boards that this is about.
+    """
+    zones = read.zones if len(read.zones) == gpus else ()
+    if topology is None or not gpus:
+        return zones
+    counts = {zone.id: zone.allocatable.get(resource, 0) for zone in topology.zones}
+    if sum(counts.values()) != gpus:
+        return zones
+    if zones and all(zones.count(zone) == count for zone, count in counts.items()):
+        return zones
+    return tuple(zone for zone, count in counts.items() for _ in range(count))
+
+
+def _usual_zones(gpus: int, product: Product | None) -> tuple[int, ...]:
+    """Return the zones that nodes of a product usually have, () if this is not one of those."""
+    counts = () if product is None else product.zones
+    return tuple(zone for zone, count in enumerate(counts) for _ in range(count)) if sum(counts) == gpus else ()
+
 
 Amounts: TypeAlias = Mapping[int, Mapping[str, int]]
 """Zone id -> resource -> milli-CPU, bytes or count; GPUs are not among them, as they are counted one by one."""
 
 _NOTHING: Amounts = {}
+
+#: What may be remembered of what pods are given in which state (bytes).
+_STEPS_BYTES = 16 << 20
+
+_Zones: TypeAlias = tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
+
+Demand: TypeAlias = Shape | int
+"""All of a shape that matters to a kind of node: where nothing is aligned, how many GPUs it asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +176,7 @@ class Room:
 
     @classmethod
     def empty(cls, kind: NodeKind) -> Self:
-        """Return the room of a node that nobody holds anything of."""
+        """Return the room of an empty node."""
         zones = {} if kind.topology is None else _without(kind.topology.allocatable(), kind.resource)
         return cls(kind, kind.sets.all, zones)
 
@@ -83,7 +213,7 @@ class Room:
             chosen = self.kind.sets.choose(self.gpus, asked) if asked else 0
             return None if chosen is None else self._taking(chosen)
         admission = admit(topology, self._with_gpus(topology), shape)
-        if not isinstance(admission, Admission):
+        if not isinstance(admission, KubeletVerdict):
             return None
         chosen = self._choose_in_zones(asked, admission.taken)
         if chosen is None:
@@ -114,10 +244,6 @@ class Room:
             zones = tuple(sorted({*zones, *self.kind.sets.zones_of(gpus)}))
         return Taking(gpus, amounts, zones)
 
-    def left(self) -> dict[int, dict[str, int]]:
-        """Return what each zone has free, GPUs included; nothing where the kubelet aligns nothing."""
-        return {} if self.kind.topology is None else self._with_gpus(self.kind.topology)
-
     def _with_gpus(self, topology: NodeTopology) -> dict[int, dict[str, int]]:
         """Return what each zone has free, with the free GPUs where the topology counts them."""
         resource = self.kind.resource
@@ -144,7 +270,7 @@ class Room:
 
     def _amounts(self, topology: NodeTopology, shape: Shape, zones: tuple[int, ...]) -> Amounts:
         """Return what a pod in these zones takes of them, GPUs aside; of all zones if these have not enough."""
-        loose = replace(topology, policy=Policy.BEST_EFFORT)
+        loose = replace(topology, policy=TopologyPolicy.BEST_EFFORT)
         for ids in (zones, tuple(self.zones)):
             within = replace(loose, zones=tuple(zone for zone in topology.zones if zone.id in ids))
             if not within.zones:
@@ -155,7 +281,7 @@ class Room:
                     # Its GPUs are known already: they must not keep the rest from being found.
                     free[zone.id][self.kind.resource] = gpus_asked(shape, self.kind.resource)
             admission = admit(within, free, shape)
-            if isinstance(admission, Admission):
+            if isinstance(admission, KubeletVerdict):
                 return _beside_gpus(admission.taken, self.kind.resource)
         return _NOTHING
 
@@ -190,3 +316,102 @@ def _beside_gpus(taken: Amounts, resource: str) -> Amounts:
 
 def _without(amounts: Amounts, resource: str) -> dict[int, dict[str, int]]:
     return {zone: {name: n for name, n in held.items() if name != resource} for zone, held in amounts.items()}
+
+
+class NodeState(NamedTuple):
+    """What is free of a node of one kind: GPUs as a bit mask, amounts of zones where pods are aligned with them."""
+
+    kind: NodeKind
+    gpus: int
+    zones: _Zones
+
+
+class StateChange(NamedTuple):
+    """One pod more: what it takes, and the state that it leaves."""
+
+    taking: Taking
+    after: int
+
+
+class NodeStates:
+    """Number the states that nodes are in, and remember what one pod more does to each.
+
+    Attributes:
+        bytes: about what the states take.
+    """
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        """Start without any state; each new one takes the next of `numbers`."""
+        self._numbers = numbers
+        self._ids: dict[NodeState, int] = {}
+        self._states: dict[int, NodeState] = {}
+        self._steps: SizedDict[tuple[int, Demand], StateChange | None] = SizedDict(_STEPS_BYTES)
+        self._bare = Shared[Shape]()
+        self._demands: WeakKeyDictionary[Shape, Shape] = WeakKeyDictionary()  # a shape -> all that matters of it
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        """Count the states."""
+        return len(self._states)
+
+    def __contains__(self, state: int) -> bool:
+        """Tell whether a number is of one of these states."""
+        return state in self._states
+
+    def copied(self) -> NodeStates:
+        """Return the same states, to which others come than to these; no number is given twice among both."""
+        twin = NodeStates(self._numbers)
+        twin._ids, twin._states, twin.bytes = dict(self._ids), dict(self._states), self.bytes
+        return twin
+
+    def kind(self, state: int) -> NodeKind:
+        """Return the kind of node that a state is of."""
+        return self._states[state].kind
+
+    def gpus(self, state: int) -> int:
+        """Return the GPUs that are free in a state, as a bit mask."""
+        return self._states[state].gpus
+
+    def room(self, state: int) -> Room:
+        """Return what is free in a state."""
+        kind, gpus, zones = self._states[state]
+        return Room(kind, gpus, {zone: dict(amounts) for zone, amounts in zones})
+
+    def number(self, room: Room) -> int:
+        """Return the number of the state in which that much is free."""
+        zones = tuple((zone, tuple(sorted(amounts.items()))) for zone, amounts in room.zones.items())
+        state = NodeState(room.kind, room.gpus, zones)
+        number = self._ids.get(state)
+        if number is None:
+            number = self._ids[state] = next(self._numbers)
+            self._states[number] = state
+            self.bytes += 500 + 200 * sum(1 + len(amounts) for _, amounts in zones)
+        return number
+
+    def step(self, state: int, shape: Shape) -> StateChange | None:
+        """Return what one pod of `shape` would be given in a state, and the state then; None if nothing."""
+        key = (state, self.demand(state, shape))
+        if key not in self._steps:
+            room = self.room(state)
+            taking = room.serve(shape)
+            if taking is not None:
+                room.take(taking)
+            step = None if taking is None else StateChange(taking, self.number(room))
+            return self._steps.keep(key, step, _step_size(key[1], step))
+        return self._steps[key]
+
+    def demand(self, state: int, shape: Shape) -> Demand:
+        """Return what of a shape matters in a state; equal demands are answered alike."""
+        kind = self.kind(state)
+        if kind.topology is None:
+            return gpus_asked(shape, kind.resource) if kind.resource else shape.whole_gpus
+        known = self._demands.get(shape)
+        if known is None:
+            bare = Shape(shape.requests, containers=shape.containers, guaranteed=shape.guaranteed)
+            known = self._demands[shape] = self._bare(bare)
+        return known
+
+
+def _step_size(demand: Demand, step: StateChange | None) -> int:
+    """Return about what a step takes (bytes); the demand may be of a pod that is gone."""
+    return 500 + size_of(demand) + (0 if step is None else 300 * len(step.taking.amounts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,23 +11,22 @@ from numpy.typing import NDArray
 
 from extender.cluster.claims import Claim
 from extender.cluster.occupancy import Occupancy
-from extender.domain.holdings import Holding
-from extender.domain.names import NaturalKey, natural_key
-from extender.domain.node import Node
-from extender.domain.pod import Shape
+from extender.objects.holdings import DeviceHolding
+from extender.objects.node import Node
+from extender.objects.pod import Shape
+from extender.objects.requests import MOST_AMOUNT, is_extended
+from extender.objects.text import NaturalKey, natural_key
 
 #: Resources that nearly every cluster has; others get a column when a node first lists them.
 _BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 _INITIAL_ROWS = 64
 
-#: What no node has of anything (4 PiB, in bytes). Larger requests count as this much, and fit nowhere: two containers
-#: may ask for 2^63 - 1 each, and the sum over a node's pods must stay within int64 all the same.
-_LIMIT = 2**52
+#: Larger amounts count as this much: the sum over 65,000 pods of a node stays within int64.
+_LIMIT = MOST_AMOUNT
 
-
-def is_extended(resource: str) -> bool:
-    """Tell whether a resource is an extended one (`vendor/name`): accelerators above all."""
-    return "/" in resource
+#: Columns that claims may open, for what nodes list no more or not yet. Pods can name any number of resources, and
+#: each column takes 24 bytes a node; what no node lists is counted beyond that once one does.
+_MOST_CLAIMED_COLUMNS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,6 @@ class NodeTable:
     """
 
     def __init__(self) -> None:
-        """Start without nodes."""
         self._column: dict[str, int] = {resource: index for index, resource in enumerate(_BASE_RESOURCES)}
         self._row: dict[str, int] = {}
         self._free_rows: list[int] = []
@@ -157,6 +155,18 @@ class NodeTable:
             unknown=len(known) < len(requests),
         )
 
+    def taken_by(self, places: Iterable[tuple[str, Shape]]) -> NDArray[np.int64]:
+        """Return (resources, rows) what pods of some shapes take on nodes, of which some may be gone."""
+        amounts = np.zeros((len(self.resources), self.rows), dtype=np.int64)
+        rows_of: dict[Shape, list[int]] = {}
+        for name, shape in places:
+            if (row := self._row.get(name)) is not None:
+                rows_of.setdefault(shape, []).append(row)
+        for shape, rows in rows_of.items():
+            vector = self.vector(shape.requests)
+            np.add.at(amounts, (vector.columns[:, None], np.array(rows)), vector.amounts[:, None])
+        return amounts
+
     def upsert(self, node: Node) -> bool:
         """Take in a node; return whether anything that matters to a decision changed."""
         row = self._row.get(node.name)
@@ -209,12 +219,12 @@ class NodeTable:
         shape: Shape,
         *,
         lasting: bool = False,
-        observed: Holding | None = None,
-        predicted: Holding | None = None,
+        observed: DeviceHolding | None = None,
+        predicted: DeviceHolding | None = None,
     ) -> bool:
         """Let pod `uid` take what `shape` asks for on `node`, in place of its former claim; return if that is new.
 
-        `observed` and `predicted` are which GPUs and zones it holds, as far as somebody has written that onto it.
+        `observed` and `predicted` are which GPUs and zones it holds, as far as its annotations say.
         """
         claim = Claim(node, shape, lasting, observed, predicted)
         if self._claims.get(uid) == claim:
@@ -267,10 +277,6 @@ class NodeTable:
         """Return what pod `uid` claims, or None."""
         return self._claims.get(uid)
 
-    def claimants(self, node: str) -> frozenset[str]:
-        """Return the UIDs of the pods that claim something on `node`."""
-        return frozenset(self._claimants.get(node, ()))
-
     def claims_on(self, node: str) -> Iterator[tuple[str, Claim]]:
         """Iterate over UIDs and claims of the pods that claim something on `node`, in the order of the claims."""
         return ((uid, self._claims[uid]) for uid in self._claimants.get(node, ()))
@@ -316,17 +322,31 @@ class NodeTable:
         if row is None:
             return
         for resource, value in claim.shape.requests:
-            column = self._column_of(resource)
-            change = sign * min(value, _LIMIT)
-            self.used[column, row] += change
-            if claim.lasting:
-                self.lasting[column, row] += change
+            column = self._column.get(resource)
+            if column is None and len(self._column) < _MOST_CLAIMED_COLUMNS:
+                column = self._new_column(resource)
+            if column is not None:
+                self._add(column, row, sign * min(value, _LIMIT), lasting=claim.lasting)
+
+    def _add(self, column: int, row: int, change: int, *, lasting: bool) -> None:
+        self.used[column, row] += change
+        if lasting:
+            self.lasting[column, row] += change
 
     def _column_of(self, resource: str) -> int:
+        """Return the column of a resource that a node lists; a new one begins with what is claimed of it."""
         column = self._column.get(resource)
         if column is None:
-            column = self._column[resource] = len(self._column)
-            self._grow(columns=column + 1)
+            column = self._new_column(resource)
+            for claim in self._claims.values():
+                row, value = self._row.get(claim.node), claim.shape.request(resource)
+                if row is not None and value:
+                    self._add(column, row, min(value, _LIMIT), lasting=claim.lasting)
+        return column
+
+    def _new_column(self, resource: str) -> int:
+        column = self._column[resource] = len(self._column)
+        self._grow(columns=column + 1)
         return column
 
     def _grow(self, rows: int | None = None, columns: int | None = None) -> None:
@@ -342,5 +362,5 @@ class NodeTable:
 
 
 def _entry_terms(node: Node) -> tuple[object, ...]:
-    """Return all of a node that decides whom it admits."""
+    """Return all of a node that decides which pods it admits."""
     return (node.labels, node.taints, node.deleting)

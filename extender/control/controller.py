@@ -5,46 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import structlog
 
-from extender.admission.admission import Admission
-from extender.admission.answers import BindVerdict, Filtered, Outcome
+from extender.admission import events
 from extender.admission.defragment import Defragmentation
-from extender.admission.effects import Effects, Milestone, Step
+from extender.admission.engine import Engine
+from extender.admission.events import A, BindVerdict, Event, Filtered, Outcome
 from extender.clock import Clock
-from extender.cluster.gangs import Gang
-from extender.cluster.occupancy import Held
-from extender.control.arrivals import Arrivals
-from extender.control.binding import Binder, Bound
-from extender.control.changedgangs import ChangedGangs
-from extender.control.decisionlog import DecisionLog
-from extender.control.evictions import Evictions, Gates
-from extender.control.expectation import Expectation
-from extender.control.exposition import count, expose, expose_lost_time, expose_queues
-from extender.control.fence import Fence
-from extender.control.health import Condition, DegradedError, Health, Mode
-from extender.control.inspection import Inspection
+from extender.control.binding import Awaited, Binder, Bound, GangAssembly
+from extender.control.dispatch import Dispatcher
+from extender.control.exposition import expose, expose_lost_time, expose_queues
+from extender.control.health import DegradedError, Health, HealthCondition, Mode
 from extender.control.leadership import Leadership, OnlyReplica, leads
 from extender.control.metrics import Metrics
-from extender.control.nominations import Nominations
-from extender.control.observing import Observing, Reactions
-from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Outbox
-from extender.control.ports import ClusterApi, PodKey
-from extender.control.queuereports import QueueReports
-from extender.control.reporting import Reporting
-from extender.control.reports import Reports
-from extender.control.views import GangView
-from extender.control.waste import LostTime, follow
-from extender.control.watches import Watches
-from extender.control.window import WriteWindow
-from extender.domain.membership import GroupRef
-from extender.domain.pod import Pod
-from extender.domain.reason import Reason, Wait
-from extender.placement.placement import Placement
-from extender.recording.journal import Recording
-from extender.recording.recorder import Recorder
+from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Fence, Outbox, WriteWindow
+from extender.control.ports import REWOUND, ClusterApi, LeaseGone, LeaseSeen, News, PodKey
+from extender.control.watched import REQUIRED_KINDS, Watches
+from extender.journal.archive import Snapshot, collect_snapshot
+from extender.journal.journal import Journal
+from extender.journal.outcomes import Raised
+from extender.ledger.effects import Effects
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason, Wait
 from extender.settings import Settings
 
 log = structlog.get_logger("muster.control")
@@ -52,17 +38,22 @@ log = structlog.get_logger("muster.control")
 #: How long filter waits for the news that its kube-scheduler has got the Lease (seconds). Without leadership there is
 #: nothing else to be done, and an error would cost the pod a pause of a second.
 _LEASE_NEWS_SECONDS = 1.0
+_MEGABYTE = 1 << 20
 
 
 class Controller:
-    """Feed the admission, run its pass when something changed, hold binds, and order the writes.
+    """Let the engine take in events, run its pass when something changed, hold binds, and order the writes.
 
-    Everything runs on one event loop; nothing here blocks or locks.
+    Everything runs on one event loop; nothing here blocks or locks. Implements `extender.control.ports.EventSink`.
 
     Attributes:
-        observer: whom the watches tell.
-        inspection: what people are told from.
+        clock: the time.
+        admission: what decisions stand on, and what has been decided: to be read, events alone change it.
+        journal: what is recorded.
+        health: whether questions can be answered.
+        inspection: what people read.
         decisions: what has been decided lately.
+        changed_gangs: which gangs changed since the reader that shows them last looked.
     """
 
     def __init__(
@@ -73,142 +64,169 @@ class Controller:
         `leadership` says whether this process may decide and write; without it, it always may.
         """
         self._settings = settings
-        self._clock = clock
+        self.clock = clock
         self._leadership = leadership or OnlyReplica()
         self._window = WriteWindow(settings.write_concurrency)
-        self._api = Fence(api, self._leadership, clock, self._window)
+        fence = Fence(api, self._leadership, clock, self._window)
         self._metrics = metrics
-        self._recorder = Recorder(settings, clock)
-        self._admission = self._recorder.admission  # to be read: what changes it goes through the recorder
-        self._binder = Binder(settings, clock, self._api, metrics, self._recorder)
+        self.journal = Journal(round(settings.recording_megabytes * _MEGABYTE), clock)
+        self._engine = Engine(settings, self.journal.clock)
+        self.journal.open()
+        self.admission = self._engine.admission
+        self._binder = Binder(settings, clock, fence, metrics, self._engine.verbs, self._bind_ended)
         self._outbox = Outbox(settings, clock, metrics, self._window)
-        self._nominations = Nominations(self._api, self._outbox, metrics, self._admission.model.table)
-        self._evictions = Evictions(self._api, self._outbox, clock, metrics, self._eviction_refused)
-        self._gates = Gates(self._api, self._outbox)
-        self._lost = LostTime(clock.monotonic())
-        self._reporting = Reporting(self._admission, Reports(self._api, self._outbox), settings.report_delay_seconds)
-        self.inspection = Inspection(self._admission, self._reporting.view)
-        self.decisions = DecisionLog(clock)
-        delay = settings.report_delay_seconds
-        self._queue_reports = QueueReports(self._api, self._outbox, clock, self.inspection.queues, delay)
-        self._watches = Watches(clock, metrics, settings.stale_after_seconds)
-        self._health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
-        self._wake = asyncio.Event()
-        self._expected: Expectation[str] = Expectation()
-        self._arrivals = Arrivals(settings.arrival_wait_seconds, clock)
-        self._taken_up = asyncio.Event()
-        self.observer = Observing(
-            self._recorder,
-            self._watches,
-            self._leadership,
+        self._dispatcher = Dispatcher(
+            settings,
+            clock,
             metrics,
-            self._expected,
-            self._arrivals,
-            self._nominations,
-            Reactions(self._settle, self._follow_health, self._end_lapsed_term),
+            fence,
+            self._outbox,
+            self.admission,
+            self._binder.barrier,
+            lambda uid, why: self._apply(events.EvictionRefused(uid, why)),
         )
+        self._nominations = self._dispatcher.nominations
+        self.inspection = self._dispatcher.inspection
+        self.decisions = self._dispatcher.decisions
+        self.changed_gangs = self._dispatcher.changed_gangs
+        self._watches = Watches(clock, metrics, settings.stale_after_seconds)
+        self.health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
+        self._healthy_until = -math.inf
+        self._wake = asyncio.Event()
+        self._expected: Awaited[str] = Awaited()
+        self._assembly = GangAssembly(settings.arrival_wait_seconds, clock)
+        self._taken_up = asyncio.Event()
+        self._listed = asyncio.Event()
+        self._rewound = False  # whether statuses may be gone that were written
 
-    @property
-    def admission(self) -> Admission:
-        """Return what decides here: to be read, and never changed, by whoever shows it to people."""
-        return self._admission
-
-    @property
-    def recorder(self) -> Recorder:
-        """Return what notes all that is told and asked here: to be read."""
-        return self._recorder
-
-    @property
-    def recording(self) -> Recording:
-        """Return how the recording stands."""
-        return self._recorder.recording
-
-    @property
-    def changed_gangs(self) -> ChangedGangs:
-        """Return which gangs changed since whoever shows them last looked."""
-        return self._reporting.changed_gangs
-
-    def view(self, gang: Gang) -> GangView:
-        """Return how one gang stands."""
-        return self._reporting.view(gang)
-
-    @property
-    def ready(self) -> bool:
-        """Tell whether calls can be answered here, or could as soon as this replica leads."""
-        return self._health.ready
+    def snapshot(self) -> Callable[[], Snapshot] | None:
+        """Collect all that a snapshot holds; return what puts it together, in a thread, None if nothing is recorded."""
+        return collect_snapshot(self.journal, self.admission, self._settings, self.clock.now())
 
     @property
     def leading(self) -> bool:
         """Tell whether this replica decides and writes."""
-        return self._admission.rebuilt
-
-    def unready_because(self) -> list[str]:
-        """Return what keeps `ready` false, for people."""
-        return self._watches.complaints()
+        return self.admission.rebuilt
 
     async def wait_listed(self) -> None:
         """Wait until all caches are complete, and one of them has been listed since the last wait."""
-        await self.observer.listed.wait()
-        self.observer.listed.clear()
+        await self._listed.wait()
+        self._listed.clear()
 
     async def run(self) -> None:
-        """Judge and write until cancelled; then let go whoever is held."""
+        """Decide and write until cancelled; then answer the calls that are held."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._outbox.run(), name="outbox")
-                group.create_task(self._judge(), name="admission")
+                group.create_task(self._decide(), name="admission")
         finally:
             self._binder.barrier.refuse_all("Muster is stopping")
+
+    # What the watches tell.
+
+    def tell(self, event: News) -> None:
+        match event:
+            case events.PodSeen(pod):
+                is_new = pod.uid not in self.admission.model.pods
+                self._apply(event)
+                if self._expected:
+                    self._expected.met(pod.uid)
+                if is_new and not self._completes(pod.group):
+                    self._assembly.joined(pod.group)
+            case events.PodGone(uid):
+                self._apply(event)
+                self._nominations.forget(uid)
+            case events.GroupSeen(group):
+                self._apply(event)
+                self._completes(group.ref)
+            case LeaseSeen() | LeaseGone():
+                self._lease_changed(event)
+            case _:
+                self._apply(event)
+
+    def synced(self, kind: str) -> None:
+        """Learn that a list of a kind is complete; when there is one of each, take up work."""
+        before = self._watches.complete(REQUIRED_KINDS)
+        self._watches.synced(kind)
+        if self._watches.complete(REQUIRED_KINDS):
+            self._listed.set()
+            if not before:
+                model = self.admission.model
+                names = [level.name for level in model.levels.levels]
+                counts = {"gangs": len(model.gangs), "nodes": len(model.table)}
+                log.info("synced", **counts, levels=names, levels_from=model.levels.source)
+            if self._rewound and self.admission.rebuilt:
+                self._dispatcher.take_up()
+        self._follow_health()
+
+    def heard(self, kind: str) -> None:
+        stale = self._watches.stale()
+        self._watches.heard(kind)
+        if stale:
+            self._follow_health()
+
+    def skipped(self, kind: str) -> None:
+        self._metrics.undecodable.labels(kind).inc()
+
+    def watch_restarted(self, kind: str, cause: str) -> None:
+        self._watches.restarted(kind, cause)
+        if cause == REWOUND:
+            self._dispatcher.forget_told()
+            self._rewound = True
 
     # What the scheduler asks.
 
     def known(self, uid: str) -> Pod | None:
         """Return a pod as the watch last delivered it, or None."""
-        return self._admission.model.pods.get(uid)
+        return self.admission.model.pods.get(uid)
 
     async def filter(self, pod: Pod, names: list[str]) -> Filtered:
-        """Answer filter; raise DegradedError for a pod that nothing can be said about now."""
-        if not self._admission.model.manages(pod):
-            return Filtered(Outcome.PASSED, names)
-        await self._lease_heard_of()
-        self._require_health()
-        if pod.group is not None:
-            await self._news_of(pod)
-            await self._arrivals.rest_of(pod.group)
-            if len(names) > 1 and self._admission.reservations.ledger.of_pod(pod.uid) is not None:
-                await self._nominations.get_ahead(self._settings.arrival_wait_seconds)
-        answer = self._recorder.filter(pod, names)
-        if answer.outcome is Outcome.REFUSED:
-            self._turned_away(pod.uid)
-        self._settle()
-        return answer
+        """Answer filter; raise DegradedError for a pod that nothing can be said about now.
+
+        A pod with a reservation is answered at once: the rest is for pods that are about to get one.
+        """
+        entry = self.admission.reservations.ledger.of_pod(pod.uid)
+        if entry is None:
+            if not self.admission.model.manages(pod):
+                return Filtered(Outcome.PASSED, names)
+            await self._lease_heard_of()
+            self._require_health()
+            if self.known(pod.uid) is None:  # the watch is a moment behind kube-scheduler
+                await self._expected.wait(pod.uid, self._settings.observe_wait_seconds)
+            await self._assembly.rest_of(pod.group)
+            entry = self.admission.reservations.ledger.of_pod(pod.uid)
+        else:
+            self._require_health()
+        if entry is not None and len(names) > 1:
+            await self._nominations.get_ahead(self._settings.arrival_wait_seconds)
+        effects = self._take_in(events.Filter(pod, names))
+        if effects.answer.outcome is Outcome.REFUSED:
+            self._rejected(pod.uid)  # before its nomination is ordered, which has to wake it
+        self._carry_out(effects)
+        return effects.answer
 
     def prioritize(self, pod: Pod, names: list[str]) -> list[int]:
         """Answer prioritize with a score of 0 to 10 per name; raise DegradedError when nothing can be said now."""
-        if self._admission.model.manages(pod):
+        if self.admission.model.manages(pod):
             self._require_health()
-        return self._recorder.prioritize(pod, names)
+        return self._apply(events.Prioritize(pod, names))
 
     async def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:
         """Answer preempt with the candidate nodes that remain; raise DegradedError when nothing can be said now."""
         self._require_health()
-        if self._admission.model.manages(pod):
-            await self._news_of(pod)
-        return self._recorder.preempt(pod, victims)
+        return self._apply(events.Preempt(pod, victims))
 
     async def bind(self, pod: PodKey, node: str) -> Bound:
         """Answer bind: hold the call until the gang may start, then write the Binding; raise DegradedError."""
         self._require_health()
-        if mistake := self._recorder.mistaken(pod.uid, pod.namespace, pod.name):
+        if mistake := self._engine.verbs.mistaken(pod.uid, pod.namespace, pod.name):
             return Bound(Outcome.REFUSED, mistake)
-        arrival = self._recorder.arrive(pod.uid, node)
-        self._settle()
+        arrival = self._apply(events.Arrive(pod.uid, node))
         if arrival.verdict is not BindVerdict.REFUSE:
             self._nominations.forget(pod.uid)  # it has served its purpose
         bound = await self._binder.finish(pod, node, arrival)
         if bound.outcome is not Outcome.BOUND:
-            self._turned_away(pod.uid)
-        self._settle()
+            self._rejected(pod.uid)
         return bound
 
     # What people ask.
@@ -219,44 +237,30 @@ class Controller:
         Raises KeyError if there is no such gang, DegradedError where nothing is decided here now.
         """
         self._require_health()
-        found = self._recorder.defragment(ref, apply=apply)
-        self._settle()
-        return found
-
-    def gangs(self) -> list[GangView]:
-        """Return how every gang stands, those of other schedulers included."""
-        return list(self._reporting.views())
-
-    def placement_of(self, ref: GroupRef) -> Placement | None:
-        """Return where a gang is, or is promised to be, and what is predicted of that; None while it holds no node."""
-        return self._admission.placement_of(ref)
-
-    def held(self, uid: str) -> Held | None:
-        """Return which GPUs and NUMA zones a pod holds, or is promised; None where nothing is known of it."""
-        return self._admission.model.table.occupancy.held(uid)
+        return self._apply(events.Defragment(ref, apply=apply))
 
     def scrape_in_steps(self) -> Iterator[None]:
         """Set the gauges that are read off the state, in steps between which others may have the event loop."""
-        yield from expose(self._metrics, self._admission, self._reporting.views())
+        yield from expose(self._metrics, self.admission, self.inspection.gangs())
         expose_queues(self._metrics, self.inspection.queues())
-        expose_lost_time(self._metrics, self._lost, self._clock.monotonic())
+        expose_lost_time(self._metrics, self._dispatcher.lost, self.clock.monotonic())
         self._metrics.binds_held.set(len(self._binder.barrier))
         self._metrics.write_queue.set(len(self._outbox))
         self._metrics.write_window.set(self._window.places)
-        self._metrics.recording.set(self.recording.on)
-        self._health.scrape()
+        self._metrics.recording.set(self.journal.standing().on)
+        self.health.scrape()
         self._watches.scrape()
 
     # How it goes on.
 
-    async def _judge(self) -> None:
+    async def _decide(self) -> None:
         """Run the pass whenever something asks for it, and the clockwork when it is due.
 
-        A pass takes longer the more gangs wait. As long as it took, others have the loop before the next one.
+        A pass takes longer the more gangs wait. As long as a step of it took, others have the loop before the next one.
         """
         rest = 0.0
         while True:
-            pause = max(self._next_turn() - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
+            pause = max(self._next_turn() - self.clock.monotonic(), SHORTEST_PAUSE_SECONDS)
             try:
                 async with asyncio.timeout(None if math.isinf(pause) else pause):
                     await self._wake.wait()
@@ -268,130 +272,134 @@ class Controller:
             rest = 0.0
             if not self._follow_health().decides:
                 continue
-            self._recorder.tick()
-            began = self._clock.monotonic()
-            if self._recorder.decide():
-                rest = self._clock.monotonic() - began
-                self._metrics.pass_seconds.observe(rest)
-                self._queues_changed()
-            self._settle()
+            self._apply(events.Tick())
+            rest = await self._pass()
+
+    async def _pass(self) -> float:
+        """Run the pass, step by step, if anything asks for it; return how long its last step took (seconds)."""
+        began = self.clock.monotonic()
+        if not self._apply(events.Decide()):
+            return 0.0
+        spent = rest = self.clock.monotonic() - began
+        while self.admission.deciding:
+            await asyncio.sleep(rest)
+            if not self._follow_health().decides:
+                break
+            began = self.clock.monotonic()
+            self._apply(events.Decide())
+            rest = self.clock.monotonic() - began
+            spent += rest
+        self._metrics.pass_seconds.observe(spent)
+        self._dispatcher.queues_changed()
+        return rest
 
     def _next_turn(self) -> float:
         """Return when time alone asks for something (seconds, monotonic), infinity for never."""
-        due = self._admission.next_tick() if self._health.condition().decides else None
-        return min(self._health.changes_at(), math.inf if due is None else due)
+        due = self.admission.next_tick() if self.health.condition().decides else None
+        return min(self.health.changes_at(), math.inf if due is None else due)
 
-    def _follow_health(self) -> Condition:
+    def _follow_health(self) -> HealthCondition:
         """Take up work, or leave it to others, as the state of this moment demands; return that state."""
-        before, condition = self._health.noticed, self._health.notice()
+        self._healthy_until = -math.inf
+        before, condition = self.health.noticed, self.health.notice()
         if condition.mode is not before:
             self._wake.set()  # what time alone asks for next has changed
-        self._end_lapsed_term()
-        if condition.decides and not self._admission.rebuilt:
+        self._end_lapsed_tenure()
+        if condition.decides and not self.admission.rebuilt:
             self._take_up()
         if condition.decides:
-            backlogged = condition.mode is Mode.BACKLOGGED
-            self._recorder.hold_off(Wait(Reason.WRITES_BACKLOGGED) if backlogged else None)
-            self._settle()
+            obstacle = Wait(Reason.WRITES_BACKLOGGED) if condition.mode is Mode.BACKLOGGED else None
+            if obstacle != self.admission.obstacle:
+                self._apply(events.HoldOff(obstacle))
+            self._healthy_until = self.health.changes_at()
         return condition
 
-    def _end_lapsed_term(self) -> None:
-        if self._admission.rebuilt and not leads(self._leadership, self._clock):
+    def _lease_changed(self, event: LeaseSeen | LeaseGone) -> None:
+        """Take in the scheduler's Lease, which may make this replica the one that decides, or end that.
+
+        Another replica may have decided between a Lease that lapsed and this one, however it came back.
+        """
+        if isinstance(event, LeaseSeen):
+            self._end_lapsed_tenure()
+            self._leadership.lease_seen(event.lease)
+        else:
+            self._leadership.lease_gone()
+        self._follow_health()
+
+    def _end_lapsed_tenure(self) -> None:
+        if self.admission.rebuilt and not leads(self._leadership, self.clock):
             self._stand_down()
 
     def _take_up(self) -> None:
         """Begin to decide, from what stands in the cluster."""
         self._metrics.leadership_changes.labels("began").inc()
-        self._recorder.rebuild()
-        self._reporting.changed(gang.ref for gang in self._admission.model.gangs)
-        self._queues_changed()
+        self._apply(events.Rebuild())
+        self._dispatcher.take_up()
         self._taken_up.set()
-        log.info("leading", gangs=len(self._admission.model.gangs))
+        log.info("leading", gangs=len(self.admission.model.gangs))
 
     def _stand_down(self) -> None:
-        """Leave deciding and writing to whoever leads now."""
+        """Leave deciding and writing to the replica that leads now."""
         self._metrics.leadership_changes.labels("ceased").inc()
-        self._binder.barrier.refuse_all(f"{Reason.NOT_LEADING}: {Wait(Reason.NOT_LEADING).message}")
-        self._outbox.clear()
-        self._evictions.stand_down()
-        self._reporting.stand_down()
-        self._queue_reports.stand_down()
-        self._recorder.stand_down()
-        self._lost.clear(self._clock.monotonic())
+        self._dispatcher.stand_down()
+        self._apply(events.StandDown())
         self._taken_up.clear()
         log.warning("standing by: the Lease is not held any more")
 
-    def _settle(self) -> None:
-        """Carry out what the admission has asked for since last time."""
-        effects = self._recorder.take_effects()
-        for uid in effects.released:
-            self._binder.barrier.release(uid)
-        for uid, why in effects.refused.items():
-            self._binder.barrier.refuse(uid, why)
-        for nomination in effects.nominations.values():
-            self._nominations.put(nomination)
-        for uid in effects.spared:
-            self._evictions.spare(uid)
-        for eviction in effects.evictions.values():
-            self._evictions.put(eviction)
-        for gate in effects.ungates.values():
-            self._gates.open(gate)
-        for step in effects.milestones:
-            self._log_milestone(step)
-        self.decisions.take_in(effects)
-        count(self._metrics, effects)
-        follow(self._lost, self._admission, effects.changed, self._clock.monotonic())
-        self._tell(effects)
-        if self._admission.pending or effects.nominations or effects.refused:
-            self._wake.set()  # there is something to judge, or a deadline has moved
+    def _apply(self, event: Event[A]) -> A:
+        """Let the engine take in an event, and carry out what it calls for; return the answer."""
+        effects = self._take_in(event)
+        self._carry_out(effects)
+        return effects.answer
 
-    def _tell(self, effects: Effects) -> None:
-        """Have people told what is new."""
-        for note in effects.notes:
-            self._reporting.note(note)
-            about = note.about.key if isinstance(note.about, Pod) else str(note.about)
-            log.info("note", reason=note.reason, message=note.message, about=about)
-        self._reporting.changed(effects.changed)
-        if effects.changed:
-            self._queues_changed()
+    def _take_in(self, event: Event[A]) -> Effects[A]:
+        """Let the engine take in an event, and note it."""
+        self.journal.begin()
+        try:
+            effects = self._engine.apply(event)
+        except Exception as error:
+            self.journal.note(event, Raised.of(error))
+            raise
+        self.journal.note(event, effects)
+        return effects
 
-    def _queues_changed(self) -> None:
-        if self._admission.sharing.queues:
-            self._queue_reports.changed()
+    def _carry_out(self, effects: Effects[Any]) -> None:
+        if not effects.empty:
+            self._dispatcher.carry_out(effects)
+        if self.admission.pending or effects.nominations or effects.refused:
+            self._wake.set()  # there is something to decide, or a deadline has moved
 
-    def _eviction_refused(self, uid: str, why: str) -> None:
-        self._recorder.eviction_refused(uid, why)
-        self._wake.set()
+    def _bind_ended(self, event: events.Leave | events.BindingFailed) -> None:
+        """Take in that a bind call ends without a Binding."""
+        self._rejected(event.uid)
+        self._apply(event)
 
-    def _turned_away(self, uid: str) -> None:
-        if self.known(uid) is not None:  # of others nobody would ever say that they are gone
-            self._nominations.turned_away(uid)
+    def _completes(self, ref: GroupRef) -> bool:
+        """Tell whether a gang has all its members now; filter calls then wait no longer for more of it."""
+        gang = self.admission.model.gangs.get(ref)
+        complete = gang is None or gang.is_complete
+        if complete and ref in self._assembly.incomplete:
+            self._assembly.completed(ref)
+        return complete
 
-    async def _news_of(self, pod: Pod) -> None:
-        """Wait a moment for the watch to deliver a pod that kube-scheduler knows already."""
-        if pod.uid not in self._admission.model.pods:
-            await self._expected.wait(pod.uid, self._settings.observe_wait_seconds)
+    def _rejected(self, uid: str) -> None:
+        if self.known(uid) is not None:  # of others it would never be said that they are gone
+            self._nominations.rejected(uid)
 
     async def _lease_heard_of(self) -> None:
         """Wait a moment for the watch to deliver the Lease that the asking kube-scheduler has just got."""
-        if not self._admission.rebuilt and self._health.condition().mode is Mode.STANDBY:
+        if not self.admission.rebuilt and self.health.condition().mode is Mode.STANDBY:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEASE_NEWS_SECONDS):
                     await self._taken_up.wait()
 
-    def _log_milestone(self, step: Milestone) -> None:
-        """Log one line per decision about a gang, under the name that its filter and bind calls carry."""
-        words: dict[str, object] = {"gang": str(step.gang), "decision": step.decision, "members": step.members}
-        if step.what is Step.STARTED:
-            self._metrics.gang_wait_seconds.observe(step.waited)
-            words["waited_seconds"] = round(step.waited, 3)
-        if step.why:
-            words["why"] = step.why
-        log.info(step.what.value, **words)
-
     def _require_health(self) -> None:
-        wait = self._health.condition().wait
+        """Raise DegradedError where nothing can be said now."""
+        if self.clock.monotonic() < self._healthy_until:
+            return
+        wait = self.health.condition().wait
         if wait is not None:
             raise DegradedError(wait)
-        if not self._admission.rebuilt:
+        if not self.admission.rebuilt:
             self._follow_health()
+        self._healthy_until = self.health.changes_at()

@@ -9,12 +9,12 @@ from typing import Final
 
 import structlog
 
-from extender.admission.effects import Evict, Ungate
 from extender.clock import Clock
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
-from extender.domain.objectref import ObjectRef
+from extender.ledger.effects import Evict, Ungate
+from extender.objects.meta import ObjectRef
 
 #: How long a budget may say no before an eviction is given up (seconds), and between two attempts. Budgets let
 #: others go when replacements are ready, which takes their images and start-up time.
@@ -52,7 +52,7 @@ class Evictions:
         self._wishes: dict[str, _Wish] = {}
 
     def put(self, evict: Evict) -> None:
-        """Have a pod evicted, and tell its owner for whom and why."""
+        """Have a pod evicted, and tell its owner for which gang and why."""
         pod = evict.pod
         self._wishes[pod.uid] = _Wish(evict, self._clock.monotonic() + _PATIENCE_SECONDS)
         about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
@@ -106,7 +106,6 @@ class Gates:
     """Take scheduling gates off pods through the outbox."""
 
     def __init__(self, api: ClusterApi, outbox: Outbox) -> None:
-        """Write to `api`."""
         self._api = api
         self._outbox = outbox
 

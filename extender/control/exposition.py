@@ -1,22 +1,178 @@
-"""What is counted of each decision, and the gauges that are read off the state when `/metrics` is asked."""
+"""What is counted of each decision, what time is lost to, and the gauges that `/metrics` reads off the state."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from prometheus_client import Gauge
 
 from extender.admission.admission import Admission
-from extender.admission.demand import unmet_demand
-from extender.admission.effects import Effects, Fact
-from extender.admission.queueview import QueueView
+from extender.cluster.gangs import Gang
 from extender.cluster.table import NodeTable
 from extender.control.metrics import Metrics
-from extender.control.views import GangView
-from extender.control.waste import LostTime
-from extender.domain.reason import Reason
-from extender.domain.requests import count_gpus
+from extender.explain.demand import unmet_demand
+from extender.explain.views import GangView, QueueReport
+from extender.ledger.effects import Effects, Fact
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason
+from extender.objects.requests import count_gpus
+
+
+class Area:
+    """The area under a step function of time."""
+
+    __slots__ = ("_area", "_since", "value")
+
+    def __init__(self, now: float) -> None:
+        self.value = 0
+        self._since = now
+        self._area = 0.0
+
+    def add(self, change: int, now: float) -> None:
+        """Change the value by so much from `now` on; until then it was what it was."""
+        self._area += self.value * (now - self._since)
+        self._since = now
+        self.value += change
+
+    def take(self, now: float) -> float:
+        """Return the area since this was last asked, up to `now`."""
+        self.add(0, now)
+        area, self._area = self._area, 0.0
+        return area
+
+
+@dataclass(frozen=True, slots=True)
+class LostSeconds:
+    """What was lost in a stretch of time.
+
+    `gang_seconds` and `gpu_seconds` are what gangs waited, by reason: each gang counts once in the first, and in the
+    second with the GPUs that its members without a promised node ask for. `reserved_gpu_seconds` is what was promised
+    to pods that were not bound yet, by namespace; "" has those of further namespaces together.
+    """
+
+    gang_seconds: Mapping[Reason, float]
+    gpu_seconds: Mapping[Reason, float]
+    reserved_gpu_seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A gang that waits: why, for how many GPUs, and since when without a break (seconds, monotonic)."""
+
+    reason: Reason
+    gpus: int
+    since: float
+
+
+class LostTime:
+    """Charge the time that gangs wait to the reason that holds meanwhile, and reserved GPUs to the reservations.
+
+    Times are in seconds of the monotonic clock, and never go back. Each change costs the same, however many gangs wait.
+    """
+
+    #: Namespaces that are told apart, the first to reserve anything: each is a series of a metric.
+    NAMESPACES = 100
+
+    def __init__(self) -> None:
+        """Start with nothing that waits and nothing reserved."""
+        self._waiting: dict[GroupRef, _Waiting] = {}  # who began to wait first is first
+        self._gangs: dict[Reason, Area] = {}
+        self._gpus: dict[Reason, Area] = {}
+        self._reserved: dict[str, Area] = {}
+        self._promised: dict[str, int] = {}
+
+    def wait(self, gang: GroupRef, reason: Reason | None, gpus: int, now: float) -> None:
+        """Take in why a gang waits from `now` on, and for how many GPUs; None: it does not wait."""
+        before = self._waiting.get(gang)
+        if before is not None:
+            if (before.reason, before.gpus) == (reason, gpus):
+                return
+            self._charge(before.reason, -1, -before.gpus, now)
+        if reason is None:
+            self._waiting.pop(gang, None)
+            return
+        self._waiting[gang] = _Waiting(reason, gpus, now if before is None else before.since)
+        self._charge(reason, 1, gpus, now)
+
+    def reserve(self, gpus: Mapping[str, int], now: float) -> None:
+        """Take in how many GPUs are reserved from `now` on, and not bound, by namespace.
+
+        Complexity: O(namespaces told apart + those that have reserved any), and mostly that of finding no change.
+        """
+        if gpus == self._promised:
+            return
+        self._promised = dict(gpus)
+        totals = dict.fromkeys(self._reserved, 0)
+        for namespace, count in gpus.items():
+            known = namespace in self._reserved or len(self._reserved) < self.NAMESPACES
+            key = namespace if known else ""
+            totals[key] = totals.get(key, 0) + count
+            self._reserved.setdefault(key, Area(now))
+        for key, total in totals.items():
+            area = self._reserved[key]
+            if total != area.value:
+                area.add(total - area.value, now)
+
+    def clear(self, now: float) -> None:
+        """Take in that from `now` on no gang is known to wait, and nothing is reserved: another replica decides."""
+        for gang in list(self._waiting):
+            self.wait(gang, None, 0, now)
+        self.reserve({}, now)
+
+    def take(self, now: float) -> LostSeconds:
+        """Return what was lost since this was last asked, up to `now`. Complexity: O(reasons)."""
+        return LostSeconds(
+            {reason: area.take(now) for reason, area in self._gangs.items()},
+            {reason: area.take(now) for reason, area in self._gpus.items()},
+            {namespace: area.take(now) for namespace, area in self._reserved.items()},
+        )
+
+    def longest(self, now: float) -> dict[Reason, float]:
+        """Return how long the gang has waited (seconds) that has waited longest, of those with each reason.
+
+        That is its whole wait without a break, whatever the reasons before this one were. Complexity: O(waiting gangs),
+        and mostly far less: they are kept in the order in which they began to wait.
+        """
+        reasons = sum(area.value > 0 for area in self._gangs.values())
+        oldest: dict[Reason, float] = {}
+        for waiting in self._waiting.values():
+            if len(oldest) == reasons:
+                break
+            oldest.setdefault(waiting.reason, now - waiting.since)
+        return oldest
+
+    def _charge(self, reason: Reason, gangs: int, gpus: int, now: float) -> None:
+        if reason not in self._gangs:
+            self._gangs[reason], self._gpus[reason] = Area(now), Area(now)
+        self._gangs[reason].add(gangs, now)
+        self._gpus[reason].add(gpus, now)
+
+
+def follow(lost: LostTime, admission: Admission, changed: Iterable[GroupRef], now: float) -> None:
+    """Take in how the gangs stand that changed, and what is reserved, from `now` on (seconds, monotonic)."""
+    waits = admission.reservations.waits
+    for ref in changed:
+        gang = admission.model.gangs.get(ref)
+        wait = None if gang is None else waits.get(gang.uid)
+        if gang is None or wait is None:
+            lost.wait(ref, None, 0, now)
+        else:
+            lost.wait(ref, wait.reason, wanted_gpus(gang), now)
+    lost.reserve(admission.reservations.ledger.gpus, now)
+
+
+def wanted_gpus(gang: Gang) -> int:
+    """Count the GPUs that the members ask for which have no node promised, gated ones included.
+
+    Complexity: O(shapes), whatever the number of members: every event of every pod asks.
+    """
+    members = chain(gang.wanted.items(), gang.gated.items())
+    return sum(count * shape.gpus for shape, count in members)
+
 
 #: Gangs and promised slots that are counted in one step: a millisecond at most.
 _GANGS_PER_STEP = 100
@@ -25,7 +181,7 @@ _SLOTS_PER_STEP = 1000
 _DEMANDS_PER_STEP = 40
 
 
-def count(metrics: Metrics, effects: Effects) -> None:
+def count(metrics: Metrics, effects: Effects[Any]) -> None:
     """Count what has happened since last time."""
     for seconds in effects.plan_seconds:
         metrics.plan_seconds.observe(seconds)
@@ -59,10 +215,9 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
         pods += row.pods
         if number % _DEMANDS_PER_STEP == 0:
             yield
-    ledger = admission.reservations.ledger
-    promised = [slot for reservation in ledger for slot in reservation.slots.values()]
+    promised = [slot for reservation in admission.reservations.ledger for slot in reservation.slots.values()]
     reserved: Counter[str] = Counter()
-    for number, slot in enumerate((*promised, *ledger.singles()), start=1):
+    for number, slot in enumerate(promised, start=1):
         for resource, value in slot.pod.shape.requests:
             reserved[resource] += value
         if number % _SLOTS_PER_STEP == 0:
@@ -89,19 +244,19 @@ def gpus_by_state(table: NodeTable, reserved: int) -> dict[str, float]:
     return {**states, "free": max(allocatable - taken, 0)}
 
 
-def expose_queues(metrics: Metrics, queues: Iterable[QueueView]) -> None:
+def expose_queues(metrics: Metrics, queues: Iterable[QueueReport]) -> None:
     """Set the gauges about queues; one that is gone is in none of them any more."""
     by_quota = (metrics.queue_nominal, metrics.queue_used, metrics.queue_borrowed, metrics.queue_lent)
     by_queue = (metrics.queue_share, metrics.queue_pending, metrics.queue_admitted)
     for gauge in (*by_quota, *by_queue):
         gauge.clear()
-    for seen in queues:
-        for use in seen.flavors:
+    for row in (report.row for report in queues):
+        for use in row.flavors:
             values = (use.nominal, use.used, use.borrowed, use.lent)
             for gauge, value in zip(by_quota, values, strict=True):
-                gauge.labels(seen.name, use.flavor, use.resource).set(value)
-        for gauge, figure in zip(by_queue, (seen.share, seen.pending, seen.admitted), strict=True):
-            gauge.labels(seen.name).set(figure)
+                gauge.labels(row.name, use.name, use.resource).set(value)
+        for gauge, figure in zip(by_queue, (row.share, row.pending_gangs, row.admitted_gangs), strict=True):
+            gauge.labels(row.name).set(figure)
 
 
 def expose_lost_time(metrics: Metrics, lost: LostTime, now: float) -> None:
@@ -111,7 +266,8 @@ def expose_lost_time(metrics: Metrics, lost: LostTime, now: float) -> None:
         metrics.gang_waiting_seconds.labels(reason).inc(seconds)
     for reason, seconds in taken.gpu_seconds.items():
         metrics.gang_waiting_gpu_seconds.labels(reason).inc(seconds)
-    metrics.reserved_gpu_seconds.inc(taken.reserved_gpu_seconds)
+    for namespace, seconds in taken.reserved_gpu_seconds.items():
+        metrics.reserved_gpu_seconds.labels(namespace).inc(seconds)
     _show(metrics.longest_wait, lost.longest(now))
 
 

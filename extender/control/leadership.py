@@ -10,7 +10,7 @@ import math
 from typing import Protocol
 
 from extender.clock import Clock
-from extender.domain.lease import Lease
+from extender.objects.lease import Lease
 
 #: Part of the Lease's duration after a renewal for which Muster takes it as held. A successor may act after the whole
 #: duration; the last third is for writes that are on their way, and for whatever delays this process. kube-scheduler
@@ -25,15 +25,12 @@ class Leadership(Protocol):
 
     def held_until(self) -> float:
         """Return until when it leads, as far as is known now (seconds, monotonic); in the past if it does not."""
-        ...
 
     def lease_seen(self, lease: Lease) -> None:
         """Take in the Lease as it is now."""
-        ...
 
     def lease_gone(self) -> None:
         """Take in that there is no Lease."""
-        ...
 
 
 def leads(leadership: Leadership, clock: Clock) -> bool:
@@ -42,17 +39,16 @@ def leads(leadership: Leadership, clock: Clock) -> bool:
 
 
 class OnlyReplica:
-    """Leadership where there is nobody else: always held."""
+    """Leadership of the only replica: always held."""
 
     def held_until(self) -> float:
-        """Return infinity."""
         return math.inf
 
     def lease_seen(self, lease: Lease) -> None:
-        """Leave it at that."""
+        """Ignore it."""
 
     def lease_gone(self) -> None:
-        """Leave it at that."""
+        """Ignore it."""
 
 
 class LeaseHolder:
@@ -71,11 +67,9 @@ class LeaseHolder:
         self._until = -math.inf
 
     def held_until(self) -> float:
-        """Return until when the Lease counts as held (seconds, monotonic)."""
         return self._until
 
     def lease_seen(self, lease: Lease) -> None:
-        """Take in a renewal, or that somebody else holds the Lease."""
         self._until = -math.inf
         if not lease.holder.startswith(self._prefix) or lease.renewed is None:
             return
@@ -84,5 +78,5 @@ class LeaseHolder:
             self._until = self._clock.monotonic() + FENCE * lease.duration - max(age, 0.0)
 
     def lease_gone(self) -> None:
-        """Lead no longer: whoever creates the Lease anew is the next."""
+        """Lead no longer: the replica that creates the Lease again is the next."""
         self._until = -math.inf

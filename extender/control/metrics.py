@@ -42,7 +42,12 @@ class Metrics:
             "muster_gang_wait_seconds", "Time from first seeing a gang until its minMember members may bind.",
             buckets=_WAITING_BUCKETS, registry=self.registry,
         )  # fmt: skip
-        self.gangs = Gauge("muster_gangs", "Gangs by phase.", ("phase",), registry=self.registry)
+        self.gangs = Gauge(
+            "muster_gangs",
+            "Gangs by phase; a pod that names no group counts while it waits.",
+            ("phase",),
+            registry=self.registry,
+        )
         self.gangs_waiting = Gauge(
             "muster_gangs_waiting", "Waiting gangs by reason.", ("reason",), registry=self.registry
         )
@@ -62,8 +67,10 @@ class Metrics:
             ("reason",), registry=self.registry,
         )  # fmt: skip
         self.reserved_gpu_seconds = Counter(
-            "muster_reserved_gpu_seconds", "GPUs times the seconds for which they were reserved and nothing was bound.",
-            registry=self.registry,
+            "muster_reserved_gpu_seconds",
+            "GPUs times the seconds for which they were reserved and nothing was bound, by the namespace of the gang; "
+            "beyond the first 100 namespaces without a name.",
+            ("gang_namespace",), registry=self.registry,
         )  # fmt: skip
         self.unmet_demand_pods = Gauge(
             "muster_unmet_demand_pods", "Pods without which gangs cannot start, and that wait for capacity.",
@@ -121,7 +128,7 @@ class Metrics:
             registry=self.registry,
         )
         self.kubelet_refusals = Counter(
-            "muster_kubelet_refusals", "Pods that a kubelet turned away although they had room on its node, by reason.",
+            "muster_kubelet_refusals", "Pods that a kubelet rejected although they had room on its node, by reason.",
             ("reason",), registry=self.registry,
         )  # fmt: skip
         self.predicted_zones = Counter(
@@ -163,10 +170,17 @@ class Metrics:
             "muster_event_loop_lag_seconds", "How late the event loop turns, looked at every 5 ms.",
             buckets=_LAG_BUCKETS, registry=self.registry,
         )  # fmt: skip
-        self.loop_lag_longest = Gauge(
-            "muster_event_loop_longest_lag_seconds",
-            "The latest that the event loop turned within the last 30 to 60 s.",
-            registry=self.registry,
+        self.loop_lag_longest, self.loop_busy_longest = (
+            Gauge(
+                "muster_event_loop_longest_lag_seconds",
+                "The latest that the event loop turned within the last 30 to 60 s.",
+                registry=self.registry,
+            ),
+            Gauge(
+                "muster_event_loop_longest_busy_seconds",
+                "The longest that Muster itself computed in one turn of the event loop within the last 30 to 60 s.",
+                registry=self.registry,
+            ),
         )
         self.loop_stalls = Counter(
             "muster_event_loop_stalls", "Turns of the event loop that were more than 10 ms late, by cause.",
@@ -176,6 +190,9 @@ class Metrics:
             "muster_connections_refused", "Connections that were ended because of a limit, by cause.",
             ("cause",), registry=self.registry,
         )  # fmt: skip
+        self.log_lines_dropped = Counter(
+            "muster_log_lines_dropped", "Log lines that were not written, by cause.", ("cause",), registry=self.registry
+        )
         self.certificate_expiry = Gauge(
             "muster_certificate_expiry_seconds",
             "When a certificate ends (Unix time); of several in a file the earliest, of a chain its first.",

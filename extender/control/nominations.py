@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Sized
 from functools import partial
 
-from extender.admission.effects import Nomination
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ClusterApi, PodKey
+from extender.ledger.effects import Nomination
 
 #: From how many nodes on a nomination ahead of a pod's first attempt saves more than it costs. Measured with
 #: kube-scheduler 1.37: an attempt that looks at every node takes it 2.8 us of CPU for each of them, and the write costs
-#: 2.6 ms, of the API server, etcd and everybody who watches pods.
+#: 2.6 ms, of the API server, etcd and all that watch pods.
 WORTHWHILE_NODES = 1_000
 #: How long the nomination of a pod that kube-scheduler has yet to try is held back (seconds): on a cluster where it is
 #: worthwhile, not for those whose turn is about to come; on a smaller one, for all that come within reasonable time.
@@ -25,16 +25,22 @@ _GLANCE_SECONDS = 0.005
 class Nominations:
     """Write nominations through the outbox, the newest for each pod, and first for those that wait for nothing else.
 
-    A pod that was turned away is set aside by kube-scheduler until something changes: its nomination wakes it. A pod
+    A pod that was rejected is set aside by kube-scheduler until something changes: its nomination wakes it. A pod
     that was not gets its attempt anyway; its nomination makes that attempt a cheap one, on one node instead of all.
     """
 
-    def __init__(self, api: ClusterApi, outbox: Outbox, metrics: Metrics, nodes: Sized) -> None:
-        """Write to `api` through `outbox`; `nodes` is as long as the cluster has nodes."""
+    def __init__(
+        self, api: ClusterApi, outbox: Outbox, metrics: Metrics, nodes: Sized, *, ranked: bool = False
+    ) -> None:
+        """Write to `api` through `outbox`; `nodes` is as long as the cluster has nodes.
+
+        With `ranked`, gangs of one are nominated only to wake them: kube-scheduler is to look at all nodes for them.
+        """
         self._api = api
         self._outbox = outbox
         self._metrics = metrics
         self._nodes = nodes
+        self._ranked = ranked
         self._set_aside: set[str] = set()
 
     def put(self, nomination: Nomination) -> None:
@@ -46,12 +52,14 @@ class Nominations:
         urgency, delay = Urgency.NOMINATION, 0.0
         if nomination.again or pod.refusal or pod.uid in self._set_aside:
             urgency = Urgency.WAKING
+        elif nomination.node and self._ranked and pod.group.is_pod:
+            return
         elif nomination.node:
             delay = FIRST_ATTEMPT_SECONDS if self._worthwhile else REASONABLE_SECONDS
         self._outbox.put(urgency, _key(pod.uid), pod.key, call, delay=delay)
 
-    def turned_away(self, uid: str) -> None:
-        """Take in that filter has refused a pod, or bind has: kube-scheduler sets it aside."""
+    def rejected(self, uid: str) -> None:
+        """Take in that filter or bind has refused a pod: kube-scheduler sets it aside."""
         self._set_aside.add(uid)
 
     def forget(self, uid: str) -> None:

@@ -1,10 +1,15 @@
-"""Writes to the API server that nobody waits for: nominations, status, events."""
+"""Writes to the API server that no caller waits for: nominations, status, events.
+
+As many are under way at once as the API server bears, and none while another replica leads.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count
@@ -12,11 +17,98 @@ from itertools import count
 import structlog
 
 from extender.clock import Clock
-from extender.control.fence import FencedError
+from extender.control.leadership import Leadership, leads
 from extender.control.metrics import Metrics
-from extender.control.ports import ApiError
-from extender.control.window import WriteWindow
+from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
+from extender.explain.views import GroupStatus, QueueReport
+from extender.objects.podgroup import GroupRef
 from extender.settings import Settings
+
+#: The API server refuses a request because too many are under way (RFC 6585; API Priority and Fairness).
+_TOO_MANY_REQUESTS = 429
+
+
+class WriteRank(IntEnum):
+    """Whose turn comes first when writes queue: what starts a gang before what tells of it."""
+
+    BINDING = 0
+    NOMINATION = 1
+    REPORT = 2
+
+
+class WriteWindow:
+    """Admit writes, by rank and then in order, to a number of places that follows the API server's answers.
+
+    Additive increase, multiplicative decrease, as TCP does it (Jacobson, "Congestion Avoidance and Control", 1988): a
+    round of successes opens one place more, up to `ceiling`; an answer 429 halves the window, once for all the writes
+    that were under way then, since they met with the same congestion.
+    """
+
+    #: Part of the window that reports may fill: they are many when many gangs change, and nothing waits for them.
+    REPORT_SHARE = 1 / 8
+
+    def __init__(self, ceiling: int) -> None:
+        self._ceiling = ceiling
+        self._places = float(ceiling)
+        self._under_way = 0
+        self._waiting: list[tuple[WriteRank, int, asyncio.Future[None]]] = []
+        self._serial = count()
+        self._cut_at = -1  # writes admitted later have seen the window as it is since it was last halved
+
+    @property
+    def places(self) -> int:
+        """Return how many writes may be under way at once now."""
+        return int(self._places)
+
+    @property
+    def report_places(self) -> int:
+        """Return how many of them may be reports."""
+        return max(1, int(self._places * self.REPORT_SHARE))
+
+    @asynccontextmanager
+    async def turn(self, rank: WriteRank) -> AsyncIterator[None]:
+        """Hold one of the places, once there is one; an ApiError that passes through is the write's result."""
+        await self._enter(rank)
+        serial = next(self._serial)
+        try:
+            yield
+        except ApiError as error:
+            congested = error.status == _TOO_MANY_REQUESTS and not isinstance(error, BudgetError)
+            if congested and serial > self._cut_at:
+                self._resize(self._places / 2)
+                self._cut_at = next(self._serial)
+            raise
+        else:
+            self._resize(self._places + 1 / self._places)
+        finally:
+            self._under_way -= 1
+            self._admit()
+
+    async def _enter(self, rank: WriteRank) -> None:
+        if self._under_way < self.places and not self._waiting:
+            self._under_way += 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (rank, next(self._serial), place))
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():  # it was given away in the same moment
+                self._under_way -= 1
+                self._admit()
+            raise
+
+    def _admit(self) -> None:
+        """Give free places to those whose turn it is."""
+        while self._waiting and self._under_way < self.places:
+            *_, place = heapq.heappop(self._waiting)
+            if not place.done():
+                self._under_way += 1
+                place.set_result(None)
+
+    def _resize(self, places: float) -> None:
+        self._places = min(max(places, 1.0), float(self._ceiling))
+
 
 #: Statuses that mean the object is gone, or another one by now: the wish has no object left, which is no failure.
 OUTDATED = frozenset({404, 409, 410})
@@ -230,3 +322,65 @@ class Outbox:
 
     def _count(self, write: _Write, result: str) -> None:
         self._metrics.writes.labels(write.urgency.kind, result).inc()
+
+
+class FencedError(ApiError):
+    """A write that was not sent because this Muster does not lead (any more)."""
+
+    def __init__(self) -> None:
+        super().__init__(0, "Fenced", "not leading: this replica's kube-scheduler does not hold the Lease")
+
+    def __str__(self) -> str:
+        """Render the message alone: no answer was asked for."""
+        return self.message
+
+    @property
+    def transient(self) -> bool:
+        """Tell that it is pointless to try again: the replica that leads decides again."""
+        return False
+
+
+class Fence:
+    """Let writes through to `api` while this Muster leads; each one is checked in the moment in which it is sent.
+
+    They take turns at `window`. It has fewer places than there are connections to the API server, so that no write
+    waits for a connection after its check.
+
+    A request that is on its way when the leadership ends is bounded by the margin of the Lease (see `leadership`). A
+    process that is stopped between check and sending sends when it goes on, however late: then the API server decides,
+    which binds no pod twice and none of another UID. Implements `extender.control.ports.ClusterApi`; each write raises
+    FencedError when this Muster does not lead.
+    """
+
+    def __init__(self, api: ClusterApi, leadership: Leadership, clock: Clock, window: WriteWindow) -> None:
+        self._api = api
+        self._leadership = leadership
+        self._clock = clock
+        self._window = window
+
+    async def nominate(self, pod: PodKey, node: str) -> None:
+        await self._send(WriteRank.NOMINATION, lambda: self._api.nominate(pod, node))
+
+    async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
+        await self._send(WriteRank.BINDING, lambda: self._api.bind(pod, node, annotations))
+
+    async def evict(self, pod: PodKey, *, dry_run: bool = False) -> None:
+        await self._send(WriteRank.NOMINATION, lambda: self._api.evict(pod, dry_run=dry_run))
+
+    async def ungate(self, pod: PodKey, gate: str) -> None:
+        await self._send(WriteRank.NOMINATION, lambda: self._api.ungate(pod, gate))
+
+    async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
+        await self._send(WriteRank.REPORT, lambda: self._api.update_queue_status(name, uid, report))
+
+    async def record_event(self, event: ClusterEvent) -> None:
+        await self._send(WriteRank.REPORT, lambda: self._api.record_event(event))
+
+    async def update_group_status(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
+        await self._send(WriteRank.REPORT, lambda: self._api.update_group_status(group, uid, status))
+
+    async def _send(self, rank: WriteRank, write: Callable[[], Awaitable[None]]) -> None:
+        async with self._window.turn(rank):
+            if not leads(self._leadership, self._clock):
+                raise FencedError
+            await write()

@@ -1,39 +1,104 @@
-"""Telling people how gangs stand: PodGroup status and Events, each change once."""
+"""Telling people how gangs and Queues stand: status and Events, each change once, a moment after it.
+
+What is to be written goes to the outbox. What was written is remembered: what reads the same is not written again.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 
-from extender.admission.effects import Note
+import structlog
+from msgspec import structs
+
+from extender.admission.admission import Admission
+from extender.clock import Clock
 from extender.cluster.gangs import Gang, member_order
 from extender.control.outbox import Outbox, Urgency
-from extender.control.ports import ApiError, ClusterApi, ClusterEvent, GroupStatus
-from extender.control.views import GangView, group_status
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.objectref import ObjectRef
-from extender.domain.pod import Pod
-from extender.domain.reason import Reason
+from extender.control.ports import ApiError, ClusterApi, ClusterEvent
+from extender.explain.views import GangView, GroupStatus, QueueReport, gang_view, group_status
+from extender.ledger.effects import Note
+from extender.objects.meta import ObjectRef
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.sources.table import SOURCE_OF
 
-_API_VERSIONS = {
-    GroupApi.COSCHEDULING: "scheduling.x-k8s.io/v1alpha1",
-    GroupApi.NATIVE: "scheduling.k8s.io/v1beta1",
-    GroupApi.VOLCANO: "scheduling.volcano.sh/v1beta1",
-}
+log = structlog.get_logger("muster.control")
+
+API_VERSION = "muster.dev/v1alpha1"
+
+#: How long a status may stand in which only the share and the past usage are no longer right (seconds): both change
+#: all the time while anything runs. After a restart so much of the past usage is missing at most.
+_DRIFT_SECONDS = 60.0
+#: A share is told to a thousandth.
+_SHARE_DIGITS = 3
 
 
-class Reports:
-    """Write what changed about a gang, and nothing that reads as it did before."""
+class Events:
+    """Write Events by way of the outbox: equal ones that wait are one."""
 
     def __init__(self, api: ClusterApi, outbox: Outbox) -> None:
-        """Write to `api` through `outbox`."""
         self._api = api
         self._outbox = outbox
-        self._statuses: dict[GroupRef, tuple[str, GroupStatus]] = {}
-        self._said: dict[GroupRef, tuple[str, Reason | None, str]] = {}
 
-    def report(self, gang: Gang, seen: GangView) -> None:
-        """Write the PodGroup's status, and an Event when the gang began to wait, changed its reason, or started."""
-        if gang.group is not None and gang.ref.api is GroupApi.COSCHEDULING:
+    def write(self, about: ObjectRef, *, warning: bool, reason: str, message: str) -> None:
+        """Write an Event about an object."""
+        event = ClusterEvent(about, warning=warning, reason=reason, message=message, action="Scheduling")
+        key = f"event/{about.uid}/{reason}/{message}"
+        self._outbox.put(Urgency.EVENT, key, str(about), partial(self._api.record_event, event))
+
+
+class GangReports:
+    """Write what is new about gangs: the status of their objects, and Events."""
+
+    def __init__(self, admission: Admission, api: ClusterApi, outbox: Outbox) -> None:
+        self._admission = admission
+        self._api = api
+        self._outbox = outbox
+        self._events = Events(api, outbox)
+        self._statuses: dict[GroupRef, tuple[str, GroupStatus]] = {}
+        self._told: dict[GroupRef, tuple[str, Reason | None, str]] = {}
+
+    def report(self, ref: GroupRef) -> None:
+        """Write what is new about a gang; forget one that is gone."""
+        gang = self._admission.model.gangs.get(ref)
+        if gang is None:
+            self._statuses.pop(ref, None)
+            self._told.pop(ref, None)
+            return
+        seen = gang_view(self._admission, gang)
+        if seen.managed:
+            self._write_new(gang, seen)
+
+    def note(self, note: Note) -> None:
+        """Write an Event that the admission asked for; one about a gang that is gone is left out."""
+        name = note.about.key if isinstance(note.about, Pod) else str(note.about)
+        log.info("note", reason=note.reason, message=note.message, about=name)
+        match note.about:
+            case Pod() as pod:
+                self._events.write(_about_pod(pod), warning=note.warning, reason=note.reason, message=note.message)
+            case ObjectRef() as about:
+                self._events.write(about, warning=note.warning, reason=note.reason, message=note.message)
+            case GroupRef() as ref:
+                gang = self._admission.model.gangs.get(ref)
+                if gang is not None:
+                    self._tell(gang, warning=note.warning, reason=note.reason, message=note.message)
+
+    def stand_down(self) -> None:
+        """Forget what was told: another replica may tell other things meanwhile."""
+        self._statuses.clear()
+        self._told.clear()
+
+    def _write_new(self, gang: Gang, seen: GangView) -> None:
+        """Write the PodGroup's status, and an Event when the gang began to wait, changed its reason, or started.
+
+        Of a gang of one kube-scheduler's own Event says that it started.
+        """
+        if gang.group is not None and gang.ref.api == COSCHEDULING:
             status = group_status(seen, gang.group.generation)
             if self._statuses.get(gang.ref) != (gang.group.uid, status):
                 self._statuses[gang.ref] = (gang.group.uid, status)
@@ -45,41 +110,24 @@ class Reports:
         if not started and seen.wait is None:
             return
         said = (seen.uid, reason, message)
-        before = self._said.get(gang.ref)
+        before = self._told.get(gang.ref)
         if before == said or (before is None and started and not seen.reserved and not seen.census.placeable):
-            self._said[gang.ref] = said
+            self._told[gang.ref] = said
             return
-        self._said[gang.ref] = said
+        self._told[gang.ref] = said
+        if gang.ref.is_pod and reason in {None, Reason.AWAITING_MEMBERS}:
+            return
         if seen.wait is not None:
-            self.tell(gang, warning=reason is not Reason.AWAITING_MEMBERS, reason=str(reason), message=message)
+            self._tell(gang, warning=reason is not Reason.AWAITING_MEMBERS, reason=str(reason), message=message)
         elif before is not None and before[1] is not None:
             text = f"{seen.census.secured} members bound, minMember is {seen.min_member}"
-            self.tell(gang, warning=False, reason="Started", message=text)
+            self._tell(gang, warning=False, reason="Started", message=text)
 
-    def tell(self, gang: Gang, *, warning: bool, reason: str, message: str) -> None:
+    def _tell(self, gang: Gang, *, warning: bool, reason: str, message: str) -> None:
         """Write an Event about a gang: on its PodGroup, or on its first pod where it has no object."""
         about = _about_gang(gang)
         if about is not None:
-            self._event(about, warning=warning, reason=reason, message=message)
-
-    def note(self, note: Note, gang: Gang | None) -> None:
-        """Write an Event that the admission asked for; `gang` is the one that the note is about, if it still exists."""
-        if isinstance(note.about, Pod):
-            self._event(_about_pod(note.about), warning=note.warning, reason=note.reason, message=note.message)
-        elif isinstance(note.about, ObjectRef):
-            self._event(note.about, warning=note.warning, reason=note.reason, message=note.message)
-        elif gang is not None:
-            self.tell(gang, warning=note.warning, reason=note.reason, message=note.message)
-
-    def forget(self, ref: GroupRef) -> None:
-        """Forget what was said of a gang that is gone."""
-        self._statuses.pop(ref, None)
-        self._said.pop(ref, None)
-
-    def forget_all(self) -> None:
-        """Forget what was said of everybody: somebody else may say other things meanwhile."""
-        self._statuses.clear()
-        self._said.clear()
+            self._events.write(about, warning=warning, reason=reason, message=message)
 
     async def _write_status(self, ref: GroupRef, uid: str, status: GroupStatus) -> None:
         """Write a status; one that could not be written is not remembered as said."""
@@ -90,19 +138,125 @@ class Reports:
                 del self._statuses[ref]
             raise
 
-    def _event(self, about: ObjectRef, *, warning: bool, reason: str, message: str) -> None:
-        event = ClusterEvent(about, warning=warning, reason=reason, message=message, action="Scheduling")
-        key = f"event/{about.uid}/{reason}/{message}"
-        self._outbox.put(Urgency.EVENT, key, str(about), partial(self._api.record_event, event))
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What was written last, and when (monotonic)."""
+
+    report: QueueReport
+    at: float
+
+
+class QueueReports:
+    """Look at queues some time after something changed, and write what is new about them."""
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        outbox: Outbox,
+        clock: Clock,
+        queues: Callable[[], Iterable[QueueReport]],
+        delay_seconds: float,
+    ) -> None:
+        """Write to `api` through `outbox`, `delay_seconds` after a change, what `queues` then says."""
+        self._api = api
+        self._outbox = outbox
+        self._events = Events(api, outbox)
+        self._clock = clock
+        self._queues = queues
+        self._delay = delay_seconds
+        self._said: dict[str, _Said] = {}
+        self._complaints: dict[str, tuple[str, str, str]] = {}  # what was last told: UID, reason, message
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when the timer fires (monotonic)
+
+    def changed(self) -> None:
+        """Look at all queues in a moment."""
+        self._look_in(self._delay)
+
+    def stand_down(self) -> None:
+        """Tell nothing any more, and forget what was told: another replica may tell other things meanwhile."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._said.clear()
+        self._complaints.clear()
+
+    def _look_in(self, seconds: float) -> None:
+        due = self._clock.monotonic() + seconds
+        if self._timer is not None:
+            if self._due <= due:
+                return
+            self._timer.cancel()
+        self._due = due
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        seen = {report.name: _rounded(report) for report in self._queues()}
+        for name in self._said.keys() - seen.keys():
+            del self._said[name]
+        for name in self._complaints.keys() - seen.keys():
+            del self._complaints[name]
+        for report in seen.values():
+            self._report(report)
+            self._complain(report)
+
+    def _report(self, report: QueueReport) -> None:
+        """Write a Queue's status if it reads differently, drifting figures seldom."""
+        name, now = report.name, self._clock.monotonic()
+        said = self._said.get(name)
+        if said is not None and said.report.uid == report.uid:
+            if said.report == report:
+                return
+            drifted_until = said.at + _DRIFT_SECONDS
+            if _steady(said.report) == _steady(report) and now < drifted_until:
+                self._look_in(drifted_until - now)
+                return
+        self._said[name] = _Said(report, now)
+        self._outbox.put(Urgency.STATUS, f"status/queue/{name}", f"Queue {name}", partial(self._write, report))
+
+    async def _write(self, report: QueueReport) -> None:
+        """Write a status; one that could not be written is not remembered as said."""
+        try:
+            await self._api.update_queue_status(report.name, report.uid, report)
+        except ApiError:
+            said = self._said.get(report.name)
+            if said is not None and said.report == report:
+                del self._said[report.name]
+            raise
+
+    def _complain(self, report: QueueReport) -> None:
+        """Write an Event when something is wrong with a Queue, once for each reason, and when nothing is any more."""
+        sound = report.row.active and not report.row.message
+        before = self._complaints.get(report.name)
+        now = None if sound else (report.uid, report.reason, report.message)
+        if before == now:
+            return
+        if now is None:
+            del self._complaints[report.name]
+        else:
+            self._complaints[report.name] = now
+        about = ObjectRef(API_VERSION, "Queue", "", report.name, report.uid)
+        self._events.write(about, warning=not sound, reason=report.reason, message=report.message)
+
+
+def _rounded(report: QueueReport) -> QueueReport:
+    return replace(report, row=structs.replace(report.row, share=round(report.row.share, _SHARE_DIGITS)))
+
+
+def _steady(report: QueueReport) -> QueueReport:
+    """Return a report without what changes while nothing happens."""
+    return replace(report, row=structs.replace(report.row, share=0.0), history=(), history_at="")
 
 
 def _about_gang(gang: Gang) -> ObjectRef | None:
     if gang.group is not None and gang.group.about is not None:
         return gang.group.about
     if gang.group is not None:
-        version = _API_VERSIONS[gang.ref.api]
+        version = SOURCE_OF[gang.ref.api].kinds[0].api_version
         return ObjectRef(version, "PodGroup", gang.ref.namespace, gang.ref.name, gang.group.uid)
-    first = min((pod for pod in gang.members.values() if not pod.done), key=member_order, default=None)
+    first = min(gang.members.values(), key=lambda pod: (pod.done, *member_order(pod)), default=None)
     return None if first is None else _about_pod(first)
 
 

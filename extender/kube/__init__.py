@@ -2,5 +2,5 @@
 
 The only package that may know the `kubernetes` client or aiohttp, and of its modules only `transport` does. What the
 objects mean and what is decided about them lives elsewhere: here bytes become calls of
-`extender.control.observer.Observer`, and calls of `extender.control.ports.ClusterApi` become requests.
+`extender.control.ports.EventSink`, and calls of `extender.control.ports.ClusterApi` become requests.
 """

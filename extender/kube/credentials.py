@@ -1,12 +1,32 @@
-"""Where the credentials for the API server come from."""
+"""The credentials for the API server: where they come from, and how they are read."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import yaml
+from kubernetes.aio import config as untyped_config
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import incluster_config
+
+from extender.clock import Clock
+
+#: The package's functions that read configuration have no types.
+_config: Any = untyped_config
+
+#: How often a token in a file is read again. The kubelet replaces it at 80 % of its life, an hour at the least.
+_TOKEN_FILE_SECONDS = 60.0
+#: How long before its end an exec plugin's credential is replaced.
+_EXPIRY_MARGIN_SECONDS = 60.0
+#: How long an exec plugin may take.
+_PLUGIN_SECONDS = 60.0
 
 #: Where the kubelet mounts a pod's ServiceAccount. Source: k8s.io/client-go/rest.InClusterConfig.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -47,6 +67,14 @@ class KubeConfig:
 CredentialSource: TypeAlias = InCluster | KubeConfig
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What was read from a source, and how many seconds it is good for: None until the server refuses it."""
+
+    configuration: Configuration
+    good_for: float | None
+
+
 def find_credentials(
     environment: Mapping[str, str],
     kubeconfig: Path | None = None,
@@ -78,3 +106,62 @@ def _existing(files: tuple[Path, ...], context: str | None, why: str) -> KubeCon
             f"or run in a pod with a ServiceAccount"
         )
     return KubeConfig(found, context)
+
+
+async def read_credentials(source: CredentialSource, clock: Clock) -> Credentials:
+    """Read credentials; raise CredentialsError naming the source."""
+    configuration = Configuration()
+    try:
+        if isinstance(source, InCluster):
+            loader = _in_cluster_loader(source)
+            loader.load_and_set(configuration)
+            good_for: float | None = _TOKEN_FILE_SECONDS
+        else:
+            async with asyncio.timeout(_PLUGIN_SECONDS):
+                loader = await _config.load_kube_config(
+                    config_file=os.pathsep.join(map(str, source.files)),
+                    context=source.context,
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
+            good_for = _good_for(loader, configuration, clock)
+            configuration.proxy = configuration.proxy or _environment_proxy(configuration.host)
+    # The package lets whatever its parsing meets through, TypeErrors for a missing section included.
+    except (_config.ConfigException, OSError, TypeError, LookupError, ValueError, yaml.YAMLError) as error:
+        raise CredentialsError(f"{source} cannot be used: {error or type(error).__name__}") from error
+    # Files often end in a newline, which the package would send as part of the header.
+    configuration.api_key = {name: value.strip() for name, value in configuration.api_key.items()}
+    return Credentials(configuration, good_for)
+
+
+def _in_cluster_loader(source: InCluster) -> Any:  # noqa: ANN401 - the package's class has no types
+    untyped: Any = incluster_config
+    return untyped.InClusterConfigLoader(
+        token_filename=str(source.folder / "token"),
+        cert_filename=str(source.folder / "ca.crt"),
+        try_refresh_token=False,  # its hook would not read the file on a 401, and restores the newline
+        environ={SERVICE_HOST: source.host, SERVICE_PORT: source.port},
+    )
+
+
+def _good_for(loader: Any, configuration: Configuration, clock: Clock) -> float | None:  # noqa: ANN401 - no types
+    """Return for how many seconds what a kubeconfig gave can be used; raise ValueError if its plugin gave nothing."""
+    user = loader._user  # noqa: SLF001 - the package offers no other way to tell where the token came from
+    if user is None or not ("exec" in user or "tokenFile" in user):
+        return None
+    if "exec" not in user:
+        return _TOKEN_FILE_SECONDS
+    if not configuration.api_key and not configuration.cert_file:
+        raise ValueError(f"exec plugin {user['exec']['command']} gave no credential; run it by hand to see why")
+    expiry = getattr(loader, "exec_plugin_expiry", None)
+    if expiry is None:
+        return None
+    return float((expiry - clock.now()).total_seconds()) - _EXPIRY_MARGIN_SECONDS
+
+
+def _environment_proxy(url: str) -> str | None:
+    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY ask for, as client-go does."""
+    address = urlsplit(url)
+    if proxy_bypass(address.hostname or ""):
+        return None
+    return getproxies().get(address.scheme)

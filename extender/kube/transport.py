@@ -1,46 +1,32 @@
-"""Requests to the API server: the only module that knows the `kubernetes` package.
+"""Requests to the API server, and what went wrong with one, as an `ApiError`.
 
-Of that package it uses how to read credentials and how to send one request. Its models, its `Watch` and its informers
-stay unused: they decode a hundred times slower than `extender.wire` and lose events (docs/decisions/0002).
+Of the `kubernetes` package Muster uses how to read credentials and how to send one request. Its models, its `Watch` and
+its informers stay unused: they decode a hundred times slower than msgspec structs and lose events
+(docs/decisions/0002).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import structlog
-import yaml
-from aiohttp import ClientResponse, ClientTimeout
-from kubernetes.aio import config as untyped_config
+from aiohttp import ClientError, ClientResponse, ClientTimeout, ConnectionTimeoutError
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config import incluster_config
 
 import extender
 from extender.clock import Clock
-from extender.kube.answers import NO_ANSWER, chunks, hang_up, no_answer, refusal, whole_body
-from extender.kube.api import JsonObject, PatchForm, Query
-from extender.kube.credentials import SERVICE_HOST, SERVICE_PORT, CredentialsError, CredentialSource, InCluster
+from extender.control.ports import ApiError, BudgetError
+from extender.kube.api import DISCONNECTED, TIMEOUT, ApiStatus, JsonObject, PatchForm, Query, decode_status
+from extender.kube.credentials import Credentials, CredentialsError, CredentialSource, read_credentials
+from extender.objects.meta import DecodeError
 
-#: The package's functions that read configuration have no types.
-_config: Any = untyped_config
-
-#: How often a token in a file is read again. The kubelet replaces it at 80 % of its life, an hour at the least.
-_TOKEN_FILE_SECONDS = 60.0
-#: How long before its end an exec plugin's credential is replaced.
-_EXPIRY_MARGIN_SECONDS = 60.0
 #: Credentials are read at most this often, however many requests are refused.
 _RENEWAL_PAUSE_SECONDS = 10.0
-#: How long an exec plugin may take.
-_PLUGIN_SECONDS = 60.0
-
 _CONNECT_SECONDS = 5.0
 #: How long the other end gets to answer the end of TLS when everything is closed; a live one takes a millisecond.
 _FAREWELL_SECONDS = 0.05
@@ -48,15 +34,18 @@ _JSON = "application/json"
 _UNAUTHORIZED = 401
 _FIRST_ERROR_STATUS = 300
 
+#: What a connection raises when no answer comes, or not all of it.
+_NO_ANSWER = (TimeoutError, ClientError, OSError)
+
+#: A cause of refused evictions. Source: k8s.io/api/policy/v1 DisruptionBudgetCause.
+_DISRUPTION_BUDGET = "DisruptionBudget"
+
+#: How much is shown of an answer that is not a metav1.Status.
+_SHOWN_CHARACTERS = 300
+#: How much is kept of a JSON document that is not: what a pod behind the API server's proxy says, for others to read.
+_KEPT_CHARACTERS = 10_000
+
 log = structlog.get_logger("muster.transport")
-
-
-@dataclass(frozen=True, slots=True)
-class _Credentials:
-    """What was read from a source, and how many seconds it is good for: None until the server refuses it."""
-
-    configuration: Configuration
-    good_for: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +65,7 @@ class Transport:
     """
 
     def __init__(
-        self, source: CredentialSource, credentials: _Credentials, clock: Clock, pool_size: int, timeout_seconds: float
+        self, source: CredentialSource, credentials: Credentials, clock: Clock, pool_size: int, timeout_seconds: float
     ) -> None:
         """Use `connect` instead, which reads the credentials first."""
         self._source = source
@@ -103,7 +92,7 @@ class Transport:
 
         Raises CredentialsError.
         """
-        return cls(source, await _read(source, clock), clock, pool_size, timeout_seconds)
+        return cls(source, await read_credentials(source, clock), clock, pool_size, timeout_seconds)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -123,15 +112,15 @@ class Transport:
 
     async def get(self, path: str, query: Query) -> bytes:
         """Read an object or a list."""
-        return await whole_body(await self._open(_Request("GET", path, self._timeout, query=query)))
+        return await _whole_body(await self._open(_Request("GET", path, self._timeout, query=query)))
 
     async def post(self, path: str, body: JsonObject) -> bytes:
         """Create an object."""
-        return await whole_body(await self._open(_Request("POST", path, self._timeout, _JSON, body)))
+        return await _whole_body(await self._open(_Request("POST", path, self._timeout, _JSON, body)))
 
     async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
         """Change an object and return it as stored."""
-        return await whole_body(await self._open(_Request("PATCH", path, self._timeout, form.value, body)))
+        return await _whole_body(await self._open(_Request("PATCH", path, self._timeout, form.value, body)))
 
     @asynccontextmanager
     async def stream(
@@ -141,9 +130,9 @@ class Transport:
         timeout = ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_timeout_seconds)
         response = await self._open(_Request("GET", path, timeout, query=query))
         try:
-            yield chunks(response)
+            yield _chunks(response)
         finally:
-            hang_up(response)
+            _hang_up(response)
 
     async def _open(self, request: _Request) -> ClientResponse:
         """Send a request and return the answer unread; raise ApiError unless it is a success.
@@ -154,10 +143,10 @@ class Transport:
         renewals = self._renewals
         response = await self._send(request)
         if response.status == _UNAUTHORIZED and await self._renew(since=renewals):
-            hang_up(response)
+            _hang_up(response)
             response = await self._send(request)
         if response.status >= _FIRST_ERROR_STATUS:
-            raise await refusal(response)
+            raise await _refusal(response)
         return response
 
     async def _send(self, request: _Request) -> ClientResponse:
@@ -176,8 +165,8 @@ class Transport:
                 auth_settings=["BearerToken"],
             )
             answer = await self._client.call_api(*parts, _request_timeout=request.timeout)
-        except NO_ANSWER as error:
-            raise no_answer(error) from error
+        except _NO_ANSWER as error:
+            raise _no_answer(error) from error
         response: ClientResponse = answer.response
         return response
 
@@ -195,7 +184,7 @@ class Transport:
                 return False
             self._next_attempt = now + _RENEWAL_PAUSE_SECONDS
             try:
-                fresh = await _read(self._source, self._clock)
+                fresh = await read_credentials(self._source, self._clock)
             except CredentialsError as error:
                 log.error("credentials could not be renewed, keeping the old ones", error=str(error))  # noqa: TRY400 - the message says it all
                 return False
@@ -212,7 +201,7 @@ class Transport:
         old, self._client = self._client, self._new_client(fresh)
         await old.close()  # what is under way on them fails as any broken connection does
 
-    def _due(self, credentials: _Credentials) -> float | None:
+    def _due(self, credentials: Credentials) -> float | None:
         if credentials.good_for is None:
             return None
         return self._clock.monotonic() + max(credentials.good_for, _RENEWAL_PAUSE_SECONDS)
@@ -237,60 +226,56 @@ def _connects_alike(old: Configuration, new: Configuration) -> bool:
 _CONNECTION_PARTS = ("host", "ssl_ca_cert", "cert_file", "verify_ssl", "tls_server_name", "proxy")
 
 
-async def _read(source: CredentialSource, clock: Clock) -> _Credentials:
-    """Read credentials; raise CredentialsError naming the source."""
-    configuration = Configuration()
+def _no_answer(error: Exception) -> ApiError:
+    """Turn one of `_NO_ANSWER` into an ApiError."""
+    silent = isinstance(error, TimeoutError) and not isinstance(error, ConnectionTimeoutError)
+    reason = TIMEOUT if silent else DISCONNECTED
+    return ApiError(0, reason, f"{type(error).__name__}: {error}")
+
+
+async def _refusal(response: ClientResponse) -> ApiError:
+    """Return what an answer that is no success says: a metav1.Status, or a proxy's or a dying server's text."""
     try:
-        if isinstance(source, InCluster):
-            loader = _in_cluster_loader(source)
-            loader.load_and_set(configuration)
-            good_for: float | None = _TOKEN_FILE_SECONDS
-        else:
-            async with asyncio.timeout(_PLUGIN_SECONDS):
-                loader = await _config.load_kube_config(
-                    config_file=os.pathsep.join(map(str, source.files)),
-                    context=source.context,
-                    client_configuration=configuration,
-                    persist_config=False,
-                )
-            good_for = _good_for(loader, configuration, clock)
-            configuration.proxy = configuration.proxy or _environment_proxy(configuration.host)
-    # The package lets whatever its parsing meets through, TypeErrors for a missing section included.
-    except (_config.ConfigException, OSError, TypeError, LookupError, ValueError, yaml.YAMLError) as error:
-        raise CredentialsError(f"{source} cannot be used: {error or type(error).__name__}") from error
-    # Files often end in a newline, which the package would send as part of the header.
-    configuration.api_key = {name: value.strip() for name, value in configuration.api_key.items()}
-    return _Credentials(configuration, good_for)
+        body = await response.read()
+    except _NO_ANSWER as error:
+        body = f"({type(error).__name__} while reading the answer)".encode()
+    retry_after = response.headers.get("Retry-After", "")
+    wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
+    try:
+        status = decode_status(body)
+    except DecodeError:
+        text = body.decode(errors="replace")[:_SHOWN_CHARACTERS].strip()
+        return ApiError(response.status, response.reason or "", text, wait)
+    if status.reason is None and status.message is None:
+        text = body.decode(errors="replace")[:_KEPT_CHARACTERS].strip()
+        return ApiError(response.status, response.reason or "", text, wait)
+    return _kind_of(status)(response.status, status.reason or response.reason or "", status.message or "", wait)
 
 
-def _in_cluster_loader(source: InCluster) -> Any:  # noqa: ANN401 - the package's class has no types
-    untyped: Any = incluster_config
-    return untyped.InClusterConfigLoader(
-        token_filename=str(source.folder / "token"),
-        cert_filename=str(source.folder / "ca.crt"),
-        try_refresh_token=False,  # its hook would not read the file on a 401, and restores the newline
-        environ={SERVICE_HOST: source.host, SERVICE_PORT: source.port},
-    )
+def _kind_of(status: ApiStatus) -> type[ApiError]:
+    causes = (status.details and status.details.causes) or ()
+    return BudgetError if any(cause.reason == _DISRUPTION_BUDGET for cause in causes) else ApiError
 
 
-def _good_for(loader: Any, configuration: Configuration, clock: Clock) -> float | None:  # noqa: ANN401 - no types
-    """Return for how many seconds what a kubeconfig gave can be used; raise ValueError if its plugin gave nothing."""
-    user = loader._user  # noqa: SLF001 - the package offers no other way to tell where the token came from
-    if user is None or not ("exec" in user or "tokenFile" in user):
-        return None
-    if "exec" not in user:
-        return _TOKEN_FILE_SECONDS
-    if not configuration.api_key and not configuration.cert_file:
-        raise ValueError(f"exec plugin {user['exec']['command']} gave no credential; run it by hand to see why")
-    expiry = getattr(loader, "exec_plugin_expiry", None)
-    if expiry is None:
-        return None
-    return float((expiry - clock.now()).total_seconds()) - _EXPIRY_MARGIN_SECONDS
+async def _whole_body(response: ClientResponse) -> bytes:
+    """Read an answer to its end; raise ApiError if that does not come."""
+    try:
+        return await response.read()
+    except _NO_ANSWER as error:
+        raise _no_answer(error) from error
 
 
-def _environment_proxy(url: str) -> str | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY ask for, as client-go does."""
-    address = urlsplit(url)
-    if proxy_bypass(address.hostname or ""):
-        return None
-    return getproxies().get(address.scheme)
+async def _chunks(response: ClientResponse) -> AsyncIterator[bytes]:
+    """Yield an answer's bytes as they arrive; raise ApiError when the connection breaks or is silent for too long."""
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except _NO_ANSWER as error:
+        raise _no_answer(error) from error
+
+
+def _hang_up(response: ClientResponse) -> None:
+    """Give up an answer, and with it the connection, at once: the polite end of TLS waits for the other side."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()

@@ -9,18 +9,26 @@ from random import Random
 from typing import Self
 
 import structlog
+from msgspec import Struct
 
 from extender.control.ports import ApiError
-from extender.kube.api import UNREADABLE, ApiServer
-from extender.kube.backoff import Backoff
-from extender.kube.reflector import Sleep
-from extender.wire.codec import DecodeError, decode_version
+from extender.kube.api import UNREADABLE, ApiServer, ReconnectBackoff, Sleep
+from extender.objects.meta import DecodeError, Decoder
+
+
+class VersionInfo(Struct, gc=False, frozen=True, rename="camel"):
+    """What `GET /version` answers, a version.Info; `git_version` is such as `v1.37.0` or `v1.36.3-gke.1234`."""
+
+    git_version: str | None = None
+
+
+decode_version = Decoder(VersionInfo)
 
 #: Bounds of the pause before a server that did not answer is asked again.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
+
 #: How often to look whether the API server has been upgraded.
 _UPGRADE_SECONDS = 3600.0
-
 log = structlog.get_logger("muster.version")
 
 
@@ -48,6 +56,7 @@ class Minor:
 #: Older ones are refused: their kube-scheduler does not read scheduler-config/muster.yaml, whose apiVersion
 #: kubescheduler.config.k8s.io/v1 came with 1.25 (kubernetes/kubernetes#110534). Nothing newer is known not to work.
 OLDEST = Minor(1, 25)
+
 #: The span that `make test-versions` and the gate run on (docs/versions.md).
 OLDEST_TESTED, NEWEST_TESTED = Minor(1, 35), Minor(1, 37)
 
@@ -57,7 +66,7 @@ async def check_version(api: ApiServer, *, random: Random, sleep: Sleep = asynci
 
     Returns only when the version is too old. A server that does not say its version is taken as it is.
     """
-    backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, random)
+    backoff = ReconnectBackoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, random)
     known = ""
     while True:
         pause = _UPGRADE_SECONDS

@@ -1,4 +1,4 @@
-"""What a watch is of, how patient it is, and why it ends: the values that the reflector works with."""
+"""What a watch is of, how patient it is, what one connection has shown, and why it ended: the reflector's values."""
 
 from __future__ import annotations
 
@@ -8,22 +8,34 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Raw, Struct
 
-from extender.control.ports import ApiError, Kind
-from extender.kube.api import UNREADABLE, Query
-from extender.wire.codec import DecodeError, decode_status
-from extender.wire.kubernetes import ObjectMeta
+from extender.control.ports import REWOUND, ApiError
+from extender.kube.api import UNREADABLE, Query, decode_status
+from extender.objects.meta import DecodeError, Decoder, Identity, ObjectMeta
+
+
+class WatchEvent(Struct, gc=False, frozen=True):
+    """One line of a watch; `object` stays undecoded until its kind is known."""
+
+    type: str | None = None
+    object: Raw = Raw(b"null")
+
+
+decode_watch_event = Decoder(WatchEvent)
 
 #: Marks the bookmark that ends the initial events of a WatchList. Source: metav1.InitialEventsAnnotationKey.
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
 #: The place of a watch or a list has been compacted away.
 GONE = 410
+
 #: Reasons of a metav1.Status that mean GONE even where its code is missing.
 _GONE_REASONS = frozenset({"Expired", "Gone"})
 _INTERNAL_ERROR = 500
 
 
-class Cause(StrEnum):
+class WatchFailure(StrEnum):
     """Why a watch had to start again; the value is the metric label."""
 
     CLOSED = "closed"
@@ -38,6 +50,8 @@ class Cause(StrEnum):
     """The server does not know Muster's credentials (401), or Muster lacks a right (403)."""
     REFUSED = "refused"
     """The server answered with another error."""
+    REWOUND = REWOUND
+    """The server is not as far as the watch was: its etcd was restored to an older state."""
     EXPIRED = "expired"
     """The server has forgotten where the watch was (410)."""
     STUCK = "stuck"
@@ -46,13 +60,58 @@ class Cause(StrEnum):
     """Something could not be read at all; it may have been a deletion, so the place is given up for a new list."""
 
 
+#: Connections that end so without having brought anything hint at a place that the server cannot continue from.
+_FRUITLESS = frozenset({WatchFailure.CLOSED, WatchFailure.REFUSED})
+
+
 class PlaceLostError(Exception):
     """The watch cannot go on from where it was; only a new list helps."""
 
-    def __init__(self, cause: Cause) -> None:
-        """Keep why."""
+    def __init__(self, cause: WatchFailure) -> None:
         super().__init__(cause)
         self.cause = cause
+
+
+@dataclass(slots=True)
+class WatchConnection:
+    """One connection of a watch: where it begins, and what has come over it.
+
+    Attributes:
+        version: its place, from which the next one resumes; None until the list is complete.
+        pages: whether the list comes page by page, for want of WatchList.
+        fruitless: how many connections before it, in a row, resumed and brought nothing.
+        after_outage: whether the one before it got no answer.
+        resumed: whether it begins at a place.
+        answered: whether the server has answered.
+        progressed: whether it moved the place.
+        damaged: whether something could not be read that may have been a deletion.
+    """
+
+    version: str | None = None
+    pages: bool = False
+    fruitless: int = 0
+    after_outage: bool = False
+    resumed: bool = field(init=False)
+    answered: bool = field(init=False, default=False)
+    progressed: bool = field(init=False, default=False)
+    damaged: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self.resumed = self.version is not None
+
+    def next(self, cause: WatchFailure, fruitless_limit: int) -> WatchConnection:
+        """Return the connection that follows when this one ended by `cause`.
+
+        Raises PlaceLostError where it is of no use to resume from the place: something is missing, or
+        `fruitless_limit` connections in a row brought nothing.
+        """
+        if self.damaged:
+            raise PlaceLostError(WatchFailure.DAMAGED)
+        fruitless = 0 if self.progressed else self.fruitless + (self.resumed and cause in _FRUITLESS)
+        if fruitless >= fruitless_limit:
+            raise PlaceLostError(WatchFailure.STUCK)
+        outage = cause is WatchFailure.DISCONNECTED and not self.answered
+        return WatchConnection(self.version, self.pages, fruitless, outage)
 
 
 class ApiObject(Protocol):
@@ -61,44 +120,22 @@ class ApiObject(Protocol):
     @property
     def metadata(self) -> ObjectMeta | None:
         """The object's metadata."""
-        ...
 
 
 T = TypeVar("T", bound=ApiObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Which object: a name may be used again, with another UID. `namespace` is empty for objects of the cluster."""
+class WatchFeed(Generic[T]):
+    """What to watch, and what to call.
 
-    namespace: str
-    name: str
-    uid: str
-
-    @property
-    def key(self) -> str:
-        """Render as `namespace/name`, which is unique at any instant."""
-        return f"{self.namespace}/{self.name}"
-
-
-def identify(meta: ObjectMeta | None) -> Identity:
-    """Return which object the metadata belong to; raise DecodeError where they do not say."""
-    if meta is None or not meta.name or not meta.uid:
-        raise DecodeError("cannot tell which object this is: metadata.name or metadata.uid is missing")
-    return Identity(meta.namespace or "", meta.name, meta.uid)
-
-
-@dataclass(frozen=True, slots=True)
-class Feed(Generic[T]):
-    """What to watch, and whom to tell.
-
-    `path` is the collection over all namespaces. `seen` is told of every object that was added or changed, `gone` of
-    every one that was deleted. An `optional` kind whose API is not installed counts as empty. `selector` is a part of
+    `path` is the collection over all namespaces. `seen` gets every object that was added or changed, `gone` every one
+    that was deleted. An `optional` kind whose API is not installed counts as empty. `selector` is a part of
     every query, for a watch of some objects only. `older` are the collection's paths under earlier versions of the API,
     newest first, for servers that do not have the one of `path`.
     """
 
-    kind: Kind
+    kind: str
     path: str
     decode: Callable[[msgspec.Raw], T]
     seen: Callable[[T], None]
@@ -117,12 +154,12 @@ class WatchOptions:
     more memory; smaller ones cost more requests. client-go uses 500."""
 
     batch: int = 10
-    """Objects taken in before others get their turn on the event loop: about half a millisecond, and each kind has one
-    in every turn. More makes verbs wait longer while a list comes in, less makes the list take longer."""
+    """Objects taken in before other tasks get their turn on the event loop: about half a millisecond, and each kind has
+    one in every turn. More makes verbs wait longer while a list comes in, less makes the list take longer."""
 
     shortest_watch_seconds: int = 240
     longest_watch_seconds: int = 290
-    """When the server shall end a watch, drawn anew each time so that the kinds do not all reconnect at once. Beyond
+    """When the server is to end a watch, drawn for each so that the kinds do not all reconnect at once. Beyond
     five minutes the server may have compacted away the place of a quiet watch."""
 
     idle_timeout_seconds: float = 45.0
@@ -135,15 +172,15 @@ class WatchOptions:
     """Bounds of the pause before what failed is tried again; it doubles from the first to the longest."""
 
     longest_outage_pause_seconds: float = 5.0
-    """Bound of that pause while no answer comes at all: how late it may be noticed that the server is back. Knocking at
-    a closed door costs nobody much."""
+    """Bound of that pause while no answer comes at all: how late it may be noticed that the server is back. A request
+    that is not answered costs little."""
 
     look_again_seconds: float = 30.0
     """How often to look for an optional API that is not installed. It is also how late its first objects are seen."""
 
     fruitless_connections: int = 6
     """How many connections in a row the server may refuse or close without a word before the place is given up for a
-    new list: it need not say that it cannot read the place. Fewer would list anew while the server is in trouble."""
+    new list: it need not say that it cannot read the place. Fewer would list again while the server is in trouble."""
 
 
 def watch_error(raw: msgspec.Raw) -> ApiError:

@@ -1,25 +1,131 @@
-"""The writes that Muster makes, as requests."""
+"""The writes that Muster makes, as requests. Repeated Events are counted instead of repeated."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
 
+from extender.caches import SizedDict, size_of
 from extender.clock import Clock
-from extender.control.ports import (
-    NO_ANNOTATIONS,
-    ApiError,
-    BudgetError,
-    ClusterEvent,
-    GroupStatus,
-    PodKey,
-    QueueStatus,
-)
-from extender.domain.membership import GroupRef
+from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, ClusterEvent, PodKey
+from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.api import CONFLICT, NOT_FOUND, ApiServer, JsonObject, PatchForm
-from extender.kube.events import EventRecorder
-from extender.kube.groupstatus import GroupStatusWriter
-from extender.kube.queuestatus import QueueStatusWriter
-from extender.wire.codec import DecodeError, decode_metadata, decode_pod
+from extender.kube.status import GroupStatusWriter, QueueStatusWriter
+from extender.objects.meta import DecodeError, decode_metadata
+from extender.objects.podgroup import GroupRef
+from extender.objects.podspec import decode_pod
+
+#: Who Events come from. Source for the form: k8s.io/api/events/v1 Event.reportingController, a qualified name.
+REPORTING_CONTROLLER = "muster.dev/muster"
+
+#: Limits of the Events API, in bytes. Source: k8s.io/kubernetes/pkg/apis/core/validation/events.go.
+_NOTE_BYTES = 1024
+_REPORTING_INSTANCE_BYTES = 128
+#: Longest object name, a DNS subdomain (RFC 1123).
+_NAME_LENGTH = 253
+
+#: What Events may take whose name is remembered so that repetitions are counted (bytes): some 4,000. One whose name is
+#: forgotten is written again.
+_SERIES_BYTES = 8 << 20
+
+
+@dataclass(slots=True)
+class _Series:
+    """An Event and how often it was stored; 0 while the first attempt has not been answered."""
+
+    name: str
+    began: str
+    count: int = 0
+
+
+class EventRecorder:
+    """Write Events, and raise the count of those written before.
+
+    Args:
+        api: the connection.
+        clock: tells when an Event happened.
+        instance: which Muster this is; the pod's name, say.
+    """
+
+    def __init__(self, api: ApiServer, clock: Clock, instance: str) -> None:
+        self._api = api
+        self._clock = clock
+        self._instance = instance.encode()[:_REPORTING_INSTANCE_BYTES].decode(errors="ignore")
+        self._series: SizedDict[ClusterEvent, _Series] = SizedDict(_SERIES_BYTES)
+
+    async def record(self, event: ClusterEvent) -> None:
+        """Write an Event; after a failure the same call continues with the same Event."""
+        series = self._series.get(event)
+        if series is not None and series.count and await self._count(event, series):
+            return
+        if series is None or series.count:  # never written, or forgotten by the server as it does after an hour
+            series = self._series.keep(event, self._begin(event), 1000 + size_of(event))
+        try:
+            await self._api.post(_event_path(event), self._body(event, series))
+        except ApiError as error:
+            if error.status != CONFLICT:  # an attempt before this one arrived, though its answer did not
+                raise
+        series.count = 1
+
+    async def _count(self, event: ClusterEvent, series: _Series) -> bool:
+        """Raise the count of an Event; return whether it still exists."""
+        count = series.count + 1
+        body = {"series": {"count": count, "lastObservedTime": _time(self._clock.now())}}
+        try:
+            await self._api.patch(f"{_event_path(event)}/{series.name}", body)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return False
+        series.count = count
+        return True
+
+    def _begin(self, event: ClusterEvent) -> _Series:
+        """Name an Event; the name is another one at another moment, and the same for another attempt."""
+        began = _time(self._clock.now())
+        about = event.about
+        parts = (self._instance, about.kind, about.uid, event.reason, event.message, event.action, began)
+        digest = blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+        stem = about.name[: _NAME_LENGTH - 1 - len(digest)].rstrip(".-")
+        return _Series(f"{stem}.{digest}", began)
+
+    def _body(self, event: ClusterEvent, series: _Series) -> JsonObject:
+        about = event.about
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"namespace": _namespace(event), "name": series.name},
+            "eventTime": series.began,
+            "type": "Warning" if event.warning else "Normal",
+            "reason": event.reason,
+            "action": event.action,
+            "note": event.message.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+            "regarding": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+            },
+            "reportingController": REPORTING_CONTROLLER,
+            "reportingInstance": self._instance,
+        }
+
+
+def _namespace(event: ClusterEvent) -> str:
+    return event.about.namespace or "default"  # where Events about objects without a namespace belong
+
+
+def _event_path(event: ClusterEvent) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
+
+
+def _time(moment: dt.datetime) -> str:
+    """Render as metav1.MicroTime."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
 
 _INVALID, _TOO_MANY_REQUESTS, _INTERNAL_ERROR, _SERVICE_UNAVAILABLE = 422, 429, 500, 503
 
@@ -27,8 +133,8 @@ _INVALID, _TOO_MANY_REQUESTS, _INTERNAL_ERROR, _SERVICE_UNAVAILABLE = 422, 429, 
 #: Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go, release 1.37.
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
-#: What the API server finds invalid about a nomination that comes too late: it takes the UID of a namesake for an
-#: attempt to change it, and lets nobody nominate a pod that is bound.
+#: What the API server finds invalid about a nomination that comes too late: it takes the UID of another pod of that
+#: name for an attempt to change it, and refuses to nominate a node for a pod that is bound.
 _OUTDATED = ("metadata.uid: Invalid value", "status.nominatedNodeName: Forbidden")
 
 
@@ -42,14 +148,12 @@ class KubeClusterApi:
     """
 
     def __init__(self, api: ApiServer, clock: Clock, instance: str) -> None:
-        """Remember nothing yet."""
         self._api = api
         self._events = EventRecorder(api, clock, instance)
         self._group_statuses = GroupStatusWriter(api, clock)
         self._queue_statuses = QueueStatusWriter(api, clock)
 
     async def nominate(self, pod: PodKey, node: str) -> None:
-        """Set the pod's `status.nominatedNodeName`, or clear it with an empty `node`."""
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
         try:
             await self._api.patch(f"{_path(pod)}/status", body)
@@ -83,7 +187,7 @@ class KubeClusterApi:
         """Ask that the pod be evicted, or only whether it could be; that it is gone already is success.
 
         It is looked for first, since the API server takes ten seconds to say that the UID is another one: to it that is
-        one more conflict with somebody else's change. Source: EvictionsRetry in k8s.io/kubernetes
+        one more conflict with another client's change. Source: EvictionsRetry in k8s.io/kubernetes
         pkg/registry/core/pod/storage/eviction.go, release 1.37.
         """
         if await self._is_gone(pod):
@@ -120,16 +224,13 @@ class KubeClusterApi:
             raise
 
     async def record_event(self, event: ClusterEvent) -> None:
-        """Write an Event, or raise the count of the same one written before."""
         await self._events.record(event)
 
     async def update_group_status(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
-        """Write a coscheduling PodGroup's status subresource."""
         await self._group_statuses.write(group, uid, status)
 
-    async def update_queue_status(self, name: str, uid: str, status: QueueStatus) -> None:
-        """Write a Queue's status subresource."""
-        await self._queue_statuses.write(name, uid, status)
+    async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
+        await self._queue_statuses.write(name, uid, report)
 
     async def _is_gone(self, pod: PodKey) -> bool:
         """Ask whether the pod is there no more, or another one: a conflict can mean that, or that something changed."""

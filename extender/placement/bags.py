@@ -1,4 +1,4 @@
-"""What a domain of nodes does for a gang of equal pods, judged by what it consists of: equal domains are equal bags."""
+"""What a domain does for a gang of equal pods, computed from what it consists of: equal domains are equal bags."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.tree import Tree
-from extender.domain.topology import Objective
-from extender.placement.tables import IMPOSSIBLE, fold, reach
-from extender.placement.units import Question, Unit
+from extender.objects.topology import Objective
+from extender.placement.room import IMPOSSIBLE, Unit, UnitQuestion, fold, reach
 
 #: Steps of arithmetic on one domain up to which the least loss is computed exactly; beyond it islands are filled one
 #: after the other. 4 million are some 10 ms.
@@ -53,8 +52,18 @@ class Wanted:
         return next((size for at, size in self.slices if at == level), 1)
 
 
+# Example. 3 pods of 4 GPUs; kind 0 is an H100 node with 8 GPUs free, kind 1 one with 4 (their tables: `room.py`).
+#
+#   rack aa, a node of each kind   Bag (1, ((0, 1), (1, 1)), ())     1: any number of pods, no slices
+#   rack ab, two nodes of kind 0   Bag (1, ((0, 2),), ())
+#
+# `pair`, two islands: 2 + 1 pods. Kind 0 allows step 119 with 1 pod and 126 with 2, kind 1 allows 119 with 1; the
+# lower one counts. aa loses 2665 + 1095, ab 2665 + 1570: Score(-119, 3760) and Score(-119, 4235).
+# `many`, three islands or more: what enters an island leaves it again, so 1 pod allows 107 only. Bisection over the
+# steps {107, 121} finds that 121 has no place for 3 pods (it needs 2 on each island: sums 0, 2), and 107 has (0, 1, 2,
+# 3). Then `fold` gives the least loss at step 107: Score(-107, 3760) for aa, which is worse than the pair.
 class Bags:
-    """Judge bags of islands for one gang; exact, and remembered.
+    """Score bags of islands for one gang; exact, and remembered.
 
     Attributes:
         units: what islands of each kind do.
@@ -62,7 +71,6 @@ class Bags:
     """
 
     def __init__(self, units: Sequence[Unit], wanted: Wanted, tree: Tree) -> None:
-        """Judge for `wanted` what consists of `units`; levels are those of `tree`."""
         self.units = units
         self.wanted = wanted
         self._tree = tree
@@ -71,13 +79,13 @@ class Bags:
         self._splits: dict[tuple[tuple[int, int], tuple[int, int], int], Score | None] = {}
 
     def clique(self, bag: Bag, kind: int) -> tuple[Score, int] | None:
-        """Judge nodes of one NVLink domain: however the pods lie there, they are as fast."""
+        """Score nodes of one NVLink domain: however the pods lie there, they are as fast."""
         step = self.steps_of(kind, 1, self._tree.depth)[self.wanted.pods]
         loss = int(self._least_loss(bag, 1, self._tree.depth, _ANY_STEP)[self.wanted.pods])
         return None if loss >= IMPOSSIBLE else (Score(-step, loss + self.units[kind].loss[0]), 1)
 
     def many(self, bag: Bag, level: int, best: Score | None) -> tuple[Score, int] | None:
-        """Judge any number of islands, the highest step first: each limits it, and the fewer may be used the higher."""
+        """Score any number of islands, the highest step first: each limits it, and the fewer may be used the higher."""
         islands = 3
         if best is not None and not self._reaches(bag, islands, level, -best.step):
             return None
@@ -215,7 +223,7 @@ class Bags:
             factors = tree.factors(level)
             if unit.product is not None:
                 factors = unit.product.factors(tree.levels.name(level), factors)
-            question = Question(self.wanted.gpus, factors, self.wanted.objective)
+            question = UnitQuestion(self.wanted.gpus, factors, self.wanted.objective)
             self._steps[key] = unit.steps(self.wanted.pods, question, islands)
         return self._steps[key]
 

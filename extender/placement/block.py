@@ -1,29 +1,112 @@
-"""Placing pods that belong together: the domain that holds all of them first, then one shape after the other in it."""
+"""Placing pods that belong together: the domain that holds all of them first, then one shape after the other in it.
+
+A gang whose pods ask for different numbers of GPUs is placed by how many GPUs each node is best to give.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
+from functools import partial, reduce
+from math import gcd
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.gangs import member_order
-from extender.cluster.nodekinds import whole_gpus
 from extender.cluster.whatif import Mark, WhatIf
-from extender.domain.keys import Packing
-from extender.domain.pod import Pod, Shape
-from extender.domain.topology import Objective, RoleGroup, TopologyRequest
-from extender.placement.assign import assign
+from extender.objects.keys import Packing
+from extender.objects.pod import Pod, Shape
+from extender.objects.requests import GPU_RESOURCES
+from extender.objects.topology import Objective, RoleGroup, TopologyRequest
 from extender.placement.bags import Score, Wanted
-from extender.placement.ground import Ground, Terms
-from extender.placement.mixed import Relaxation
-from extender.placement.packing import pack, strands
-from extender.placement.room import clique_units, field_of
-from extender.placement.scopes import MOST_SCOPES, Domains, Groups, Scope
-from extender.placement.search import Search
+from extender.placement.candidates import (
+    MOST_SCOPES,
+    Candidates,
+    Groups,
+    PlacementScope,
+    PlacementTerms,
+    ScopeDomains,
+    slices_of,
+)
+from extender.placement.room import clique_units, field_of, pack, strands
+from extender.placement.search import Search, assign
+
+Quota: TypeAlias = list[tuple[int, int]]
+"""(row, GPUs) in the order of the tree."""
+
+#: Worse than anything that can be placed.
+_UNKNOWN = Score(1, 0)
+
+
+class Relaxation:
+    """The gang as if it were equal pods, each with as many GPUs as the pods' numbers have for a common divisor.
+
+    What is best for those is exact and a bound for the gang; sharing its pods out by it mostly reaches that bound.
+    """
+
+    def __init__(
+        self, whatif: WhatIf, candidates: Candidates, groups: Mapping[Shape, Sequence[Pod]], objective: Objective
+    ) -> None:
+        """Relax the pods of `groups`, all of which ask for GPUs; `whatif` is not changed."""
+        self._gpus = reduce(gcd, (shape.whole_gpus for shape in groups))
+        pods = sum(shape.whole_gpus * len(members) for shape, members in groups.items()) // self._gpus
+        self._field = field_of(
+            whatif, candidates.tree, self._average(groups, pods), _admitted_by_all(candidates, groups), {}
+        )
+        units, self._kinds = clique_units(self._field, whatif, pods)
+        self._search = Search(self._field, Wanted(pods, pods * self._gpus, objective), units, self._kinds)
+        self._position = {int(row): position for position, row in enumerate(self._field.rows)}
+
+    def quotas(self, levels: Iterable[int]) -> list[Quota]:
+        """Return how many GPUs each node is best to give, for the best domain of each level that may be the best."""
+        everywhere = np.ones(self._field.rows.shape[0], dtype=np.bool_)
+        return [
+            [(int(self._field.rows[position]), pods * self._gpus) for position, pods in assign(self._search, choice)]
+            for choice in self._search.best(levels, everywhere)
+        ]
+
+    def score(self, gpus: Mapping[int, int]) -> Score:
+        """Return how good it is to have so many GPUs on each row; worse than anything for what it does not know."""
+        used = {self._position.get(row, -1): count // self._gpus for row, count in gpus.items()}
+        units = self._field.units
+        if any(at < 0 or pods > units[int(self._field.kinds[at])].cap for at, pods in used.items()):
+            return _UNKNOWN
+        tree = self._field.tree
+        level, _ = tree.common(np.array(list(gpus), dtype=np.intp))
+        islands: Counter[tuple[int, int]] = Counter()  # (kind, which of its kind) -> pods
+        loss = 0
+        for at, pods in used.items():
+            kind, clique = int(self._field.kinds[at]), int(self._kinds[at])
+            loss += units[kind].loss[pods]
+            if clique >= 0 and tree.cliques is not None:
+                domain = int(self._field.paths[tree.cliques, at])
+                islands[self._search.clique_base + clique, domain] += pods
+            else:
+                islands[kind, at] += pods
+        loss += sum(self._search.units[kind].loss[0] for kind, _ in islands)  # of a node nothing is broken: its is 0
+        count = min(len(islands), 3)
+        steps = (self._search.step(kind, count, level, pods) for (kind, _), pods in islands.items())
+        return Score(-min(steps), loss)
+
+    def _average(self, groups: Mapping[Shape, Sequence[Pod]], pods: int) -> Shape:
+        """Return the shape of the equal pods: their GPUs, and of everything else what the gang asks for on average."""
+        totals: Counter[str] = Counter()
+        for shape, members in groups.items():
+            for resource, amount in shape.requests:
+                totals[resource] += amount * len(members)
+        asked = {r: self._gpus if r in GPU_RESOURCES else -(-amount // pods) for r, amount in totals.items()}
+        return Shape(tuple(sorted(asked.items())))
+
+
+def _admitted_by_all(candidates: Candidates, groups: Iterable[Shape]) -> NDArray[np.bool_]:
+    """Return (rows,) the nodes that admit all shapes."""
+    masks = [candidates.eligible(shape) for shape in groups]
+    admitted: NDArray[np.bool_] = np.logical_and.reduce(masks)
+    return admitted
 
 
 class _Saved(NamedTuple):
@@ -36,6 +119,16 @@ class _Saved(NamedTuple):
     rows: dict[str, int]
 
 
+# Example. 3 workers (4 GPUs, 8 CPUs each) and a launcher (60 CPUs) that require one rack. H100 nodes with 64 CPUs, in
+# rack aa (aa0 with 8 GPUs free, aa1 with 4) and in rack ab (ab0 and ab1 with 8, and ab2 without GPUs).
+#
+#   levels   [rack]                     -1, the cluster, is not tried: the rack is required
+#   scopes   aa, ab                     each has room for the workers, and for the launcher, counted by themselves;
+#                                       aa is first: the workers, which are the first shape, lose less there
+#   aa       workers: aa0 2, aa1 1      48 and 55 CPUs are left: no launcher, so all of it is taken back
+#   ab       workers: ab0 2, ab1 1      launcher: ab2, as it needs no GPUs and strands none there
+#
+# What lies inside what (roles, then shapes, then slices) is a Block of its own inside the scope of the outer one.
 class Block:
     """Place pods of several shapes together, within one domain of the level that the terms ask for.
 
@@ -44,14 +137,14 @@ class Block:
         fragmentation: what future requests lose by it (GB/s).
     """
 
-    def __init__(self, whatif: WhatIf, ground: Ground, terms: Terms) -> None:
+    def __init__(self, whatif: WhatIf, candidates: Candidates, terms: PlacementTerms) -> None:
         """Place nothing yet; what is placed is taken from `whatif`."""
         self._whatif = whatif
-        self._ground = ground
+        self._candidates = candidates
         self._terms = terms
-        self._tree = ground.tree
-        self._domains = Domains(whatif, ground, terms)
-        self._settled = dict(ground.settled)
+        self._tree = candidates.tree
+        self._domains = ScopeDomains(whatif, candidates, terms)
+        self._settled = dict(candidates.settled)
         self._touched = np.zeros(whatif.free.shape[1], dtype=np.bool_)
         self.rows: dict[str, int] = {}
         self.fragmentation = 0.0
@@ -75,11 +168,11 @@ class Block:
             fits += len(few)
         return fits
 
-    def _scopes(self, level: int, groups: Groups) -> Iterator[Scope]:
+    def _scopes(self, level: int, groups: Groups) -> Iterator[PlacementScope]:
         """Yield domains of `level` that each shape by itself fits into, the best for the first shape first."""
         mask = self._domains.roomy(level, groups, self._settled)
         if level < 0:
-            yield Scope(level, mask)
+            yield PlacementScope(level, mask)
             return
         path = self._tree.path(level)
         shape, pods = next(iter(groups.items()))
@@ -88,19 +181,19 @@ class Block:
             if row is None:
                 return
             inside = path == path[row]
-            yield Scope(level, mask & inside)
+            yield PlacementScope(level, mask & inside)
             mask &= ~inside
 
     def _best_row(self, level: int, mask: NDArray[np.bool_], shape: Shape, pods: Sequence[Pod]) -> int | None:
         """Return a node of the domain of `level` that is best for pods of one shape, or None."""
         mark = self._whatif.mark()
-        trial = Block(self._whatif, self._ground, self._terms)
+        trial = Block(self._whatif, self._candidates, self._terms)
         trial._settled = dict(self._settled)
-        placed = trial._place_shape(Scope(level, mask), shape, pods, whole=level)
+        placed = trial._place_shape(PlacementScope(level, mask), shape, pods, whole=level)
         self._whatif.undo(mark)
         return next(iter(trial.rows.values())) if placed else None
 
-    def _place_within(self, scope: Scope, groups: Groups) -> bool:
+    def _place_within(self, scope: PlacementScope, groups: Groups) -> bool:
         """Place everything inside a scope, roles that share a domain first; nothing is taken on failure."""
         before = self._save()
         rest = {shape: list(pods) for shape, pods in groups.items()}
@@ -110,16 +203,16 @@ class Block:
         self._restore(before)
         return False
 
-    def _place_shapes(self, scope: Scope, groups: Groups) -> bool:
+    def _place_shapes(self, scope: PlacementScope, groups: Groups) -> bool:
         """Place all shapes, one after the other; several with GPUs rather by what is best for all of them together."""
         terms = self._terms
         if terms.topology.slices and len(groups) > 1:
             return self._place_slices(scope, groups)
-        with_gpus = {shape: pods for shape, pods in groups.items() if whole_gpus(shape)}
+        with_gpus = {shape: pods for shape, pods in groups.items() if shape.whole_gpus}
         alone = len(with_gpus) <= 1 or self._settled
         if alone or terms.packing is Packing.SPREAD or terms.topology.objective is Objective.NONE:
             return self._one_by_one(groups, scope)
-        relaxed = Relaxation(self._whatif, self._ground.within(scope.mask), with_gpus, terms.topology.objective)
+        relaxed = Relaxation(self._whatif, self._candidates.within(scope.mask), with_gpus, terms.topology.objective)
         quotas = relaxed.quotas(range(scope.level, self._tree.depth + 1))
         ways = [partial(self._one_by_one, with_gpus, scope)]
         ways += [partial(self._share_out, with_gpus, scope, dict(quota)) for quota in quotas]
@@ -137,7 +230,7 @@ class Block:
         rest = {shape: pods for shape, pods in groups.items() if shape not in with_gpus}
         return self._one_by_one(rest, scope)
 
-    def _one_by_one(self, groups: Groups, scope: Scope) -> bool:
+    def _one_by_one(self, groups: Groups, scope: PlacementScope) -> bool:
         return all(self._place_shape(scope, shape, pods) for shape, pods in groups.items())
 
     def _trial(self, relaxed: Relaxation, place: Callable[[], bool]) -> tuple[Score, dict[str, int]] | None:
@@ -161,10 +254,10 @@ class Block:
         self._settled, self._touched, self.fragmentation = saved.settled, saved.touched, saved.fragmentation
         self.rows = saved.rows
 
-    def _share_out(self, groups: Groups, scope: Scope, left: dict[int, int]) -> bool:
+    def _share_out(self, groups: Groups, scope: PlacementScope, left: dict[int, int]) -> bool:
         """Place pods on nodes that give so many GPUs each, those with the most GPUs first; return whether all fit."""
-        for shape in sorted(groups, key=whole_gpus, reverse=True):
-            counts, gpus, pods = self._domains.room(shape, scope.mask), whole_gpus(shape), groups[shape]
+        for shape in sorted(groups, key=attrgetter("whole_gpus"), reverse=True):
+            counts, gpus, pods = self._domains.room(shape, scope.mask), shape.whole_gpus, groups[shape]
             shares: list[tuple[int, int]] = []
             wanted = len(pods)
             for row, quota in left.items():
@@ -178,7 +271,7 @@ class Block:
             self._take(shape, pods, shares)
         return True
 
-    def _place_roles(self, scope: Scope, group: RoleGroup, rest: dict[Shape, list[Pod]]) -> bool:
+    def _place_roles(self, scope: PlacementScope, group: RoleGroup, rest: dict[Shape, list[Pod]]) -> bool:
         """Place the members with the roles of `group` in one domain and take them out of `rest`; or leave them there.
 
         Return false if they had to be in one domain and no domain holds them.
@@ -195,10 +288,10 @@ class Block:
             rest[shape] = [pod for pod in rest[shape] if pod.uid not in placed]
         return True
 
-    def _place_sub_block(self, scope: Scope, topology: TopologyRequest, groups: Groups) -> bool:
+    def _place_sub_block(self, scope: PlacementScope, topology: TopologyRequest, groups: Groups) -> bool:
         """Place pods that need a domain of their own inside the scope."""
-        ground = replace(self._ground.within(scope.mask), settled={})
-        block = Block(self._whatif, ground, replace(self._terms, topology=topology))
+        candidates = replace(self._candidates.within(scope.mask), settled={})
+        block = Block(self._whatif, candidates, replace(self._terms, topology=topology))
         if not block.place(groups):
             return False
         self.rows |= block.rows
@@ -208,18 +301,26 @@ class Block:
             self._touched[row] = True
         return True
 
-    def _place_shape(self, scope: Scope, shape: Shape, pods: Sequence[Pod], *, whole: int | None = None) -> bool:
+    def _place_shape(
+        self, scope: PlacementScope, shape: Shape, pods: Sequence[Pod], *, whole: int | None = None
+    ) -> bool:
         """Place pods of one shape; return whether all found room. With `whole` all go to one domain of that level."""
         by_slices: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
+        slices_of = {role: self._slices(role) for role in dict.fromkeys(pod.role for pod in pods)}
         for pod in pods:
-            by_slices.setdefault(self._slices(pod.role), []).append(pod)
+            by_slices.setdefault(slices_of[pod.role], []).append(pod)
         return all(self._place_part(scope, shape, part, slices, whole) for slices, part in by_slices.items())
 
     def _place_part(
-        self, scope: Scope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...], whole: int | None
+        self,
+        scope: PlacementScope,
+        shape: Shape,
+        pods: Sequence[Pod],
+        slices: tuple[tuple[int, int], ...],
+        whole: int | None,
     ) -> bool:
         """Place pods of one shape that are counted off in the same slices; return whether all found room."""
-        if not slices and (not whole_gpus(shape) or self._terms.packing is Packing.SPREAD):
+        if not slices and (not shape.whole_gpus or self._terms.packing is Packing.SPREAD):
             counts = self._domains.room(shape, scope.mask)
             if whole is not None and whole >= 0:
                 counts = self._confine(whole, counts, len(pods))
@@ -237,7 +338,7 @@ class Block:
             return True
         return self._place_sub_block(scope, self._inside_slice(slices[0][0]), {shape: rest})
 
-    def _place_slices(self, scope: Scope, groups: Groups) -> bool:
+    def _place_slices(self, scope: PlacementScope, groups: Groups) -> bool:
         """Place pods of several shapes that are counted off in slices together, in member order, slice by slice."""
         by_slices: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
         for pod in sorted((pod for pods in groups.values() for pod in pods), key=member_order):
@@ -275,10 +376,14 @@ class Block:
         path = self._tree.path(level)
         return np.where(path == chosen, counts, 0)
 
-    def _search(self, scope: Scope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...]) -> bool:
+    def _search(
+        self, scope: PlacementScope, shape: Shape, pods: Sequence[Pod], slices: tuple[tuple[int, int], ...]
+    ) -> bool:
         """Place pods of one shape where the bandwidth is highest within the scope."""
         settled = {row: gpus for row, gpus in self._settled.items() if gpus}
-        eligible = self._ground.eligible(shape) & scope.mask
+        eligible = self._candidates.eligible(shape) & scope.mask
+        for level, _ in slices:  # a node without a domain of that level shares none with others
+            eligible &= self._tree.path(level) >= 0
         field = field_of(self._whatif, self._tree, shape, eligible, settled)
         wanted = Wanted(
             pods=len(pods),
@@ -298,7 +403,9 @@ class Block:
                 return True
         return False
 
-    def _rings(self, scope: Scope, settled: Mapping[int, int]) -> Iterator[tuple[Sequence[int], NDArray[np.bool_]]]:
+    def _rings(
+        self, scope: PlacementScope, settled: Mapping[int, int]
+    ) -> Iterator[tuple[Sequence[int], NDArray[np.bool_]]]:
         """Yield the levels to search together, and the nodes: everything at once, or outwards from settled members."""
         if not settled:
             yield range(scope.level, self._tree.depth + 1), scope.mask
@@ -310,10 +417,7 @@ class Block:
         yield [-1], scope.mask
 
     def _slices(self, role: str) -> tuple[tuple[int, int], ...]:
-        """Return the slices that members of a role are counted off in, as (level, size), outermost first."""
-        slices = [part for part in self._terms.topology.slices if not part.roles or role in part.roles]
-        found = [(self._tree.levels.find(part.level), part.size) for part in slices]
-        return tuple(sorted((level, size) for level, size in found if level is not None and size > 1))
+        return slices_of(self._terms.topology, role, self._tree)
 
     def _pack(self, shape: Shape, pods: Sequence[Pod], counts: NDArray[np.int64]) -> None:
         """Place pods that have no GPUs to be joined, or are to be spread, where `counts` leaves room for all."""
@@ -332,7 +436,7 @@ class Block:
         self._whatif.take_from(rows, self._whatif.table.vector(shape.requests), counts)
         self._whatif.settle(rows, shape, counts)
         self._touched[rows] = True
-        gpus = whole_gpus(shape)
+        gpus = shape.whole_gpus
         for row, count in shares:
             self._settled[row] = self._settled.get(row, 0) + gpus * count
         self.rows.update(zip((pod.uid for pod in pods), np.repeat(rows, counts).tolist(), strict=True))

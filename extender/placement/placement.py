@@ -1,19 +1,21 @@
-"""What is predicted of a gang where it is: how fast its collectives are, what it shares, and what it costs others."""
+"""What is predicted of a gang where it is: how fast its collectives are, what it costs others, what was faster."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
 
-from extender.cluster.occupancy import Holding
-from extender.cluster.offers import Share
+from extender.cluster.claims import OfferShare
+from extender.cluster.occupancy import HoldingScope
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree
-from extender.domain.topology import Objective
-from extender.fabric.bandwidth import IslandUse, bus_bandwidth
+from extender.cluster.whatif import WhatIf
+from extender.hardware.bandwidth import IslandUse, bus_bandwidth, step
+from extender.objects.topology import Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,8 @@ class Placement:
     """Where a gang is, and what that means.
 
     Attributes:
-        bus_bandwidth: predicted bus bandwidth of its collectives (GB/s); None for fewer than two GPUs, or where nobody
-            knows the product of some of them.
+        bus_bandwidth: predicted bus bandwidth of its collectives (GB/s); None for fewer than two GPUs, or where the
+            product of some of them is unknown.
         level: the lowest level that all members with GPUs share, of a gang without any all members.
         domain: the domain of that level that they share, "" for the cluster.
         fragmentation: what future requests could get besides if it were not there (GB/s).
@@ -56,11 +58,11 @@ def describe(members: Mapping[str, str], table: NodeTable, tree: Tree, objective
 
 
 def bandwidth_at(
-    level: int, shares: Mapping[str, Share], table: NodeTable, tree: Tree, objective: Objective
+    level: int, shares: Mapping[str, OfferShare], table: NodeTable, tree: Tree, objective: Objective
 ) -> float | None:
     """Return the GB/s that a gang would have in one domain of `level`, shared out over nodes as it is (by node name).
 
-    On the level of nodes it is that of one node with all of their GPUs; None if none has so many, or nobody knows it.
+    On the level of nodes it is that of one node with all of their GPUs; None if none has so many, or it is unknown.
     """
     if level < tree.depth:
         return _bandwidth(shares, table, tree, level, objective)
@@ -70,7 +72,7 @@ def bandwidth_at(
     return min(speeds) if speeds and len(speeds) == len(products) else None
 
 
-def shares_of(members: Mapping[str, str], table: NodeTable) -> dict[str, Share]:
+def shares_of(members: Mapping[str, str], table: NodeTable) -> dict[str, OfferShare]:
     """Return what the members (pod UID -> node name) have of each node on which they have any GPUs."""
     by_node: dict[str, list[str]] = {}
     for uid, node in members.items():
@@ -80,10 +82,10 @@ def shares_of(members: Mapping[str, str], table: NodeTable) -> dict[str, Share]:
 
 
 def _bandwidth(
-    shares: Mapping[str, Share], table: NodeTable, tree: Tree, level: int, objective: Objective
+    shares: Mapping[str, OfferShare], table: NodeTable, tree: Tree, level: int, objective: Objective
 ) -> float | None:
     """Return the predicted bandwidth (GB/s); of the slowest product's figures where there are several."""
-    islands: dict[tuple[bool, int], list[Share]] = {}
+    islands: dict[tuple[bool, int], list[OfferShare]] = {}
     for node, share in shares.items():
         row = int(table.rows_of([node])[0])
         clique = -1 if tree.cliques is None else int(tree.domains[tree.cliques, row])
@@ -100,7 +102,7 @@ def _bandwidth(
     return None if bandwidth is None or bandwidth == inf else bandwidth
 
 
-def _use(parts: list[Share], *, clique: bool) -> IslandUse:
+def _use(parts: list[OfferShare], *, clique: bool) -> IslandUse:
     gpus = sum(part.gpus for part in parts)
     products = [part.product for part in parts if part.product is not None]
     joined = clique and all(product.clique for product in products)
@@ -110,16 +112,67 @@ def _use(parts: list[Share], *, clique: bool) -> IslandUse:
     return IslandUse(inner, outer, nic, gpus, nvls=all(product.nvls for product in products), clique=joined)
 
 
-def _broken_cliques(shares: Mapping[str, Share], table: NodeTable, tree: Tree) -> float:
+def _broken_cliques(shares: Mapping[str, OfferShare], table: NodeTable, tree: Tree) -> float:
     """Return the bandwidth of NVLink domains (GB/s) that would be whole but for these pods."""
     if tree.cliques is None:
         return 0.0
     path, lost = tree.domains[tree.cliques], 0.0
     rows = {int(table.rows_of([node])[0]): share for node, share in shares.items()}
-    held = table.occupancy.states(Holding.ALL) != table.occupancy.empty_states()
+    held = table.occupancy.states(HoldingScope.ALL) != table.occupancy.empty_states()
     for clique in {int(path[row]) for row in rows} - {-1}:
         inside = np.flatnonzero(path == clique).tolist()
         alone = all(not rows[row].others if row in rows else not held[row] for row in inside)
         speeds = [share.product.clique or 0.0 for row, share in rows.items() if path[row] == clique and share.product]
         lost += max(speeds, default=0.0) if alone else 0.0
     return lost
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A placement that would be faster, and why it is not the one.
+
+    `bus_bandwidth` (GB/s) is what all members in one domain of `level` would have; the roomiest such domain, called
+    `domain`, has room for `fits` of `needed` members, the gang's own places counted as free.
+    """
+
+    bus_bandwidth: float
+    level: str
+    domain: str
+    fits: int
+    needed: int
+
+
+def next_better(
+    members: Mapping[str, str], placement: Placement, table: NodeTable, tree: Tree, objective: Objective
+) -> Better | None:
+    """Return what the innermost levels but one step of bandwidth would have taken; None if nothing is faster.
+
+    `members` are those that `placement` describes (pod UID -> node name). Room is counted by resources alone.
+    """
+    reached = tree.levels.find(placement.level) if placement.level != tree.levels.name(-1) else -1
+    if placement.bus_bandwidth is None or reached is None:
+        return None
+    shares = shares_of(members, table)
+    for level in range(reached + 1, tree.depth + 1):
+        bandwidth = bandwidth_at(level, shares, table, tree, objective)
+        if bandwidth is not None and step(bandwidth) > step(placement.bus_bandwidth):
+            domain, fits = _roomiest(level, members, table, tree)
+            return Better(bandwidth, tree.levels.name(level), domain, fits, len(members))
+    return None
+
+
+def _roomiest(level: int, members: Mapping[str, str], table: NodeTable, tree: Tree) -> tuple[str, int]:
+    """Return the domain of a level that has room for most of the members, and for how many."""
+    whatif, everywhere = WhatIf(table), np.ones(table.rows, dtype=np.bool_)
+    claims = filter(None, map(table.claim_of, members))
+    shapes = Counter(claim.shape for claim in claims if table.row(claim.node) is not None)
+    for uid in members:
+        whatif.give_back(uid)
+    fits = np.zeros(1, dtype=np.int64)
+    for shape, count in shapes.items():
+        counts = np.minimum(whatif.counts(table.vector(shape.requests), everywhere), count)
+        fits = fits + np.minimum(tree.sums(level, counts), count)
+    if not fits.shape[0]:
+        return "", 0
+    best = int(np.argmax(fits))
+    return tree.domain_name(level, best, table.node), int(fits[best])

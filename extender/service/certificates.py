@@ -1,7 +1,7 @@
 """The serving certificate and the authorities of its clients, read from files that may be replaced at any time.
 
-cert-manager and the kubelet rotate certificates by swapping a symbolic link; nobody tells the process. So the files are
-read again now and then, and what they hold is used from the next handshake on.
+cert-manager and the kubelet rotate certificates by swapping a symbolic link; the process is not notified. So the files
+are read again now and then, and what they hold is used from the next handshake on.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _expiries(contents: _Contents) -> dict[str, dt.datetime]:
 
 
 def _server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return TLS 1.3 for a server; with a client CA it asks for a certificate and takes nobody without."""
+    """Return TLS 1.3 for a server; with a client CA it requires a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # Who calls is Go's HTTP client, which speaks 1.3 since 2019: no cipher suites to choose, no compression and no
     # renegotiation to forbid.
@@ -162,7 +162,7 @@ def _server_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _refuse_passphrase() -> str:
-    """Keep OpenSSL from asking for a passphrase on the terminal, and waiting there for ever."""
+    """Keep OpenSSL from asking for a passphrase on the terminal, and waiting there."""
     raise ValueError("the key is encrypted; give one without passphrase, readable by this user alone")
 
 

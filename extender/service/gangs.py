@@ -1,4 +1,4 @@
-"""What people ask about one gang: how it stands and why, as JSON and as a picture.
+"""What people ask about one gang: how it stands and why, which moves would make it fit, and what if it were submitted.
 
 State is copied in one go, in well under a millisecond. What is made of it is made in a thread, so that the verbs do not
 wait for people.
@@ -7,22 +7,59 @@ wait for people.
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+import re
+from typing import Annotated, Any, Final
 
-from fastapi import FastAPI, Query, Response
+import msgspec
+from fastapi import HTTPException, Query, Request, Response
 
+from extender.admission.defragment import Defragmentation
 from extender.control.controller import Controller
-from extender.control.explanation import Explanation, explanation_json, headline, remarks
-from extender.control.inspection import explain_further
-from extender.domain.membership import GroupRef
-from extender.drawing.survey import Survey, draw
-from extender.drawing.svg import render
-from extender.service.explanations import EXPLANATION
-from extender.service.gangnames import GANG_FAILURES, find_gang
-from extender.wire.codec import encode
+from extender.control.health import DegradedError
+from extender.explain.documents import DefragmentationDocument, Explanation, MoveRow, WhatIfDocument
+from extender.explain.drawing.svg import render
+from extender.explain.drawing.tree import Survey, draw
+from extender.explain.explanation import GangFacts, explain_further, explanation, headline, remarks
+from extender.explain.whatif import Newcomer, WhatIfAnswer, ask, complete, newcomers, study, whatif_document
+from extender.objects.manifest import SubmissionError
+from extender.objects.meta import DecodeError, Decoder, write_timestamp
+from extender.objects.podgroup import GroupRef
+from extender.objects.priority import Priorities
+from extender.objects.submission import read_submission
+from extender.service.endpoint import (
+    Body,
+    BodyBudget,
+    BodyLimit,
+    BodyLostError,
+    BodyTooLargeError,
+    CallSlots,
+    TooManyCallsError,
+)
+from extender.service.routes import (
+    BAD_REQUEST,
+    NOT_FOUND,
+    NOT_READ_YET,
+    UNAVAILABLE,
+    ApiRoute,
+    fresh,
+    fresh_json,
+    require_ready,
+)
+from extender.settings import Settings
 
+#: What a namespace may be called, and what a gang: the name of an object, or the value of a label.
+#: Source: k8s.io/apimachinery/pkg/api/validate/content.
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_GANG = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
+
+_FAILURES: Final = {
+    BAD_REQUEST: "What cannot be the name of a namespace or gang; `detail` quotes it.",
+    NOT_FOUND: "There is no such gang; `detail` says what to look at.",
+    UNAVAILABLE: NOT_READ_YET,
+}
 #: A picture runs nothing and loads nothing, whatever its texts are.
 _SVG_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", "Cache-Control": "no-store"}
+_SVG: Final = {"image/svg+xml": {"schema": {"type": "string"}}}
 
 _Suggestions = Annotated[
     bool,
@@ -30,42 +67,197 @@ _Suggestions = Annotated[
 ]
 
 
-def add_gangs(app: FastAPI, controller: Controller) -> None:
-    """Add the reads about gangs to an application."""
+class GangRoutes:
+    """Answer questions about one gang, and have others moved for it."""
 
-    @app.get(
-        "/api/v1/gangs/{namespace}/{name}/explain",
-        summary="Say how a gang stands: why it waits, or what is predicted of where it is.",
-        response_class=Response,
-        responses={**GANG_FAILURES, 200: {"content": {"application/json": {"schema": EXPLANATION}}}},
-    )
-    async def explain(namespace: str, name: str, *, suggestions: _Suggestions = False) -> Response:
-        ref = find_gang(controller, namespace, name)
-        explained = await explained_gang(controller, ref, suggesting=suggestions)
-        body = await asyncio.to_thread(lambda: encode(explanation_json(explained)))
-        return Response(body, media_type="application/json")
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
 
-    @app.get(
-        "/api/v1/gangs/{namespace}/{name}/picture.svg",
-        summary="Draw the cluster with a gang on it.",
-        response_class=Response,
-        responses={**GANG_FAILURES, 200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}}}},
-    )
-    async def picture(namespace: str, name: str) -> Response:
-        ref = find_gang(controller, namespace, name)
-        survey = controller.inspection.survey(ref)
-        explained = await explained_gang(controller, ref, suggesting=False)
-        body = await asyncio.to_thread(_draw, explained, survey)
-        return Response(body, media_type="image/svg+xml", headers=_SVG_HEADERS)
+    def reads(self) -> list[ApiRoute]:
+        """Return the routes that change nothing."""
+        gang = "/api/v1/gangs/{namespace}/{name}"
+        return [
+            ApiRoute(
+                f"{gang}/explain",
+                self.explain,
+                "Say how a gang stands: why it waits, or what is predicted of where it is.",
+                answers=Explanation,
+                fails=_FAILURES,
+            ),
+            ApiRoute(
+                f"{gang}/picture.svg",
+                self.picture,
+                "Draw the cluster with a gang on it.",
+                answers=_SVG,
+                fails=_FAILURES,
+            ),
+        ]
+
+    def moves(self) -> list[ApiRoute]:
+        """Return the routes about moves of other gangs."""
+        path = "/api/v1/gangs/{namespace}/{name}/defrag"
+        return [
+            ApiRoute(
+                path,
+                self.plan_moves,
+                "Say which moves of preemptible gangs would make a waiting gang fit.",
+                answers=DefragmentationDocument,
+                fails=_FAILURES,
+            ),
+            ApiRoute(
+                path,
+                self.make_moves,
+                "Evict what has to move for a waiting gang to fit, within PodDisruptionBudgets.",
+                answers=DefragmentationDocument,
+                fails=_FAILURES,
+                method="POST",
+            ),
+        ]
+
+    async def explain(self, namespace: str, name: str, *, suggestions: _Suggestions = False) -> Response:
+        """Answer with an Explanation."""
+        facts = await self._facts(self._find(namespace, name), suggesting=suggestions)
+        return fresh_json(await asyncio.to_thread(lambda: msgspec.json.encode(explanation(facts))))
+
+    async def picture(self, namespace: str, name: str) -> Response:
+        """Answer with a picture as SVG."""
+        ref = self._find(namespace, name)
+        survey = self._controller.inspection.survey(ref)
+        facts = await self._facts(ref, suggesting=False)
+        return Response(await asyncio.to_thread(_draw, facts, survey), media_type="image/svg+xml", headers=_SVG_HEADERS)
+
+    async def plan_moves(self, namespace: str, name: str) -> Response:
+        """Answer with a DefragmentationDocument."""
+        return self._moves(namespace, name, apply=False)
+
+    async def make_moves(self, namespace: str, name: str) -> Response:
+        """Answer with a DefragmentationDocument whose moves have begun."""
+        return self._moves(namespace, name, apply=True)
+
+    def _moves(self, namespace: str, name: str, *, apply: bool) -> Response:
+        ref = self._find(namespace, name)
+        try:
+            found = self._controller.defragment(ref, apply=apply)
+        except DegradedError as error:
+            raise HTTPException(UNAVAILABLE, str(error)) from error
+        return fresh(_defragmentation(found))
+
+    def _find(self, namespace: str, name: str) -> GroupRef:
+        """Return the gang of that name; raise HTTPException if there is none, or not yet."""
+        for what, text, pattern in (("namespace", namespace, _NAMESPACE), ("gang", name, _GANG)):
+            if pattern.fullmatch(text) is None:
+                raise HTTPException(BAD_REQUEST, f"{text[:100]!r} cannot be the name of a {what}")
+        require_ready(self._controller)
+        ref = self._controller.inspection.find(namespace, name)
+        if ref is None:
+            raise HTTPException(
+                NOT_FOUND,
+                f"no gang {namespace}/{name}: there is no PodGroup, no gang of pods and no pod for Muster of that name",
+            )
+        return ref
+
+    async def _facts(self, ref: GroupRef, *, suggesting: bool) -> GangFacts:
+        """Return how a gang stands, worked out beside the event loop; raise KeyError if there is none."""
+        inspection = self._controller.inspection
+        # The last reference frees the copies, which takes milliseconds too: the thread holds it.
+        box = [inspection.collect(ref, suggesting=suggesting)]
+        return inspection.complete(await asyncio.to_thread(lambda: explain_further(box.pop())))
 
 
-async def explained_gang(controller: Controller, ref: GroupRef, *, suggesting: bool) -> Explanation:
-    """Return how a gang stands, worked out beside the event loop; raise KeyError if there is none."""
-    # Whoever has the copies last frees them, which takes milliseconds too: the thread.
-    box = [controller.inspection.collect(ref, suggesting=suggesting)]
-    return controller.inspection.complete(await asyncio.to_thread(lambda: explain_further(box.pop())))
+def _draw(facts: GangFacts, survey: Survey) -> str:
+    name = str(facts.view.ref)
+    return render(draw(survey, name, f"{name}: {headline(facts)}", remarks(facts)))
 
 
-def _draw(explained: Explanation, survey: Survey) -> str:
-    name = str(explained.view.ref)
-    return render(draw(survey, name, f"{name}: {headline(explained)}", remarks(explained)))
+def _defragmentation(found: Defragmentation) -> DefragmentationDocument:
+    moves = (MoveRow(move.name, move.pods, tuple(move.origins), tuple(move.targets)) for move in found.moves)
+    return DefragmentationDocument(found.fits, tuple(moves), found.reason)
+
+
+#: Gangs of one question. Each takes as long as an explanation, with up to 64 trials besides.
+_MOST_GANGS: Final = 64
+#: Questions that may wait while one is being worked out.
+_MOST_WAITING: Final = 8
+
+_TOO_LARGE, _TOO_MANY = 413, 429
+_WHATIF_FAILURES: Final = {
+    BAD_REQUEST: "Objects that cannot be evaluated; `detail` names object and field.",
+    _TOO_LARGE: "The body exceeds the setting body_limit_bytes.",
+    _TOO_MANY: "Other questions are being answered, one by one.",
+    UNAVAILABLE: f"{NOT_READ_YET} Or this replica stands by; the one that leads has to be asked.",
+}
+
+
+class WhatIfQuestion(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The objects that would be submitted, as the API server would get them."""
+
+    objects: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, description="Kubernetes objects as JSON.")]
+
+
+_decode = Decoder(WhatIfQuestion, "the question")
+
+
+class WhatIfRoutes:
+    """Answer questions about objects that are not submitted, one by one."""
+
+    def __init__(self, controller: Controller, settings: Settings) -> None:
+        self._controller = controller
+        self._limit = BodyLimit(settings.body_limit_bytes, "setting body_limit_bytes")
+        self._budget = BodyBudget(settings.body_limit_bytes)
+        self._slots = CallSlots(_MOST_WAITING, "fixed")
+        self._one_by_one = asyncio.Lock()
+
+    def routes(self) -> list[ApiRoute]:
+        """Return the one route."""
+        return [
+            ApiRoute(
+                "/api/v1/explain",
+                self.explain,
+                "Say what would become of objects if they were submitted now. Nothing is decided, and nothing kept.",
+                takes=WhatIfQuestion,
+                answers=WhatIfDocument,
+                fails=_WHATIF_FAILURES,
+                method="POST",
+            )
+        ]
+
+    async def explain(self, request: Request) -> Response:
+        """Answer a WhatIfQuestion with a WhatIfDocument."""
+        require_ready(self._controller)
+        if not self._controller.leading:
+            raise HTTPException(UNAVAILABLE, "this replica stands by and decides nothing; ask the one that leads")
+        try:
+            with self._slots, Body(request.scope, request.receive, self._limit, self._budget) as body:
+                content = await body.read()
+                async with self._one_by_one:
+                    return fresh_json(await self._answer(content))
+        except (DecodeError, SubmissionError, BodyLostError) as error:
+            raise HTTPException(BAD_REQUEST, str(error)) from error
+        except BodyTooLargeError as error:
+            raise HTTPException(_TOO_LARGE, str(error), {"connection": "close"}) from error
+        except TooManyCallsError as error:
+            raise HTTPException(_TOO_MANY, str(error)) from error
+
+    async def _answer(self, content: bytes) -> bytes:
+        """Return the document; only what has to be is done on the event loop."""
+        controller, clock = self._controller, self._controller.clock
+        priorities, now = controller.admission.priorities.known, clock.now()
+        asked = await asyncio.to_thread(_read, content, priorities, write_timestamp(now), clock.monotonic())
+        answers = [await self._studied(each, now.timestamp()) for each in asked]
+        return await asyncio.to_thread(lambda: msgspec.json.encode(whatif_document(answers)))
+
+    async def _studied(self, newcomer: Newcomer, now: float) -> WhatIfAnswer:
+        """Answer for one gang that comes at `now` (epoch seconds)."""
+        admission = self._controller.admission
+        # The last reference frees the copy, which takes milliseconds: the thread holds it.
+        question = [ask(admission, newcomer, now)]
+        answer = await asyncio.to_thread(lambda: study(question.pop()))
+        return complete(admission, answer, now)
+
+
+def _read(content: bytes, priorities: Priorities, created: str, now: float) -> list[Newcomer]:
+    """Read a question about gangs created at `created`, which is `now`; raise DecodeError or SubmissionError."""
+    submitted = read_submission(_decode(content).objects, priorities, created)
+    if len(submitted) > _MOST_GANGS:
+        raise SubmissionError(f"{len(submitted)} gangs are more than one question may be about, {_MOST_GANGS}")
+    return newcomers(submitted, now)

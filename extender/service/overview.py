@@ -1,177 +1,205 @@
-"""What people ask about the whole cluster: gangs, nodes, free capacity, and what was decided lately."""
+"""What people ask about the whole cluster: gangs, Queues, nodes, free capacity, demand, and what was decided lately."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
-from fastapi import FastAPI, HTTPException, Request, Response
+import msgspec
+from fastapi import HTTPException, Request, Response
 
-from extender.board.board import Board, Picture
-from extender.board.capacity import capacity_json
-from extender.board.document import Json
-from extender.board.eventrows import event_row
-from extender.board.writing import gangs_json, node_json, picture_json
 from extender.control.controller import Controller
-from extender.control.decisionlog import MOST_ENTRIES
-from extender.control.views import GangPhase
-from extender.domain.reason import Reason
-from extender.service.readiness import ERROR_SCHEMA, NOT_READ_YET, UNAVAILABLE, require_ready
-from extender.wire.codec import encode
+from extender.control.decisions import MOST_ENTRIES
+from extender.explain.demand import demand_row
+from extender.explain.documents import ApiDocument, DemandDocument, GangPhase, QueuesDocument
+from extender.objects.reason import Reason
+from extender.service.board.board import Board, BoardPicture
+from extender.service.board.documents import (
+    BoardDocument,
+    CapacityDocument,
+    EventsDocument,
+    GangRow,
+    GangsDocument,
+    NodesDocument,
+    StatusDocument,
+)
+from extender.service.routes import (
+    BAD_PARAMETER,
+    BAD_REQUEST,
+    NOT_READ_YET,
+    UNAVAILABLE,
+    ApiRoute,
+    Schema,
+    fresh,
+    fresh_json,
+    query_parameter,
+    refuse_other_parameters,
+    require_ready,
+)
+from extender.service.stream import board_document, capacity_document, gang_rows, nodes_document
 
-_BAD_REQUEST: Final = 400
-_FAILURES: Final[dict[int | str, dict[str, object]]] = {
-    status: {"description": text, "content": {"application/json": {"schema": ERROR_SCHEMA}}}
-    for status, text in {
-        _BAD_REQUEST: "A parameter that nobody knows, or a value that it cannot have; `detail` names it.",
-        UNAVAILABLE: NOT_READ_YET,
-    }.items()
+_FAILURES: Final = {BAD_REQUEST: BAD_PARAMETER, UNAVAILABLE: NOT_READ_YET}
+#: Parameter of `gangs` -> the part of a row that it compares with, and what it may be, None for anything.
+_FILTERS: Final[dict[str, tuple[Callable[[GangRow], str | None], frozenset[str] | None]]] = {
+    "phase": (lambda row: row.phase, frozenset(GangPhase)),
+    "reason": (lambda row: None if row.reason is None else row.reason.code, frozenset(Reason)),
+    "queue": (lambda row: row.queue, None),
+    "namespace": (lambda row: row.namespace, None),
 }
-_OBJECT: Final = {"type": "object"}
-_LIST: Final = {"type": "array", "items": _OBJECT}
-#: Parameter of `gangs` -> the field of a row that it compares with, and what it may be, None for anything.
-_FILTERS: Final[dict[str, tuple[Callable[[Json], object], frozenset[str] | None]]] = {
-    "phase": (lambda row: row["phase"], frozenset(GangPhase)),
-    "reason": (lambda row: None if row["reason"] is None else row["reason"]["code"], frozenset(Reason)),
-    "queue": (lambda row: row["queue"], None),
-    "namespace": (lambda row: row["namespace"], None),
+_EVENT_PARAMETERS: Final[dict[str, Schema]] = {
+    "after": {"type": "integer", "minimum": 0},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ENTRIES},
+    "gang": {"type": "string"},
 }
 
 
-async def look(board: Board) -> Picture:
-    """Bring a board up to date, letting others have the event loop on the way, and return what it shows."""
-    for _ in board.refresh():
-        await asyncio.sleep(0)
-    return board.picture()
+class OverviewRoutes:
+    """Answer questions about the whole cluster; lists are written in a thread."""
 
+    def __init__(self, controller: Controller, board: Board) -> None:
+        """Ask `controller`, and `board` for what it shows."""
+        self._controller = controller
+        self._board = board
 
-def add_overview(app: FastAPI, controller: Controller, board: Board) -> None:
-    """Add the reads about the whole cluster to an application; lists are written in a thread."""
+    def routes(self) -> list[ApiRoute]:
+        """Return the routes."""
+        filters = [query_parameter(name, _values(known)) for name, (_, known) in _FILTERS.items()]
+        paging = [query_parameter(name, schema) for name, schema in _EVENT_PARAMETERS.items()]
+        return [
+            ApiRoute(
+                "/api/v1/status",
+                self.status,
+                "Say how Muster and the cluster are, in numbers; also while not ready.",
+                answers=StatusDocument,
+            ),
+            ApiRoute(
+                "/api/v1/gangs",
+                self.gangs,
+                "List the gangs: those that wait in the order in which they are evaluated, then the others by age.",
+                answers=GangsDocument,
+                fails=_FAILURES,
+                parameters=filters,
+            ),
+            ApiRoute(
+                "/api/v1/demand",
+                self.demand,
+                "List what waiting gangs lack that more nodes would give them.",
+                answers=DemandDocument,
+                fails={UNAVAILABLE: "No gang is evaluated here; `detail` says why."},
+            ),
+            ApiRoute(
+                "/api/v1/queues",
+                self.queues,
+                "Say how every Queue stands: quota, usage (milli-CPU, bytes, counts), share, gangs.",
+                answers=QueuesDocument,
+                fails={UNAVAILABLE: NOT_READ_YET},
+            ),
+            ApiRoute(
+                "/api/v1/nodes",
+                self.nodes,
+                "List the nodes: who holds which GPU, and what is reserved.",
+                answers=NodesDocument,
+                fails=_FAILURES,
+            ),
+            ApiRoute(
+                "/api/v1/capacity",
+                self.capacity,
+                "Say how many free GPUs there are, and in pieces of what size, level by level.",
+                answers=CapacityDocument,
+                fails=_FAILURES,
+            ),
+            ApiRoute(
+                "/api/v1/board",
+                self.board,
+                "Show everything that the dashboard shows, nodes in columns.",
+                answers=BoardDocument,
+                fails=_FAILURES,
+            ),
+            ApiRoute(
+                "/api/v1/events",
+                self.events,
+                "List what was decided lately, oldest first: reservations, starts, releases, evictions, notes.",
+                answers=EventsDocument,
+                fails=_FAILURES,
+                parameters=paging,
+            ),
+        ]
 
-    async def answer(write: Callable[[Picture], object]) -> Response:
-        require_ready(controller)
-        picture = await look(board)
-        body = await asyncio.to_thread(lambda: encode(write(picture)))
-        return _fresh(body)
+    async def status(self) -> Response:
+        """Answer with a StatusDocument."""
+        return fresh((await self._board.look()).status)
 
-    @app.get(
-        "/api/v1/status",
-        summary="Say how Muster and the cluster are, in numbers; also while not ready.",
-        response_class=Response,
-        responses={200: {"content": {"application/json": {"schema": _OBJECT}}}},
-    )
-    async def status() -> Response:
-        picture = await look(board)
-        return _fresh(encode(picture.status))
-
-    @app.get(
-        "/api/v1/gangs",
-        summary="List the gangs: those that wait in the order in which they are judged, then the others by age.",
-        response_class=Response,
-        responses={**_FAILURES, 200: _answers("gangs")},
-        openapi_extra={"parameters": [_parameter(name, known) for name, (_, known) in _FILTERS.items()]},
-    )
-    async def gangs(request: Request) -> Response:
+    async def gangs(self, request: Request) -> Response:
+        """Answer with a GangsDocument."""
         wanted = _wanted(request)
-        return await answer(lambda picture: {"gangs": [row for row in gangs_json(picture) if _matches(row, wanted)]})
-
-    @app.get(
-        "/api/v1/nodes",
-        summary="List the nodes: who holds which GPU, and what is reserved.",
-        response_class=Response,
-        responses={**_FAILURES, 200: _answers("nodes")},
-    )
-    async def nodes(request: Request) -> Response:
-        _refuse_others(request, ())
-        resources = board.resources()
-        return await answer(
-            lambda picture: {
-                "levels": list(picture.levels),
-                "nodes": [node_json(node, resources(node.name)) for node in picture.nodes],
-            }
+        return await self._written(
+            lambda picture: GangsDocument(tuple(row for row in gang_rows(picture) if _matches(row, wanted)))
         )
 
-    @app.get(
-        "/api/v1/capacity",
-        summary="Say how many free GPUs there are, and in pieces of what size, level by level.",
-        response_class=Response,
-        responses={**_FAILURES, 200: _answers("levels")},
-    )
-    async def capacity(request: Request) -> Response:
-        _refuse_others(request, ())
-        return await answer(lambda picture: capacity_json(picture.levels, picture.nodes))
+    async def demand(self) -> Response:
+        """Answer with a DemandDocument.
 
-    @app.get(
-        "/api/v1/board",
-        summary="Show everything that the dashboard shows, nodes in columns.",
-        response_class=Response,
-        responses={**_FAILURES, 200: {"content": {"application/json": {"schema": _OBJECT}}}},
-    )
-    async def whole_board(request: Request) -> Response:
-        _refuse_others(request, ())
-        return await answer(picture_json)
+        From a replica that evaluates no gang an empty list would read as "no gang lacks anything".
+        """
+        if not self._controller.leading:
+            reasons = "; ".join(self._controller.health.unready_because()) or "another replica leads"
+            raise HTTPException(UNAVAILABLE, f"no gang is evaluated here: {reasons}")
+        return fresh(DemandDocument(tuple(map(demand_row, self._controller.inspection.demand()))))
 
-    @app.get(
-        "/api/v1/events",
-        summary="List what was decided lately, oldest first: reservations, starts, releases, evictions, notes.",
-        response_class=Response,
-        responses={**_FAILURES, 200: _answers("events")},
-        openapi_extra={
-            "parameters": [
-                _parameter("after", None, {"type": "integer", "minimum": 0}),
-                _parameter("limit", None, {"type": "integer", "minimum": 1, "maximum": MOST_ENTRIES}),
-                _parameter("gang", None),
-            ]
-        },
-    )
-    async def events(request: Request) -> Response:
-        _refuse_others(request, ("after", "limit", "gang"))
+    async def queues(self) -> Response:
+        """Answer with a QueuesDocument."""
+        require_ready(self._controller)
+        return fresh(QueuesDocument(tuple(report.row for report in self._controller.inspection.queues())))
+
+    async def nodes(self, request: Request) -> Response:
+        """Answer with a NodesDocument."""
+        refuse_other_parameters(request, ())
+        resources = self._board.resources()
+        return await self._written(lambda picture: nodes_document(picture, resources))
+
+    async def capacity(self, request: Request) -> Response:
+        """Answer with a CapacityDocument."""
+        refuse_other_parameters(request, ())
+        return await self._written(lambda picture: capacity_document(picture.levels, picture.nodes))
+
+    async def board(self, request: Request) -> Response:
+        """Answer with a BoardDocument."""
+        refuse_other_parameters(request, ())
+        return await self._written(board_document)
+
+    async def events(self, request: Request) -> Response:
+        """Answer with an EventsDocument."""
+        refuse_other_parameters(request, _EVENT_PARAMETERS)
         after, limit = _number(request, "after", 0, 0), _number(request, "limit", MOST_ENTRIES, 1)
         gang = request.query_params.get("gang")
-        entries = [entry for entry in controller.decisions.since(after) if gang is None or entry.gang == gang]
-        document = {"next": controller.decisions.last, "events": [event_row(entry) for entry in entries[-limit:]]}
-        return _fresh(encode(document))
+        decisions = self._controller.decisions
+        rows = [row for row in decisions.since(after) if gang is None or row.gang == gang]
+        return fresh(EventsDocument(decisions.last, tuple(rows[-limit:])))
+
+    async def _written(self, write: Callable[[BoardPicture], ApiDocument]) -> Response:
+        """Answer with what a thread writes of the board as it is now."""
+        require_ready(self._controller)
+        picture = await self._board.look()
+        return fresh_json(await asyncio.to_thread(lambda: msgspec.json.encode(write(picture))))
 
 
-def _fresh(body: bytes) -> Response:
-    """Return JSON that nobody keeps: it is of this moment."""
-    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
-
-
-def _answers(key: str) -> dict[str, Any]:
-    schema = {"type": "object", "required": [key], "properties": {key: _LIST}}
-    return {"content": {"application/json": {"schema": schema}}}
-
-
-def _parameter(name: str, known: Iterable[str] | None, schema: Json | None = None) -> Json:
-    kind = schema or ({"type": "string"} if known is None else {"type": "string", "enum": sorted(known)})
-    return {"name": name, "in": "query", "required": False, "schema": kind}
-
-
-def _refuse_others(request: Request, known: Iterable[str]) -> None:
-    """Raise HTTPException for a parameter that is not among `known`, or is given twice."""
-    names = [name for name, _ in request.query_params.multi_items()]
-    for name in names:
-        if name not in known:
-            possible = ", ".join(known) or "none"
-            raise HTTPException(_BAD_REQUEST, f"no parameter is called {name[:100]!r}; known: {possible}")
-        if names.count(name) > 1:
-            raise HTTPException(_BAD_REQUEST, f"parameter {name} is given {names.count(name)} times")
+def _values(known: Iterable[str] | None) -> Schema:
+    return {"type": "string"} if known is None else {"type": "string", "enum": sorted(known)}
 
 
 def _wanted(request: Request) -> dict[str, str]:
     """Return what rows are asked for."""
-    _refuse_others(request, _FILTERS)
+    refuse_other_parameters(request, _FILTERS)
     wanted = dict(request.query_params)
     for name, value in wanted.items():
         known = _FILTERS[name][1]
         if known is not None and value not in known:
-            raise HTTPException(_BAD_REQUEST, f"{name} cannot be {value[:100]!r}; known: {', '.join(sorted(known))}")
+            raise HTTPException(BAD_REQUEST, f"{name} cannot be {value[:100]!r}; known: {', '.join(sorted(known))}")
     return wanted
 
 
-def _matches(row: Json, wanted: dict[str, str]) -> bool:
+def _matches(row: GangRow, wanted: dict[str, str]) -> bool:
     return all(_FILTERS[name][0](row) == value for name, value in wanted.items())
 
 
@@ -180,5 +208,5 @@ def _number(request: Request, name: str, default: int, least: int) -> int:
     if text is None:
         return default
     if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text) >= least):  # noqa: PLR2004 - int64
-        raise HTTPException(_BAD_REQUEST, f"{name} is {text[:100]!r}, not a number from {least} on")
+        raise HTTPException(BAD_REQUEST, f"{name} is {text[:100]!r}, not a number from {least} on")
     return int(text)

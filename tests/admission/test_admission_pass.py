@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.domain.keys import Options, Packing
-from extender.domain.membership import GroupApi
-from extender.domain.node import UNSCHEDULABLE_TAINT
-from extender.domain.pod import Phase
-from extender.domain.reason import Problem, Reason
-from extender.domain.selectors import Selector
-from tests.admission.conftest import World
+from extender.admission.events import GroupGone, GroupSeen, NodeSeen, PodGone, PodSeen
+from extender.objects.keys import Options, Packing
+from extender.objects.meta import Selector
+from extender.objects.node import UNSCHEDULABLE_TAINT
+from extender.objects.pod import Phase
+from extender.objects.reason import Problem, Reason
+from extender.objects.sources.table import LABEL
+from tests.worlds import World
 
 
 def test_two_gangs_that_share_the_cluster_do_not_split_it(world: World) -> None:
@@ -51,7 +52,7 @@ def test_the_oldest_gang_goes_first_whatever_the_arrival_order(world: World) -> 
     old = world.gang("old", 4, group={"created": "2026-01-01T00:00:00Z"})
     for index in range(4):
         young.pods.append(world.pod(f"young-{index}", 8, group=young.ref))
-        world.admission.pod_seen(young.pods[-1])
+        world.tell(PodSeen(young.pods[-1]))
     world.nodes(4)
     world.judge()
     assert len(old.reserved) == 4
@@ -131,7 +132,7 @@ def test_the_launcher_without_gpu_is_a_member_like_any_other(world: World) -> No
     job = world.gang("mpi", 0, min_member=3)
     for index, gpus in enumerate((0, 8, 8)):
         job.pods.append(world.pod(f"mpi-{index}", gpus, group=job.ref))
-        world.admission.pod_seen(job.pods[-1])
+        world.tell(PodSeen(job.pods[-1]))
     world.judge()
     assert len(job.reserved) == 3
 
@@ -174,7 +175,7 @@ def test_a_gang_without_its_pod_group_waits_for_it(world: World) -> None:
     job = world.gang("a", 2)
     group = job.gang.group
     assert group is not None
-    world.admission.group_gone(job.ref, group.uid)
+    world.tell(GroupGone(job.ref, group.uid))
     world.judge()
     assert job.reason is Reason.POD_GROUP_MISSING
     assert job.reserved == {}
@@ -222,13 +223,13 @@ def test_a_gang_of_another_scheduler_is_not_judged(world: World) -> None:
 def test_a_label_gang_needs_no_object(world: World) -> None:
     """Label and annotation alone make a gang."""
     world.nodes(2)
-    assert len(world.gang("a", 2, api=GroupApi.LABEL).reserved) == 2
+    assert len(world.gang("a", 2, api=LABEL).reserved) == 2
 
 
 def test_a_label_gang_without_min_member_says_so(world: World) -> None:
     """The annotation is not guessed."""
     world.nodes(2)
-    job = world.gang("a", 2, api=GroupApi.LABEL, options=Options())
+    job = world.gang("a", 2, api=LABEL, options=Options())
     assert job.reason is Reason.INVALID_MEMBER
 
 
@@ -272,7 +273,7 @@ def test_min_member_raised_while_waiting_is_honoured(world: World) -> None:
     job = world.gang("a", 3)
     assert len(job.reserved) == 3
     assert job.gang.group is not None
-    world.admission.group_seen(replace(job.gang.group, min_member=4))
+    world.tell(GroupSeen(replace(job.gang.group, min_member=4)))
     world.judge()
     assert job.reason is Reason.MEMBERS_MISSING
     assert job.reserved == {}
@@ -284,13 +285,13 @@ def test_a_partially_bound_gang_goes_before_everybody(world: World) -> None:
     job = world.gang("a", 4)
     job.run()
     lost = job.pods.pop()
-    world.admission.pod_gone(lost.uid)
+    world.tell(PodGone(lost.uid))
     urgent = world.gang("urgent", 1, priority=1000, never_preempts=True)
     replacement = world.pod("a-3", 8, group=job.ref)
-    world.admission.pod_seen(replacement)
-    world.admission.pod_gone(urgent.pods[0].uid)
+    world.tell(PodSeen(replacement))
+    world.tell(PodGone(urgent.pods[0].uid))
     urgent.pods[0] = world.pod("urgent-0", 8, group=urgent.ref, priority=1000, never_preempts=True)
-    world.admission.pod_seen(urgent.pods[0])
+    world.tell(PodSeen(urgent.pods[0]))
     world.judge()
     assert "a-3" in job.reserved
     assert urgent.reserved == {}
@@ -321,9 +322,8 @@ def test_room_given_back_behind_a_gang_is_offered_to_it(world: World) -> None:
     low = world.gang("low", 2)
     high = world.gang("high", 2, priority=10)
     assert high.reserved == {}
-    closed = world.admission.model.table.find(low.reserved["low-1"])
-    assert closed is not None
-    world.admission.node_seen(replace(closed, taints=(UNSCHEDULABLE_TAINT,)))
+    closed = world.state.node(low.reserved["low-1"])
+    world.tell(NodeSeen(replace(closed, taints=(UNSCHEDULABLE_TAINT,))))
     world.judge()
     assert low.reserved == {}
     assert world.admission.pending
@@ -335,13 +335,13 @@ def test_room_given_back_behind_a_gang_is_offered_to_it(world: World) -> None:
 def test_a_gang_that_its_last_member_left_for_another_is_forgotten(world: World) -> None:
     """Nothing is known any more of a gang without object whose only pod has been relabelled."""
     world.nodes(1)
-    job = world.gang("a", 1, min_member=2, api=GroupApi.LABEL)
+    job = world.gang("a", 1, min_member=2, api=LABEL)
     other = world.gang("b", 0, min_member=2)
     life = job.gang.uid
-    assert life in world.admission.reservations.waits
+    assert world.state.wait(life) is not None
     job.see(0, group=other.ref)
     world.judge()
-    assert life not in world.admission.reservations.waits
+    assert world.state.wait(life) is None
 
 
 def test_forgotten_verdicts_are_found_again(world: World) -> None:
@@ -349,7 +349,7 @@ def test_forgotten_verdicts_are_found_again(world: World) -> None:
     world.nodes(2)
     placed, waiting = world.gang("a", 2), world.gang("b", 2)
     before = placed.reserved, waiting.wait
-    world.admission.forget_verdicts()
+    world.state.forget_verdicts()
     world.judge()
     assert (placed.reserved, waiting.wait) == before
     assert [keep.gang for keep in world.admission.heads] == [waiting.gang]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from extender.admission.defragment import Defragmentation, Move
-from extender.domain import keys
-from extender.domain.budget import DisruptionBudget
-from extender.domain.labelselector import LabelSelector
-from extender.domain.pod import Phase, Shape
-from extender.domain.queue import Flavor, Quota
-from extender.domain.reason import Reason
-from extender.domain.selectors import Selector
-from tests.admission.conftest import GPU, Job, World
-from tests.admission.test_preemptions import evicted
-from tests.admission.test_sharing import queue, tell
+from extender.admission.events import BudgetSeen, Defragment, HoldOff, PodGone, PodSeen
+from extender.objects import keys
+from extender.objects.budget import DisruptionBudget
+from extender.objects.meta import LabelSelector, Selector
+from extender.objects.pod import Phase, Shape
+from extender.objects.queue import Flavor, Quota
+from extender.objects.reason import Reason
+from tests.eviction.test_preemptions import evicted
+from tests.queues.test_sharing import queue, tell
+from tests.worlds import GPU, Job, World
 
 
 def small(world: World, name: str, node: str, gpus: int = 4, **fields: Any) -> Job:
@@ -35,7 +35,7 @@ def fragmented(world: World, **fields: Any) -> Job:
 
 def ask(world: World, job: Job, *, apply: bool = False) -> Defragmentation:
     """Ask for moves."""
-    found = world.admission.defragment(job.gang, apply=apply)
+    found = world.tell(Defragment(job.ref, apply=apply))
     world.judge()
     return found
 
@@ -68,7 +68,7 @@ class TestPlan:
         world.nodes(2)
         for index in range(2):
             pod = world.pod(f"single-{index}", 4, node_name=f"node-{index}", phase=Phase.RUNNING)
-            world.admission.pod_seen(pod)
+            world.tell(PodSeen(pod))
         found = ask(world, world.gang("waiting", 1))
         assert found.fits
         assert found.moves[0].name in {"default/single-0", "default/single-1"}
@@ -97,7 +97,7 @@ class TestPlan:
     def test_a_gang_with_room_elsewhere_needs_none_either(self, world: World) -> None:
         """If it would fit as things are, nobody moves, even if it is asked to be done."""
         waiting = fragmented(world)
-        world.admission.hold_off(waiting.wait)
+        world.tell(HoldOff(waiting.wait))
         world.nodes(1, prefix="new")
         found = ask(world, waiting, apply=True)
         assert found == Defragmentation(fits=True)
@@ -114,7 +114,7 @@ class TestNoPlan:
         small(world, "b", "node-0")
         found = ask(world, world.gang("waiting", 1))
         assert found == Defragmentation(
-            fits=False, reason="no moves make it fit, such that whoever moves has another place"
+            fits=False, reason="no moves make it fit such that every gang that moves has another place"
         )
 
     def test_who_is_not_preemptible_is_not_moved(self, world: World) -> None:
@@ -123,21 +123,23 @@ class TestNoPlan:
         fixed = keys.Options(preemptible=False)
         small(world, "a", "node-0", options=fixed)
         pod = world.pod("single", 4, node_name="node-1", phase=Phase.RUNNING, options=fixed)
-        world.admission.pod_seen(pod)
+        world.tell(PodSeen(pod))
         assert not ask(world, world.gang("waiting", 1)).fits
 
     def test_budgets_are_respected(self, world: World) -> None:
         """Whom a PodDisruptionBudget protects is not moved."""
         waiting = fragmented(world)
-        world.admission.budget_seen(DisruptionBudget("default", "all", LabelSelector(), 0))
+        world.tell(BudgetSeen(DisruptionBudget("default", "all", LabelSelector(), 0)))
         assert not ask(world, waiting).fits
 
     def test_quota_is_not_made_by_moving(self, world: World) -> None:
-        """A gang that lacks quota is told so."""
+        """A gang that lacks quota is told the reason for which it waits."""
         world.nodes(2)
         tell(world, queue("team", 4))
         waiting = world.gang("waiting", 1, options=keys.Options(queue="team"))
-        assert ask(world, waiting).reason == "Queue team lacks quota: 4 of 8 nvidia.com/gpu are left"
+        assert waiting.reason is Reason.EXCEEDS_QUOTA
+        assert waiting.wait is not None
+        assert ask(world, waiting).reason == waiting.wait.message
 
     def test_quota_is_told_as_people_write_it(self, world: World) -> None:
         """Memory in powers of 1024."""
@@ -145,7 +147,8 @@ class TestNoPlan:
         tell(world, queue("team", flavors=(Flavor("all", {"memory": Quota(2**30)}),)))
         shape = Shape((("memory", 2**31), ("pods", 1)))
         waiting = world.gang("waiting", 1, options=keys.Options(queue="team"), shape=shape)
-        assert ask(world, waiting).reason == "Queue team lacks quota: 1Gi of 2Gi memory are left"
+        reason = "asks for 2Gi memory of all, of which Queue team can never have more than 1Gi"
+        assert ask(world, waiting).reason == reason
 
     def test_a_queue_that_cannot_be_used_is_named(self, world: World) -> None:
         """So is one that does not exist."""
@@ -159,7 +162,9 @@ class TestNoPlan:
         flavors = (Flavor("cpu", {"cpu": Quota(8000)}), Flavor("gpu", {GPU: Quota(8)}))
         tell(world, queue("team", flavors=flavors))
         waiting = world.gang("waiting", 1, options=keys.Options(queue="team"))
-        assert ask(world, waiting).reason == "its queue has no flavor for it"
+        assert waiting.reason is Reason.INVALID_QUEUE
+        assert waiting.wait is not None
+        assert ask(world, waiting).reason == waiting.wait.message
 
     def test_members_that_nobody_can_place_make_no_plan(self, world: World) -> None:
         """A gang all of whose members are gated waits for no node."""
@@ -177,11 +182,11 @@ class TestApply:
         found = ask(world, waiting, apply=True)
         effects = world.effects()
         (evict,) = effects.evictions.values()
-        assert f"default/{evict.pod.group.name if evict.pod.group else ''}" == found.moves[0].name
+        assert str(evict.pod.group) == found.moves[0].name
         assert evict.reason == "Defragmented"
         assert evict.message == "evicted for default/waiting: to defragment, as was asked for"
         assert waiting.reason is Reason.PREEMPTING
-        world.admission.pod_gone(evict.pod.uid)
+        world.tell(PodGone(evict.pod.uid))
         world.judge()
         assert set(waiting.reserved.values()) == set(found.moves[0].origins)
 
@@ -194,3 +199,14 @@ class TestApply:
         assert found.fits
         assert set(first) == {"Defragmented"}
         assert waiting.reason is Reason.PREEMPTING
+
+    def test_what_is_kept_for_others_is_not_given_away(self, world: World) -> None:
+        """A gang behind one for which a place is kept is not said to fit there: the cycle would not place it."""
+        world.nodes(1)
+        small(world, "a", "node-0")
+        first = world.gang("first", 1)
+        behind = world.gang("behind", 1, 4)
+        world.judge()
+        assert first.reason is Reason.INSUFFICIENT_CAPACITY
+        assert behind.reason is Reason.BEHIND_HEAD
+        assert not ask(world, behind).fits

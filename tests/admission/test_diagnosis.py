@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.domain.pod import Shape
-from extender.domain.reason import Reason
-from tests.admission.conftest import GPU, World
+from extender.admission.events import PodSeen
+from extender.objects.pod import Shape
+from extender.objects.reason import Reason
+from tests.worlds import GPU, World
 
 
 def test_members_that_have_no_room_beside_each_other_lack_no_zones(world: World) -> None:
@@ -15,7 +16,7 @@ def test_members_that_have_no_room_beside_each_other_lack_no_zones(world: World)
     job = world.gang("train", 2, 1, cpu=60_000)
     wider = Shape((("cpu", 60_000), (GPU, 2), ("pods", 1)))
     job.pods[0] = replace(job.pods[0], shape=wider)
-    world.admission.pod_seen(job.pods[0])
+    world.tell(PodSeen(job.pods[0]))
     world.judge()
     assert job.reason is Reason.EXCEEDS_CLUSTER
     assert job.wait is not None

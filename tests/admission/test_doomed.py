@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from extender.domain.node import Node
-from extender.domain.taints import Taint, Toleration
-from tests.admission.conftest import World
+from extender.admission.events import NodeSeen
+from extender.objects.node import Node
+from extender.objects.podspec import Taint, Toleration
 from tests.cluster.conftest import shape
+from tests.worlds import World
 
 SPOT = Taint("aws-node-termination-handler/spot-itn", "", "NoSchedule")
 EVERYTHING = (Toleration("", "Exists", "", ""),)
@@ -18,9 +19,8 @@ TOLERANT = shape(8, tolerations=EVERYTHING)
 
 def announce(world: World, name: str, *, deleting: bool = False) -> None:
     """Announce that a node will be gone: by a taint, or because it is being deleted."""
-    node = world.admission.model.table.find(name)
-    assert node is not None
-    world.admission.node_seen(replace(node, deleting=True) if deleting else replace(node, taints=(SPOT,)))
+    node = world.state.node(name)
+    world.tell(NodeSeen(replace(node, deleting=True) if deleting else replace(node, taints=(SPOT,))))
 
 
 @pytest.mark.parametrize("deleting", [False, True])
@@ -31,9 +31,7 @@ def test_a_gang_that_tolerates_the_announcement_waits_for_other_nodes(deleting: 
     announce(world, "node-1", deleting=deleting)
     job = world.gang("a", 2, shape=TOLERANT)
     assert job.reason is not None
-    world.admission.node_seen(
-        Node("node-1", "node-1", {"cpu": 64_000, "memory": 2**40, "pods": 110, "nvidia.com/gpu": 8})
-    )
+    world.tell(NodeSeen(Node("node-1", "node-1", {"cpu": 64_000, "memory": 2**40, "pods": 110, "nvidia.com/gpu": 8})))
     world.judge()
     assert sorted(job.reserved.values()) == ["node-0", "node-1"]
 

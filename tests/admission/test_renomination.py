@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.admission.conftest import World
+from extender.admission.events import Tick
+from tests.worlds import World
 
 
 def test_a_nomination_that_is_taken_off_again_and_again_is_left_to_the_nudge(world: World) -> None:
@@ -19,5 +20,5 @@ def test_a_nomination_that_is_taken_off_again_and_again_is_left_to_the_nudge(wor
         at_once.append(pod.uid in world.effects().nominations)
     assert at_once == [True, True, True, False, False, False]
     world.clock.advance(1)
-    world.admission.tick()
+    world.tell(Tick())
     assert world.effects().nominations[pod.uid].node == node

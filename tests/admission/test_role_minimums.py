@@ -8,27 +8,30 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.admission.queue import position
-from extender.admission.site import Demand, Party
-from extender.domain.keys import Options
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.pod import Phase, Pod
-from extender.domain.reason import Reason
-from extender.domain.topology import RoleGroup, Slice, TopologyTerms
-from tests.admission.conftest import Job, World
+from extender.admission.events import Decide, PodSeen, Rebuild
+from extender.objects.keys import Options
+from extender.objects.pod import Phase, Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.sources.volcano import VOLCANO
+from extender.objects.topology import RoleGroup, Slice, TopologyTerms
+from extender.placement.capacityview import PodSet, PodSetRequest
+from extender.queues.order import position
+from tests.worlds import Job, World
 
 PAIR = frozenset({"leader", "worker"})
 
 
 def team(world: World, members: list[tuple[str, dict[str, Any]]], min_member: int = 1, **minimums: int) -> Job:
     """Create a gang of (role, fields of the pod) with these minimums, and judge it."""
-    ref = GroupRef(GroupApi.VOLCANO, "default", "team")
+    ref = GroupRef(VOLCANO, "default", "team")
     world.group(ref, min_member, role_minimums=tuple(sorted(minimums.items())))
     job = Job(world, ref)
     for index, (role, fields) in enumerate(members):
         job.pods.append(world.pod(f"{role}-{index}", 8, group=ref, role=role, **fields))
-        world.admission.pod_seen(job.pods[-1])
-    world.admission.decide()
+        world.tell(PodSeen(job.pods[-1]))
+    world.tell(Decide())
     return job
 
 
@@ -45,7 +48,7 @@ def test_a_role_that_is_missing_keeps_the_gang_waiting(world: World) -> None:
     assert job.wait is not None
     assert job.wait.message == "0 of 1 members of role leader exist"
     leader = world.pod("leader", 8, group=job.ref, role="leader")
-    world.admission.pod_seen(leader)
+    world.tell(PodSeen(leader))
     world.judge()
     assert len(job.reserved) == 4
 
@@ -108,28 +111,28 @@ def test_a_restart_keeps_only_reservations_with_every_role(world: World) -> None
     for members, kept in ((nominated, 3), (nominated[1:], 0)):
         successor = world.restart()
         successor.nodes(3)
-        ref = GroupRef(GroupApi.VOLCANO, "default", "team")
+        ref = GroupRef(VOLCANO, "default", "team")
         successor.group(ref, 2, role_minimums=(("leader", 1),))
         for index, (role, fields) in enumerate(members):
-            successor.admission.pod_seen(successor.pod(f"{role}-{index}", 8, group=ref, role=role, **fields))
-        successor.admission.rebuild()
-        gang = successor.admission.model.gangs.get(ref)
+            successor.tell(PodSeen(successor.pod(f"{role}-{index}", 8, group=ref, role=role, **fields)))
+        successor.tell(Rebuild())
+        gang = successor.state.gang(ref)
         assert gang is not None
-        reservation = successor.admission.reservations.ledger.of_gang(gang.uid)
+        reservation = successor.state.reservation(gang.uid)
         assert (0 if reservation is None else len(reservation.slots)) == kept
 
 
-def _demand(world: World, terms: TopologyTerms, roles: list[str], pods: int) -> tuple[Demand, list[Pod]]:
+def _demand(world: World, terms: TopologyTerms, roles: list[str], pods: int) -> tuple[PodSetRequest, list[Pod]]:
     """Return what members with these roles, in this order, demand, and who is placed."""
-    name = f"job-{len(world.admission.model.gangs)}"
-    ref = GroupRef(GroupApi.COSCHEDULING, "default", name)
+    name = f"job-{len(world.state.gangs())}"
+    ref = GroupRef(COSCHEDULING, "default", name)
     world.group(ref, pods, options=Options(topology=terms))
     for index, role in enumerate(roles):
-        world.admission.pod_seen(world.pod(f"{name}-{index}", 4 if role == "ps" else 8, group=ref, role=role))
-    gang = world.admission.model.gangs.get(ref)
+        world.tell(PodSeen(world.pod(f"{name}-{index}", 4 if role == "ps" else 8, group=ref, role=role)))
+    gang = world.state.gang(ref)
     assert gang is not None
-    demand = Demand.of_gang(gang, pods)
-    return demand, Party(gang, demand).pods
+    demand = PodSetRequest.of_gang(gang, pods)
+    return demand, PodSet(gang, demand).pods
 
 
 def test_equal_requests_make_equal_demands(world: World) -> None:
@@ -184,3 +187,26 @@ def test_nobody_is_let_go_before_every_minimum_is_there(
         enough = there.total() >= needed and all(there[role] >= least for role, least in minimums.items())
         assert len(gone) == (there.total() if enough else 0)
     world.check_promises()
+
+
+def test_too_many_roles_are_refused_with_a_reason() -> None:
+    """Each event of each pod would ask for all of them; the gang says how many it may have, and holds nothing."""
+    world = World()
+    world.nodes(4)
+    minimums = {f"role-{number}": 1 for number in range(20_000)}
+    job = team(world, [("role-0", {}), ("role-1", {})], **minimums)
+    assert job.reserved == {}
+    assert job.wait is not None
+    assert job.wait.message == (
+        "PodGroup default/team is invalid: spec: 20000 roles have a minimum of their own; a gang may have 64 such roles"
+    )
+    assert job.gang.role_minimums == {}
+
+
+def test_as_many_roles_as_are_allowed_start_together() -> None:
+    """The last one that is allowed counts as the first does."""
+    world = World()
+    world.nodes(64)
+    roles = [f"role-{number}" for number in range(64)]
+    job = team(world, plain(**dict.fromkeys(roles, 1)), **dict.fromkeys(roles, 1))
+    assert len(job.reserved) == 64

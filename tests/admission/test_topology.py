@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from extender.domain.keys import Options
-from extender.domain.node import Node
-from extender.domain.reason import Reason
-from extender.domain.topology import RoleGroup, Slice, TopologyTerms
-from extender.numa.nodetopology import NodeTopology, Policy, Zone
-from tests.admission.conftest import GPU, Job, World
+from extender.admission.events import GroupGone, NodeSeen, NodeTopologySeen, PodGone, PodSeen
+from extender.objects.keys import Options
+from extender.objects.node import Node
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
+from extender.objects.reason import Reason
+from extender.objects.topology import RoleGroup, Slice, TopologyTerms
+from tests.worlds import GPU, Job, World
 
 LEVELS = [{"name": "block", "nodeLabel": "block"}, {"name": "rack", "nodeLabel": "rack"}]
 
@@ -31,7 +32,7 @@ def add(world: World, name: str, block: int, rack: int) -> None:
     """Add a node of 8 H100 GPUs in a rack."""
     labels = {"block": f"b{block}", "rack": f"r{rack}", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     allocatable = {"cpu": 64_000, "memory": 2**40, "pods": 110, GPU: 8}
-    world.admission.node_seen(Node(name, uid=name, allocatable=allocatable, labels=labels))
+    world.tell(NodeSeen(Node(name, uid=name, allocatable=allocatable, labels=labels)))
 
 
 def asking(world: World, name: str, members: int, gpus: int = 8, **terms: Any) -> Job:
@@ -102,8 +103,8 @@ class TestZones:
 
     def align(self, world: World, name: str) -> None:
         """Let the kubelet of a node refuse what would span more zones than it must: two of four GPUs."""
-        zones = tuple(Zone(index, f"node-{index}", {GPU: 4}, {GPU: 4}, {0: 10, 1: 21}, {GPU: 4}) for index in range(2))
-        world.admission.model.put_node_topology(NodeTopology(name, Policy.RESTRICTED, zones=zones))
+        zones = tuple(Zone(index, f"node-{index}", {GPU: 4}, {GPU: 4}, {GPU: 4}) for index in range(2))
+        world.tell(NodeTopologySeen(NodeTopology(name, TopologyPolicy.RESTRICTED, zones=zones)))
         world.admission.reconsider()
 
     def test_full(self) -> None:
@@ -125,8 +126,8 @@ class TestZones:
         """Six GPUs and a CPU for each container are more than the policy can ever grant in one zone."""
         world = World()
         world.nodes(1)
-        zones = tuple(Zone(index, f"node-{index}", {GPU: 4}, {GPU: 4}, {}, {GPU: 4}) for index in range(2))
-        world.admission.model.put_node_topology(NodeTopology("node-0", Policy.SINGLE_NUMA_NODE, zones=zones))
+        zones = tuple(Zone(index, f"node-{index}", {GPU: 4}, {GPU: 4}, {GPU: 4}) for index in range(2))
+        world.tell(NodeTopologySeen(NodeTopology("node-0", TopologyPolicy.SINGLE_NUMA_NODE, zones=zones)))
         job = world.gang("six", 1, 6)
         assert job.reason is Reason.NEVER_ALIGNED
         assert job.wait is not None
@@ -143,9 +144,9 @@ class TestWhere:
         rack = next(iter(job.pods)).node_name.rsplit("-", 1)[0]
         assert {pod.node_name.rsplit("-", 1)[0] for pod in job.pods} == {rack}
         lost = job.pods[2]
-        site.admission.pod_gone(lost.uid)
+        site.tell(PodGone(lost.uid))
         job.pods[2] = site.pod("job-2", 4, group=job.ref)
-        site.admission.pod_seen(job.pods[2])
+        site.tell(PodSeen(job.pods[2]))
         site.judge()
         assert job.reserved["job-2"].rsplit("-", 1)[0] == rack
 
@@ -164,7 +165,7 @@ class TestWhere:
         placement = site.admission.placement_of(job.ref)
         assert placement is not None
         assert (placement.level, placement.bus_bandwidth) == ("rack", 475.0)
-        site.admission.group_gone(job.ref, job.gang.uid)
+        site.tell(GroupGone(job.ref, job.gang.uid))
         assert site.admission.placement_of(job.ref) is None
 
 
@@ -186,7 +187,5 @@ def test_small_gangs_cannot_starve_a_rack(site: World) -> None:
 def one(world: World, node: str) -> Job:
     """Run a pod that takes a whole node."""
     job = world.gang(f"on-{node}", 1)
-    pod = job.pods[0]
-    world.admission.reservations.drop(pod.uid, "the test places it")
     job.see(0, node_name=node)
     return job

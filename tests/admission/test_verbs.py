@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.admission.answers import BindVerdict, Outcome, Refusal
-from extender.admission.ledger import SlotState
-from extender.domain.pod import Phase
-from tests.admission.conftest import GPU, World
+import pytest
+
+from extender.admission.events import (
+    Arrive,
+    BindingFailed,
+    BindVerdict,
+    Decide,
+    Leave,
+    NodeGone,
+    Outcome,
+    PodGone,
+    PodSeen,
+    Preempt,
+    Prioritize,
+    Refusal,
+)
+from extender.ledger.slots import SlotState
+from extender.objects.pod import Phase, Pod
+from tests.worlds import GPU, World
+
+
+def foreign(world: World) -> Pod:
+    """Return a pod of another scheduler."""
+    return world.pod("foreign", 8, priority=100, scheduler_name="default-scheduler")
 
 
 def test_filter_pins_a_member_to_its_planned_node(world: World) -> None:
@@ -43,7 +63,7 @@ def test_filter_judges_at_once_what_changed_since_the_last_pass(world: World) ->
     world.nodes(4)
     job = world.gang("a", 3, min_member=4)
     job.pods.append(world.pod("a-3", 8, group=job.ref))
-    world.admission.pod_seen(job.pods[3])
+    world.tell(PodSeen(job.pods[3]))
     assert world.filter(job.pods[3]).outcome is Outcome.PINNED
 
 
@@ -56,7 +76,7 @@ def test_a_change_elsewhere_costs_a_waiting_members_call_no_pass(world: World) -
     passes = world.admission.passes
     assert world.filter(job.pods[0], ["node-0"]) == refused
     assert world.admission.passes == passes
-    assert world.admission.decide()
+    assert world.tell(Decide())
     assert world.filter(job.pods[0]).outcome is Outcome.PINNED
 
 
@@ -77,16 +97,18 @@ def test_foreign_pods_pass_untouched(world: World) -> None:
     assert answer.outcome is Outcome.PASSED
 
 
-def test_single_pods_go_where_there_is_room_beside_reservations(world: World) -> None:
-    """A pod without gang is offered only nodes with room; eviction may help on the others."""
-    world.nodes(3)
+def test_a_single_pod_is_pinned_to_its_planned_node_within_the_call(world: World) -> None:
+    """A pod that names no group is planned in the filter call that asks for it, beside what others have reserved."""
+    names = world.nodes(3)
     job = world.gang("a", 2)
-    (free,) = {"node-0", "node-1", "node-2"} - set(job.reserved.values())
-    answer = world.filter(world.pod("single", 8))
-    assert answer.accepted == [free]
-    (refusal,) = answer.refusals
-    assert set(refusal.names) == set(job.reserved.values())
-    assert refusal.resolvable
+    single = world.pod("single", 8)
+    world.tell(PodSeen(single))
+    answer = world.filter(single)
+    assert (answer.outcome, set(answer.accepted)) == (Outcome.PINNED, set(names) - set(job.reserved.values()))
+    assert world.filter(single) == answer
+    late = world.pod("late", 8)
+    world.tell(PodSeen(late))
+    assert world.filter(late).text == "pod waits: not enough room now, minMember is 1"
 
 
 def test_single_pods_leave_alone_what_is_kept_for_the_head(world: World) -> None:
@@ -96,6 +118,8 @@ def test_single_pods_leave_alone_what_is_kept_for_the_head(world: World) -> None
     world.gang("running", 1).run()
     world.gang("head", 2)
     younger = world.pod("younger", 8)
+    for pod in (younger, older):
+        world.tell(PodSeen(pod))
     assert world.filter(younger).accepted == []
     assert world.filter(older).accepted == ["node-1"]
 
@@ -103,7 +127,23 @@ def test_single_pods_leave_alone_what_is_kept_for_the_head(world: World) -> None
 def test_an_unknown_node_is_not_accepted_for_a_single_pod(world: World) -> None:
     """What is reserved on a node that has not been observed cannot be known."""
     world.nodes(1)
-    assert world.filter(world.pod("single", 8), ["node-0", "ghost"]).accepted == ["node-0"]
+    single = world.pod("single", 8)
+    world.tell(PodSeen(single))
+    assert world.filter(single, ["node-0", "ghost"]).accepted == ["node-0"]
+
+
+def test_a_single_pod_that_is_created_again_inherits_nothing(world: World) -> None:
+    """A pod of the same name has no slot, no reason and no veto of the one before it, whatever is heard of first."""
+    world.nodes(1)
+    first = world.pod("single", 8)
+    world.tell(PodSeen(first))
+    assert world.filter(first).accepted == ["node-0"]
+    second = replace(first, uid="again")
+    world.tell(PodSeen(second))
+    assert world.filter(second).text == "pod waits: not enough room now, minMember is 1"
+    world.tell(PodGone(first.uid))
+    world.judge()
+    assert world.filter(second).accepted == ["node-0"]
 
 
 def test_the_barrier_opens_for_all_when_the_last_member_arrives(world: World) -> None:
@@ -140,7 +180,7 @@ def test_bind_refuses_another_node_than_the_planned_one(world: World) -> None:
     world.nodes(2)
     job = world.gang("a", 2)
     wrong = job.reserved["a-1"]
-    arrival = world.verbs.arrive(job.pods[0].uid, wrong)
+    arrival = world.tell(Arrive(job.pods[0].uid, wrong))
     assert arrival.verdict is BindVerdict.REFUSE
     assert "planned on" in arrival.message
 
@@ -149,8 +189,8 @@ def test_bind_refuses_unknown_pods_and_members_without_reservation(world: World)
     """Nothing is bound that nobody decided."""
     world.nodes(1)
     job = world.gang("a", 1, min_member=2)
-    assert world.verbs.arrive("nobody", "node-0").verdict is BindVerdict.REFUSE
-    assert world.verbs.arrive(job.pods[0].uid, "node-0").message == "gang waits: 1 of 2 members exist"
+    assert world.tell(Arrive("nobody", "node-0")).verdict is BindVerdict.REFUSE
+    assert world.tell(Arrive(job.pods[0].uid, "node-0")).message == "gang waits: 1 of 2 members exist"
 
 
 def test_bind_of_a_bound_pod_succeeds_only_for_its_node(world: World) -> None:
@@ -160,41 +200,36 @@ def test_bind_of_a_bound_pod_succeeds_only_for_its_node(world: World) -> None:
     job.run()
     node = job.pods[0].node_name
     other = job.pods[1].node_name
-    assert world.verbs.arrive(job.pods[0].uid, node).verdict is BindVerdict.ALREADY
-    assert world.verbs.arrive(job.pods[0].uid, other).verdict is BindVerdict.REFUSE
+    assert world.tell(Arrive(job.pods[0].uid, node)).verdict is BindVerdict.ALREADY
+    assert world.tell(Arrive(job.pods[0].uid, other)).verdict is BindVerdict.REFUSE
 
 
-def test_a_single_pod_cannot_bind_what_was_reserved_since_filter(world: World) -> None:
-    """Between filter and bind a gang may get the node; then the pod has to look again."""
+def test_what_filter_promises_a_single_pod_is_its_own(world: World) -> None:
+    """Between filter and bind nobody else is given the node; whoever was not planned cannot bind there."""
     world.nodes(1)
-    single = world.pod("single", 8)
-    world.admission.pod_seen(single)
+    single, other = world.pod("single", 8), world.pod("other", 8)
+    for pod in (single, other):
+        world.tell(PodSeen(pod))
     assert world.filter(single).accepted == ["node-0"]
-    world.gang("a", 1)
-    assert world.verbs.arrive(single.uid, "node-0").verdict is BindVerdict.REFUSE
-
-
-def test_a_single_pods_binding_claims_its_node_at_once(world: World) -> None:
-    """Before the API server shows the Binding, nobody else is promised the room."""
-    world.nodes(1)
-    single = world.pod("single", 8)
-    world.admission.pod_seen(single)
-    assert world.verbs.arrive(single.uid, "node-0").verdict is BindVerdict.WRITE
-    assert world.verbs.arrive(single.uid, "node-0").verdict is BindVerdict.WRITE
     assert world.gang("a", 1).reserved == {}
+    assert world.tell(Arrive(other.uid, "node-0")).verdict is BindVerdict.REFUSE
+    assert world.tell(Arrive(single.uid, "node-0")).verdict is BindVerdict.WRITE
+    assert world.tell(Arrive(single.uid, "node-0")).verdict is BindVerdict.WRITE
     world.check_promises()
 
 
 def test_a_failed_binding_of_a_single_pod_gives_the_room_back(world: World) -> None:
-    """A final failure releases; an unknown outcome keeps the room."""
+    """A final failure releases, so that others may have the node; an unknown outcome keeps the room for the pod."""
     world.nodes(1)
     single = world.pod("single", 8)
-    world.admission.pod_seen(single)
-    world.verbs.arrive(single.uid, "node-0")
-    world.verbs.binding_failed(single.uid, "timeout", final=False)
-    assert world.admission.model.table.claim_of(single.uid) is not None
-    world.verbs.binding_failed(single.uid, "conflict", final=True)
-    assert world.admission.model.table.claim_of(single.uid) is None
+    world.tell(PodSeen(single))
+    world.judge()
+    assert world.tell(Arrive(single.uid, "node-0")).verdict is BindVerdict.WRITE
+    world.tell(BindingFailed(single.uid, "timeout", final=False))
+    assert world.state.has_room(single)
+    assert world.filter(single).accepted == ["node-0"]
+    world.tell(BindingFailed(single.uid, "conflict", final=True))
+    assert not world.state.has_room(single)
 
 
 def test_a_failed_binding_of_a_member_has_it_placed_anew(world: World) -> None:
@@ -205,7 +240,7 @@ def test_a_failed_binding_of_a_member_has_it_placed_anew(world: World) -> None:
     for index in range(2):
         job.bind(index)
     job.see(0, node_name=nodes["a-0"], phase=Phase.RUNNING)
-    world.verbs.binding_failed(job.pods[1].uid, "404 NotFound: nodes gone", final=True)
+    world.tell(BindingFailed(job.pods[1].uid, "404 NotFound: nodes gone", final=True))
     world.judge()
     assert job.reserved.keys() == {"a-1"}
     assert job.bind(1).verdict is BindVerdict.WRITE
@@ -218,7 +253,7 @@ def test_an_unanswered_binding_keeps_its_slot(world: World) -> None:
     job.bind(0)
     job.bind(1)
     before = job.reserved
-    world.verbs.binding_failed(job.pods[1].uid, "no answer", final=False)
+    world.tell(BindingFailed(job.pods[1].uid, "no answer", final=False))
     assert job.reserved == before
     assert job.bind(1).verdict is BindVerdict.WRITE
 
@@ -228,7 +263,7 @@ def test_a_member_whose_held_call_was_answered_long_ago_must_arrive_again(world:
     world.nodes(2)
     job = world.gang("a", 2)
     job.bind(0)
-    world.verbs.leave(job.pods[0].uid)
+    world.tell(Leave(job.pods[0].uid))
     world.clock.advance(16.0)
     assert job.bind(1).verdict is BindVerdict.HOLD
     assert job.bind(0).verdict is BindVerdict.WRITE
@@ -241,7 +276,7 @@ def test_members_that_were_sent_back_count_while_they_are_expected(world: World)
     for index in range(2):
         assert job.bind(index).verdict is BindVerdict.HOLD
         world.clock.advance(10.0)
-        world.verbs.leave(job.pods[index].uid)
+        world.tell(Leave(job.pods[index].uid))
     world.clock.advance(1.0)
     assert job.bind(2).verdict is BindVerdict.WRITE
     assert [job.bind(index).verdict for index in range(2)] == [BindVerdict.WRITE] * 2
@@ -252,9 +287,9 @@ def test_a_member_that_was_sent_back_does_not_count_on_a_lost_node(world: World)
     world.nodes(3)
     job = world.gang("a", 2)
     job.bind(0)
-    world.verbs.leave(job.pods[0].uid)
-    world.admission.node_gone(job.reserved["a-0"])
-    world.admission.decide()
+    world.tell(Leave(job.pods[0].uid))
+    world.tell(NodeGone(job.reserved["a-0"]))
+    world.tell(Decide())
     assert job.bind(1).verdict is BindVerdict.HOLD
 
 
@@ -305,41 +340,65 @@ def test_prioritize_ranks_the_planned_node_first(world: World) -> None:
     """Should a member come to be ranked, only its node scores."""
     names = world.nodes(2)
     job = world.gang("a", 2)
-    assert world.verbs.prioritize(job.pods[0], names) == [10 * (name == job.reserved["a-0"]) for name in names]
+    assert world.tell(Prioritize(job.pods[0], names)) == [10 * (name == job.reserved["a-0"]) for name in names]
 
 
-def test_prioritize_packs_single_pods(world: World) -> None:
-    """A pod without gang goes to the fuller node; a foreign pod is not ranked."""
+def test_prioritize_ranks_the_planned_node_of_a_single_pod_first(world: World) -> None:
+    """A pod without a group goes to the fuller node, as planned; a foreign pod is not ranked."""
     names = world.nodes(2)
-    world.gang("a", 1, gpus=4).run()
-    scores = world.verbs.prioritize(world.pod("single", 4), names)
-    assert max(scores) == 10
-    assert min(scores) == 0
-    assert world.verbs.prioritize(world.pod("other", 4, scheduler_name="x"), names) == [0, 0]
+    running = world.gang("a", 1, gpus=4)
+    running.run()
+    single = world.pod("single", 4)
+    world.tell(PodSeen(single))
+    assert world.filter(single).accepted == [running.pods[0].node_name]
+    assert world.tell(Prioritize(single, names)) == [10 * (name == running.pods[0].node_name) for name in names]
+    assert world.tell(Prioritize(world.pod("other", 4, scheduler_name="x"), names)) == [0, 0]
 
 
-def test_preempt_allows_nothing_for_a_gang_member(world: World) -> None:
-    """kube-scheduler never evicts for one member of a waiting gang."""
+def test_preempt_allows_nothing_for_a_managed_pod(world: World) -> None:
+    """Muster decides who is evicted: kube-scheduler evicts nobody for a gang's member or for a single pod."""
     world.nodes(1)
     victim = world.gang("running", 1)
     victim.run()
-    job = world.gang("urgent", 2, priority=100)
-    assert world.verbs.preempt(job.pods[0], {"node-0": [victim.pods[0].uid]}) == []
+    job, single = world.gang("urgent", 2, priority=100), world.pod("single", 8, priority=100)
+    world.tell(PodSeen(single))
+    for pod in (job.pods[0], single, world.pod("unseen", 8, priority=100)):
+        assert world.tell(Preempt(pod, {"node-0": [victim.pods[0].uid]})) == []
 
 
 def test_preempt_spares_gangs_that_would_fall_below_their_minimum(world: World) -> None:
-    """Of two candidates, the one whose eviction would break a running gang is struck out."""
+    """Of two candidates of a foreign pod the one that would break a gang is struck out; a gang of one goes whole."""
     world.nodes(2)
     gang = world.gang("gang", 1, gpus=8)
     gang.run()
     solo = world.pod("solo", 8)
-    world.admission.pod_seen(solo)
+    world.tell(PodSeen(solo))
     (free,) = {"node-0", "node-1"} - {gang.pods[0].node_name}
-    world.admission.pod_seen(replace(solo, node_name=free, phase=Phase.RUNNING))
-    urgent = world.pod("urgent", 8, priority=100)
-    world.admission.pod_seen(urgent)
-    victims = {gang.pods[0].node_name: [gang.pods[0].uid], free: [solo.uid]}
-    assert world.verbs.preempt(urgent, victims) == [free]
+    world.tell(PodSeen(replace(solo, node_name=free, phase=Phase.RUNNING)))
+    victims = {gang.pods[0].node_name: [gang.pods[0].uid], free: [solo.uid], "empty": []}
+    assert world.tell(Preempt(foreign(world), victims)) == [free]
+
+
+def test_preempt_never_touches_a_gang_that_is_being_bound(world: World) -> None:
+    """With one of two members bound, evicting it would leave the other to start alone."""
+    world.nodes(2)
+    job = world.gang("a", 2)
+    nodes = job.reserved
+    for index in range(2):
+        job.bind(index)
+    job.see(0, node_name=nodes["a-0"])
+    assert world.tell(Preempt(foreign(world), {nodes["a-0"]: [job.pods[0].uid]})) == []
+
+
+def test_preempt_does_not_take_apart_a_gang_that_lost_a_member(world: World) -> None:
+    """What is left of a gang below its minimum waits for its repair, and is nobody's to evict one by one."""
+    world.nodes(3)
+    job = world.gang("a", 3)
+    job.run()
+    job.see(0, phase=Phase.FAILED)
+    world.judge()
+    for pod in job.pods[1:]:
+        assert world.tell(Preempt(foreign(world), {pod.node_name: [pod.uid]})) == []
 
 
 def test_preempt_may_take_members_beyond_the_minimum(world: World) -> None:
@@ -349,23 +408,7 @@ def test_preempt_may_take_members_beyond_the_minimum(world: World) -> None:
     gang.run()
     world.judge()
     victim = gang.pods[1]
-    urgent = world.pod("urgent", 8, priority=100)
-    world.admission.pod_seen(urgent)
-    assert world.verbs.preempt(urgent, {victim.node_name: [victim.uid]}) == [victim.node_name]
-
-
-def test_preempt_strikes_out_nodes_where_the_pod_would_not_fit(world: World) -> None:
-    """Evicting is useless where reservations take the room, on unknown nodes, and without victims."""
-    world.nodes(1)
-    solo = world.pod("solo", 4)
-    world.admission.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
-    world.gang("a", 1, gpus=4)
-    urgent = world.pod("urgent", 8, priority=100)
-    world.admission.pod_seen(urgent)
-    assert world.verbs.preempt(urgent, {"node-0": [solo.uid], "ghost": [solo.uid], "empty": []}) == []
-    smaller = world.pod("smaller", 4, priority=100)
-    world.admission.pod_seen(smaller)
-    assert world.verbs.preempt(smaller, {"node-0": [solo.uid]}) == ["node-0"]
+    assert world.tell(Preempt(foreign(world), {victim.node_name: [victim.uid]})) == [victim.node_name]
 
 
 def test_preempt_for_foreign_pods_only_protects_gangs(world: World) -> None:
@@ -374,8 +417,8 @@ def test_preempt_for_foreign_pods_only_protects_gangs(world: World) -> None:
     gang = world.gang("gang", 1, gpus=4)
     gang.run()
     other = world.pod("other", 64, scheduler_name="x")
-    assert world.verbs.preempt(other, {"node-0": [gang.pods[0].uid]}) == []
-    assert world.verbs.preempt(other, {"node-0": ["unknown"]}) == ["node-0"]
+    assert world.tell(Preempt(other, {"node-0": [gang.pods[0].uid]})) == []
+    assert world.tell(Preempt(other, {"node-0": ["unknown"]})) == ["node-0"]
 
 
 def test_held_members_show_as_held(world: World) -> None:
@@ -383,10 +426,10 @@ def test_held_members_show_as_held(world: World) -> None:
     world.nodes(2)
     job = world.gang("a", 2)
     job.bind(0)
-    entry = world.admission.reservations.ledger.of_pod(job.pods[0].uid)
-    assert entry is not None
-    assert entry[1].state is SlotState.HELD
-    assert dict(entry[1].pod.shape.requests)[GPU] == 8
+    slot = world.state.slot(job.pods[0])
+    assert slot is not None
+    assert slot.state is SlotState.HELD
+    assert dict(slot.pod.shape.requests)[GPU] == 8
 
 
 def test_a_veto_spares_members_that_have_arrived_on_the_node(world: World) -> None:
@@ -416,68 +459,49 @@ def test_a_veto_counts_for_the_gang_that_met_it(world: World) -> None:
     assert len(second.reserved) == 2
 
 
-def test_a_pod_without_gang_whose_binding_failed_may_have_its_node_again(world: World) -> None:
-    """The promise that a failed Binding leaves behind does not keep out the very pod that it was made to."""
-    world.nodes(1)
-    pod = world.pod("single", 8)
-    world.admission.pod_seen(pod)
-    assert world.verbs.arrive(pod.uid, "node-0").verdict is BindVerdict.WRITE
-    world.verbs.binding_failed(pod.uid, "the API server did not answer", final=False)
-    assert world.filter(pod).accepted == ["node-0"]
-    assert world.verbs.arrive(pod.uid, "node-0").verdict is BindVerdict.WRITE
-
-
-def test_a_promise_to_a_pod_without_gang_ends(world: World) -> None:
+def test_a_promise_to_a_single_pod_ends(world: World) -> None:
     """What a failed Binding leaves behind is given back after the reservation timeout, and not a moment before."""
     world.nodes(1)
     pod, other = world.pod("single", 8), world.pod("other", 8)
     for seen in (pod, other):
-        world.admission.pod_seen(seen)
-    world.verbs.arrive(pod.uid, "node-0")
-    world.verbs.binding_failed(pod.uid, "the API server did not answer", final=False)
+        world.tell(PodSeen(seen))
+    world.judge()
+    world.tell(Arrive(pod.uid, "node-0"))
+    world.tell(BindingFailed(pod.uid, "the API server did not answer", final=False))
+    world.later(59)
     assert world.filter(other).accepted == []
-    assert world.admission.next_tick() == world.clock.monotonic() + 60
-    world.clock.advance(60)
-    world.admission.tick()
+    world.later(1)
     assert world.filter(other).accepted == ["node-0"]
 
 
-def test_bind_for_a_pod_of_another_scheduler_is_written(world: World) -> None:
-    """kube-scheduler hands every bind to its extender: a pod of a profile that is not Muster's could not start else."""
+@pytest.mark.parametrize("node", ["", "node-0"])
+def test_bind_for_a_pod_of_another_scheduler_is_refused(world: World, node: str) -> None:
+    """What was not judged is not bound with Muster's rights; the answer says which setting it is about."""
     world.nodes(1)
-    other = world.pod("other", 8, scheduler_name="default-scheduler")
-    world.admission.pod_seen(other)
-    assert world.verbs.arrive(other.uid, "node-0").verdict is BindVerdict.WRITE
+    other = world.pod("other", 8, scheduler_name="default-scheduler", node_name=node)
+    world.tell(PodSeen(other))
+    arrival = world.tell(Arrive(other.uid, "node-0"))
+    assert arrival.verdict is BindVerdict.REFUSE
+    assert (
+        arrival.message
+        == "pod default/other has schedulerName default-scheduler, which is not in the setting scheduler_names"
+    )
 
 
 def test_a_bind_call_whose_uid_is_another_pods_is_mistaken(world: World) -> None:
     """Name, namespace and UID must be those of one pod; an unknown UID is for `arrive` to refuse."""
     world.nodes(1)
     pod = world.pod("single", 8)
-    world.admission.pod_seen(pod)
-    assert world.verbs.mistaken(pod.uid, "default", "single") == ""
-    assert world.verbs.mistaken("unknown", "default", "single") == ""
+    world.tell(PodSeen(pod))
+    assert world.engine.mistaken(pod.uid, "default", "single") == ""
+    assert world.engine.mistaken("unknown", "default", "single") == ""
     for namespace, name in (("default", "other"), ("other", "single")):
-        message = world.verbs.mistaken(pod.uid, namespace, name)
+        message = world.engine.mistaken(pod.uid, namespace, name)
         assert message == f"the pod with UID {pod.uid} is default/single, not {namespace}/{name}"
 
 
 def test_bind_is_refused_on_a_node_that_does_not_exist(world: World) -> None:
     """A node that nobody has seen has no room."""
     pod = world.pod("single", 8)
-    world.admission.pod_seen(pod)
-    assert world.verbs.arrive(pod.uid, "ghost").verdict is BindVerdict.REFUSE
-
-
-def test_preempt_allows_nothing_for_a_pod_that_does_not_wait(world: World) -> None:
-    """A pod that is unknown, or bound already, has nobody evicted for it."""
-    world.nodes(2)
-    solo = world.pod("solo", 8)
-    world.admission.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
-    urgent = world.pod("urgent", 8, priority=100)
-    assert world.verbs.preempt(urgent, {"node-0": [solo.uid]}) == []
-    world.admission.pod_seen(urgent)
-    assert world.verbs.preempt(urgent, {"node-0": [solo.uid]}) == ["node-0"]
-    for phase in (Phase.RUNNING, Phase.SUCCEEDED):
-        world.admission.pod_seen(replace(urgent, node_name="node-1", phase=phase))
-        assert world.verbs.preempt(urgent, {"node-0": [solo.uid]}) == []
+    world.tell(PodSeen(pod))
+    assert world.tell(Arrive(pod.uid, "ghost")).verdict is BindVerdict.REFUSE

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-from collections.abc import Callable
 from dataclasses import replace
-from types import FrameType
 
-import pytest
-
-from extender.domain.pod import Phase, Pod
-from tests.admission.conftest import Job, World
-
-
-def calls(work: Callable[[], object]) -> int:
-    """Count the Python functions that `work` calls."""
-    count = 0
-
-    def called(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before, collecting = sys.getprofile(), gc.isenabled()
-    gc.disable()  # Hypothesis has itself called at each collection, which may come at any moment
-    sys.setprofile(called)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-        if collecting:
-            gc.enable()
-    return count
+from extender.admission.events import Arrive, Decide, Filter, NodeSeen, PodSeen, Tick
+from extender.objects.pod import Phase, Pod
+from tests.counting import calls
+from tests.worlds import Job, World
 
 
 def _full(waiting: int, *, lacking: int = 0) -> tuple[World, Job]:
@@ -49,7 +25,7 @@ def _full(waiting: int, *, lacking: int = 0) -> tuple[World, Job]:
 
 
 def _pass_after_a_member_came(world: World, job: Job) -> int:
-    world.admission.pod_seen(world.pod("last-1", 8, group=job.ref))
+    world.tell(PodSeen(world.pod("last-1", 8, group=job.ref)))
     return calls(world.admission.decide)
 
 
@@ -82,7 +58,7 @@ def test_equal_gangs_are_examined_once_when_room_changed() -> None:
 
     def work(waiting: int) -> int:
         world, _ = _full(waiting)
-        world.admission.node_seen(replace(world.admission.model.table.nodes()[0], allocatable={"cpu": 1}))
+        world.tell(NodeSeen(replace(world.state.nodes()[0], allocatable={"cpu": 1})))
         return calls(world.admission.decide)
 
     few, many = work(30), work(230)
@@ -99,24 +75,24 @@ class TestLife:
         world.nodes(members // 8)
         job = world.gang("job", 0, min_member=members)
         pods = [world.pod(f"job-{index}", 1, group=job.ref) for index in range(members)]
-        admission, verbs = world.admission, world.verbs
+        admission = world.admission
 
         def play() -> None:
             def tell(pod: Pod) -> None:
-                admission.pod_seen(pod)
-                admission.tick()
-                admission.decide()
+                world.tell(PodSeen(pod))
+                world.tell(Tick())
+                world.tell(Decide())
                 admission.next_tick()
 
             for pod in pods:
                 tell(pod)
-            nodes = {uid: order.node for uid, order in admission.take_effects().nominations.items()}
+            nodes = {uid: order.node for uid, order in world.effects().nominations.items()}
             nominated = [replace(pod, nominated_node=nodes[pod.uid]) for pod in pods]
             for pod in nominated:
                 tell(pod)
             for pod in nominated:
-                assert verbs.filter(pod, [pod.nominated_node]).accepted == [pod.nominated_node]
-                verbs.arrive(pod.uid, pod.nominated_node)
+                assert world.tell(Filter(pod, [pod.nominated_node])).accepted == [pod.nominated_node]
+                world.tell(Arrive(pod.uid, pod.nominated_node))
             for pod in nominated:
                 tell(replace(pod, node_name=pod.nominated_node, phase=Phase.RUNNING))
 
@@ -124,13 +100,11 @@ class TestLife:
         assert job.gang.census().running == members
         return work
 
-    @pytest.mark.timeout(60)
     def test_work_per_member_does_not_grow_with_the_gang(self) -> None:
         """A member of a gang of 400 costs what one of a gang of 40 costs."""
         small, large = self.life(40) / 40, self.life(400) / 400
         assert large < 1.1 * small
 
-    @pytest.mark.timeout(60)
     def test_an_arrival_is_as_much_work_in_a_large_gang(self) -> None:
         """Filter and bind of one member look at no other."""
 
@@ -142,7 +116,7 @@ class TestLife:
                 job.bind(index)
             pod = replace(job.pods[-1], nominated_node=job.reserved[job.pods[-1].name])
             return calls(
-                lambda: (world.filter(pod, [pod.nominated_node]), world.verbs.arrive(pod.uid, pod.nominated_node))
+                lambda: (world.filter(pod, [pod.nominated_node]), world.tell(Arrive(pod.uid, pod.nominated_node)))
             )
 
         assert work(400) == work(40)

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from bench.controlplane.accounts import busy_processors, cpu_seconds, milestones
-from bench.controlplane.cases import Comparison, NextGang, Waiting
+from bench.controlplane.cases import Comparison, Crowd, NextGang, Waiting
 from bench.controlplane.catalogue import FULL, SHORT
 from bench.controlplane.contenders import Contender
 from bench.controlplane.progress import Progress
 from bench.controlplane.runs import Run, Work
-from bench.controlplane.waitingrun import Rest, Succession
+from bench.controlplane.waitingrun import Beside, Rest, Succession
 from bench.controlplane.workload import GPUS_PER_NODE, Workload
 from bench.figures import Figure
 from bench.soak.sampling import Page
@@ -87,6 +87,19 @@ def test_the_worse_way_to_wait_is_the_figure() -> None:
     assert figures["waiting_for_room_first_filter_calls_per_pod"].value == 2.0
     assert figures["waiting_for_room_attempts_per_pod_minute"].value == 1.0
     assert figures["waiting_for_room_cpu_scheduler"].value == pytest.approx(1 / 30)
+
+
+def test_what_waits_is_told_apart_from_what_starts_beside_it() -> None:
+    """Attempts are rates for each pod that waits; every gang that started beside them counts singly."""
+    crowd = Crowd("crowd", 1, pods=10, watched_seconds=30.0)
+    runs = [Beside(10, behind, 11.0, 30.0, (0.1, 0.3), 50.0, 20.0, CPU) for behind in (2.0, 4.0)]
+    figures = by_name(crowd.figures({"room": runs}))
+    assert figures["crowd_room_attempts_per_pod_minute"].value == 10.0
+    assert figures["crowd_room_filter_calls_per_pod_minute"].value == 4.0
+    assert figures["crowd_room_first_attempts_per_pod"].value == 1.1
+    assert figures["crowd_room_gang_right_behind_s"].value == 3.0
+    assert figures["crowd_room_gang_beside_s"].high == 0.3
+    assert figures["crowd_room_cpu_apiserver"].value == pytest.approx(2 / 30)
 
 
 def test_the_next_gang_is_timed_at_every_end() -> None:

@@ -14,8 +14,8 @@ from bench.fabric.exhaustive import MOST_PLACEMENTS, Tally, every_placement
 from bench.fabric.site import Site, by_count, muster
 from bench.options import Options
 from bench.placement import GPU
-from extender.domain.levels import Level, Levels
-from extender.domain.node import Node
+from extender.objects.levels import Level, Levels
+from extender.objects.node import Node
 
 SMALL = Sizes(nodes=(4, 16), jobs=(4, 8), most_pods=16)
 

@@ -17,6 +17,7 @@ from bench.controlplane.client import LoadClient, Request
 from bench.controlplane.podwatch import PodWatch
 from localcluster.credentials import Connection
 from localcluster.errors import ApiError, LocalClusterError, NotInTimeError
+from tests.patience import HANGS
 
 PATH = "/api/v1/namespaces/default/pods"
 
@@ -55,7 +56,7 @@ async def test_a_watch_that_the_server_ends_goes_on_where_it_was() -> None:
     """Nothing is missed, and a pod is bound once, at its first event with a node."""
     watches = [event("a", 8, nominated="n"), event("a", 9, node="n") + event("b", 10), event("b", 11, node="n")]
     async with api_server(*watches) as (client, versions), PodWatch(client, "default") as watch:
-        await watch.until_bound(2, timeout_seconds=10)
+        await watch.until_bound(2, timeout_seconds=HANGS)
         assert list(watch.bound) == ["a", "b"]
         assert watch.nominations == 1
     assert versions[:3] == ["7", "8", "10"]
@@ -66,7 +67,7 @@ async def test_a_nomination_that_is_taken_back_and_renewed_counts_twice() -> Non
     seen = [("m", 8), ("m", 9), ("", 10), ("m", 11)]
     body = b"".join(event("a", version, nominated=node) for node, version in seen) + event("a", 12, node="m")
     async with api_server(body) as (client, _), PodWatch(client, "default") as watch:
-        await watch.until_bound(1, timeout_seconds=10)
+        await watch.until_bound(1, timeout_seconds=HANGS)
         assert watch.nominations == 2
 
 
@@ -74,7 +75,7 @@ async def test_a_watch_that_cannot_go_on_ends_the_measurement() -> None:
     """The error says why, at once and not at the deadline."""
     async with api_server(event("a", 8)) as (client, _), PodWatch(client, "default") as watch:
         with pytest.raises(LocalClusterError, match="410"):
-            await watch.until_bound(1, timeout_seconds=10)
+            await watch.until_bound(1, timeout_seconds=HANGS)
 
 
 async def test_a_status_in_place_of_a_pod_ends_the_measurement() -> None:
@@ -82,7 +83,7 @@ async def test_a_status_in_place_of_a_pod_ends_the_measurement() -> None:
     status = b'{"type":"ERROR","object":{"kind":"Status","metadata":{},"status":"Failure","code":410}}\n'
     async with api_server(status) as (client, _), PodWatch(client, "default") as watch:
         with pytest.raises(LocalClusterError, match=r"not an event of a pod.*Failure"):
-            await watch.until_bound(1, timeout_seconds=10)
+            await watch.until_bound(1, timeout_seconds=HANGS)
 
 
 async def test_pods_that_are_not_bound_in_time_are_counted_in_the_error() -> None:

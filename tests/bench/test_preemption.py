@@ -12,8 +12,8 @@ from bench.preemption import CASES, measure
 from bench.preemption.everychoice import Tally, cost_of, least, pieces_of
 from bench.preemption.occupied import GPUS_OF_NODE, Occupied, Sizes, occupy
 from extender.cluster.table import NodeTable
-from extender.domain.node import Node
-from extender.preemption.victim import Eviction, Victim
+from extender.eviction.search.units import Victim, VictimEviction
+from extender.objects.node import Node
 
 LITTLE = Sizes(2, 2, gpus=(2, 4), pods=(1, 2, 3))
 
@@ -60,7 +60,12 @@ def test_the_least_cost_of_all_choices() -> None:
     assert least(site, 2, 4, "rack") == (0, 40_000, 1, 40_000)
     assert least(site, 3, 4, "") == (0, 120_000, 1, 0)
     assert least(site, 3, 4, "rack") is None
-    assert cost_of([Eviction(elastic, elastic.extras), Eviction(single, single.core)]) == (0, 40_000, 1, 40_000)
+    assert cost_of([VictimEviction(elastic, elastic.extras), VictimEviction(single, single.core)]) == (
+        0,
+        40_000,
+        1,
+        40_000,
+    )
 
 
 def test_what_is_wrong_is_told_from_what_is_not_optimal() -> None:

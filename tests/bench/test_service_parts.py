@@ -20,9 +20,9 @@ from bench.service.objects import NodeRecord, PodRecord, caller_pod, node_name, 
 from bench.service.population import PINNED, Population, Size, bound_pod, member
 from bench.service.verbs import Measured, growth
 from bench.soak.sampling import Page
-from extender.domain.node import read_node
-from extender.domain.pod import read_pod
-from extender.wire.codec import decode_node, decode_pod
+from extender.objects.node import decode_node, read_node
+from extender.objects.pod import read_pod
+from extender.objects.podspec import decode_pod
 from localcluster.errors import LocalClusterError
 from localcluster.ports import LOOPBACK
 

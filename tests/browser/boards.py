@@ -12,7 +12,7 @@ import orjson
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
-from extender.service.dashboard.pages import add_dashboard
+from extender.service.dashboard.pages import dashboard_routes
 
 Json = dict[str, Any]
 
@@ -216,8 +216,7 @@ def events(gangs: list[Json]) -> list[Json]:
 
 def loaded(document: Json, changes: asyncio.Queue[Json]) -> FastAPI:
     """Return a service that shows a board to its one reader, then each change that is put into the queue."""
-    app = FastAPI()
-    add_dashboard(app)
+    app = FastAPI(routes=dashboard_routes(shown=True))
     first = _message("board", document)
 
     async def messages() -> AsyncIterator[bytes]:

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tests.browser.services import Muster
+from tests.patience import HANGS
 
 #: Where Debian, Ubuntu, Fedora and Google put it.
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _WIDTH, _HEIGHT = 1440, 900
-#: Milliseconds that a page may take for one thing to happen, on two cores that do other things too.
-_PATIENCE = 15_000
+expect.set_options(timeout=1000 * HANGS)
 
 
 def chromium() -> str:
@@ -62,7 +62,7 @@ class Watched:
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """Return a fresh profile of the browser, in the dark."""
     fresh = browser.new_context(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme="dark")
-    fresh.set_default_timeout(_PATIENCE)
+    fresh.set_default_timeout(1000 * HANGS)
     yield fresh
     fresh.close()
 

@@ -18,12 +18,12 @@ from extender.control.controller import Controller
 from extender.control.metrics import Metrics
 from extender.service.app import create_app
 from extender.settings import Settings
-from extender.simulation.scenario import Member, ScenarioGang
-from extender.simulation.scenario_file import read_scenario
-from extender.simulation.scheduler.extender import Transport
-from extender.simulation.transports import asgi_transport
-from extender.simulation.virtual_time import LoopClock
-from extender.simulation.world import World
+from muster_lab.simulation.scenario import ScenarioGang, ScenarioMember
+from muster_lab.simulation.scenario_file import read_scenario
+from muster_lab.simulation.scheduler.extender import Transport
+from muster_lab.simulation.transports import asgi_transport
+from muster_lab.simulation.virtual_time import LoopClock
+from muster_lab.simulation.world import World
 
 #: Eight nodes in two blocks of two racks; two teams with half of the GPUs each; one gang that runs, one that waits.
 _SCENARIO = """
@@ -124,7 +124,7 @@ class Muster:
             name=name,
             namespace="default",
             min_member=members,
-            members=tuple(Member(f"{name}-{index}", requests) for index in range(members)),
+            members=tuple(ScenarioMember(f"{name}-{index}", requests) for index in range(members)),
             duration=3600.0,
             queue=queue,
         )

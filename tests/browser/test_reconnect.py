@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI, HTTPException
 from playwright.sync_api import Page, expect
 
-from extender.service.dashboard.pages import add_dashboard
+from extender.service.dashboard.pages import dashboard_routes
 from tests.browser.conftest import drawn
 from tests.browser.services import Muster, Thread
 
@@ -37,8 +37,7 @@ def test_a_service_that_is_not_ready_says_why(page: Page) -> None:
     asked: list[str] = []
 
     def build() -> tuple[FastAPI, None]:
-        app = FastAPI()
-        add_dashboard(app)
+        app = FastAPI(routes=dashboard_routes(shown=True))
 
         @app.get("/api/v1/stream")
         async def stream() -> None:

@@ -86,9 +86,11 @@ def queue(name: str, parent: str = "", uses: Sequence[Json] = (), **changes: Any
     return row | changes
 
 
-def use(nominal: int, used: int, borrowed: int = 0, lent: int = 0, resource: str = "nvidia.com/gpu") -> Json:
+def use(  # noqa: PLR0917 - one parameter per amount
+    nominal: int, used: int, borrowed: int = 0, lent: int = 0, resource: str = "nvidia.com/gpu", reserved: int = 0
+) -> Json:
     """Return what is used of one resource in the flavor `any`."""
-    amounts = {"nominal": nominal, "used": used, "borrowed": borrowed, "lent": lent}
+    amounts = {"nominal": nominal, "used": used, "reserved": reserved, "borrowed": borrowed, "lent": lent}
     return {"name": "any", "resource": resource, **amounts}
 
 
@@ -111,7 +113,7 @@ def status(**changes: Any) -> Json:
             {"verb": "preempt", "calls": 3, "p50Ms": 0.2, "p99Ms": None},
         ],
         "pass": {"calls": 7, "p50Ms": 2.0, "p99Ms": 9.0},
-        "recording": {"on": True, "inputs": 1204, "bytes": 1_258_291, "since": "2026-03-01T11:00:00Z"},
+        "recording": {"on": True, "inputs": 1204, "bytes": 1_258_291, "since": "2026-03-01T11:00:00Z", "ended": None},
     }
     return document | changes
 
@@ -135,8 +137,10 @@ def event(seq: int, kind: str = "started", about: str = "team/train", **changes:
 
 
 def board(gangs: Sequence[Json] = (), events: Sequence[Json] = (), **changes: Any) -> Json:
-    """Return the first message of the stream, less the nodes, which nobody here reads."""
-    return {"seq": 1, "status": status(), "gangs": list(gangs), "queues": [], "events": list(events), **changes}
+    """Return the first message of the stream, of a cluster without nodes."""
+    nodes: Json = {"names": [], "domains": [], "gpus": [], "schedulable": [], "cells": []}
+    cluster: Json = {"levels": [], "domains": [], "nodes": nodes, "holders": [], "queues": []}
+    return {"seq": 1, "status": status(), "gangs": list(gangs), "events": list(events), **cluster, **changes}
 
 
 def change(put: Sequence[Json] = (), gone: Sequence[str] = (), **changes: Any) -> Json:
@@ -145,7 +149,8 @@ def change(put: Sequence[Json] = (), gone: Sequence[str] = (), **changes: Any) -
     gangs: Json = {"put": list(put), "gone": list(gone)}
     if order is not None:
         gangs["order"] = order
-    return {"seq": 2, "status": status(), "gangs": gangs, "events": [], **changes}
+    nodes: Json = {"put": [], "gone": []}
+    return {"seq": 2, "status": status(), "gangs": gangs, "events": [], "nodes": nodes, **changes}
 
 
 def stream(*messages: Json) -> bytes:

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
+from tests.patience import HANGS
+
 
 def muster(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, for a wide screen."""
@@ -23,7 +25,7 @@ def muster(*arguments: str) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=HANGS,
         env={**os.environ, "COLUMNS": "200"},
     )
 
@@ -36,7 +38,7 @@ def free_port() -> int:
         return port
 
 
-def wait_for(url: str, seconds: float = 30) -> httpx.Response:
+def wait_for(url: str, seconds: float = HANGS) -> httpx.Response:
     """Return the first answer of a service that is starting."""
     give_up = time.monotonic() + seconds  # noqa: TID251 - a real process keeps real time
     while True:

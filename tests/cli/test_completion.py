@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from extender.cli import app
+from extender.cli.commands import app
+from tests.patience import HANGS
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -44,6 +45,6 @@ def test_bash_completes_commands_and_values(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
-        [bash, "-c", f"{script}\n{asks}"], check=True, capture_output=True, text=True, env=environment, timeout=50
+        [bash, "-c", f"{script}\n{asks}"], check=True, capture_output=True, text=True, env=environment, timeout=HANGS
     )
     assert done.stdout.splitlines() == ["status", "port-forward"]

@@ -15,13 +15,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from extender.cli import app
 from extender.cli.asking import AskError
-from extender.cli.connecting import Connection, Listener, Via, proxied_port, reached
-from extender.cli.discovery import LeaseName, MusterPod
-from extender.cli.forwarding import forwarded
+from extender.cli.commands import app
+from extender.cli.connecting import Connection, MusterPort, Via, proxied_port, reached
+from extender.cli.pods import MusterPod, forwarded
 from tests.cli.answers import answer, board, gang, status, stream
 from tests.cli.conftest import Script, free_port
+from tests.patience import HANGS
 
 PODS = "/api/v1/namespaces/muster-system/pods?labelSelector=app.kubernetes.io/name%3Dmuster"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/muster-system/leases/muster"
@@ -140,7 +140,7 @@ def test_a_question_with_a_body_comes_through_the_proxy(server: Script, kubeconf
         ("status", 503, {"detail": "pods not synced"}, 1, "muster status: pods not synced"),
         ("status", 400, {"detail": "no such thing"}, 2, "muster status: no such thing"),
         ("status", 404, {"detail": "Not Found"}, 1, "Muster answered 404 Not Found; is it older than this command?"),
-        ("status", 200, {"hello": 1}, 1, "has no 'ready'; is it as new as this command?"),
+        ("status", 200, {"hello": 1}, 1, "required field `version`; is it as new as this command?"),
         ("status", 500, refusal(500, "InternalError", "oops"), 1, "the API server: 500 InternalError: oops"),
     ],
 )
@@ -214,15 +214,15 @@ def test_the_environment_names_an_address(server: Script) -> None:
 
 def muster_pod(view: int | None) -> MusterPod:
     """Return a pod with or without a port for people."""
-    return MusterPod("n", "p", "p", "Running", True, LeaseName("n", "muster"), view_port=view)  # noqa: FBT003 - ready
+    return MusterPod("n", "p", "p", "Running", True, ("n", "muster"), view_port=view)  # noqa: FBT003 - ready
 
 
 def test_the_proxy_is_used_where_the_pod_has_a_port_for_people() -> None:
     """Otherwise a port-forward, and for what has an effect always one."""
-    assert proxied_port(muster_pod(10263), Via.AUTO, Listener.VIEW) == 10263
-    assert proxied_port(muster_pod(None), Via.AUTO, Listener.VIEW) is None
-    assert proxied_port(muster_pod(10263), Via.PORT_FORWARD, Listener.VIEW) is None
-    assert proxied_port(muster_pod(10263), Via.AUTO, Listener.VERBS) is None
+    assert proxied_port(muster_pod(10263), Via.AUTO, MusterPort.VIEW) == 10263
+    assert proxied_port(muster_pod(None), Via.AUTO, MusterPort.VIEW) is None
+    assert proxied_port(muster_pod(10263), Via.PORT_FORWARD, MusterPort.VIEW) is None
+    assert proxied_port(muster_pod(10263), Via.AUTO, MusterPort.VERBS) is None
 
 
 def test_a_proxy_to_nowhere_is_refused(server: Script, kubeconfig: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_proxy_to_nowhere_is_refused(server: Script, kubeconfig: Path) -> None
     assert result.exit_code == 1
     assert "pod muster-system/muster-a has no port named view" in result.stderr
     connection = Connection(None, None, None, None, kubeconfig, None, "muster-system", Via.PROXY)
-    with pytest.raises(ValueError, match="changes nothing"), reached(connection, Listener.VERBS):
+    with pytest.raises(ValueError, match="changes nothing"), reached(connection, MusterPort.VERBS):
         pytest.fail("reached")
 
 
@@ -286,7 +286,7 @@ def test_a_command_that_is_terminated_ends_its_port_forward(
         with subprocess.Popen(command, env=environment) as asking:
             asked, _ = silent.accept()
             asking.terminate()
-            assert asking.wait(20) == 128 + 15
+            assert asking.wait(HANGS) == 128 + 15
             asked.close()
     assert not forwards(kubectl)
 

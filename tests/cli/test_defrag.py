@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner, Result
 
-from extender.cli import app
+from extender.cli.commands import app
 from tests.cli.conftest import Script, free_port
 
 PATH = "/api/v1/gangs/team/train/defrag"

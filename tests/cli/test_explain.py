@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from extender.cli import app
-from extender.cluster.gangs import Census
+from extender.cli.commands import app
+from extender.cluster.membership import Census
 from extender.cluster.occupancy import Held
-from extender.control.explanation import Explanation, explanation_json
-from extender.control.views import GangPhase, GangView
-from extender.domain.levels import Level, Levels
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.pod import Pod, Shape
-from extender.domain.reason import Reason, Wait
+from extender.explain.account import WaitAccount
+from extender.explain.documents import GangPhase, QueuePosition
+from extender.explain.explanation import GangFacts
+from extender.explain.explanation import explanation as written
+from extender.explain.views import GangView
+from extender.objects.levels import Level, Levels
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason, Wait
+from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.placement.placement import Placement
 from tests.cli.conftest import Script, free_port
 
@@ -26,16 +31,16 @@ PLACED = Placement(329.4, "rack", "r1", 12.5, {"n0": 8, "n1": 8})
 
 def explanation(members: int = 2, wait: Wait | None = None) -> bytes:
     """Return what a Muster says of a gang on two nodes."""
-    ref = GroupRef(GroupApi.COSCHEDULING, "team", "train")
+    ref = GroupRef(COSCHEDULING, "team", "train")
     pods = tuple(Pod(f"{i}", "team", f"train-{i}", Shape(()), node_name=f"n{i}", role="worker") for i in range(members))
-    explained = Explanation(
+    explained = GangFacts(
         GangView(ref, "uid", GangPhase.RUNNING, members, Census(), 0, wait, managed=True),
         Levels((Level("rack", "r"),), "settings"),
-        PLACED if wait is None else None,
         pods,
+        WaitAccount(QueuePosition(None, None, 0, ()), placement=PLACED if wait is None else None),
         held={"0": Held((0, 1), (0,), observed=True), "1": Held((2, 3), (1,), observed=False)},
     )
-    return json.dumps(explanation_json(explained)).encode()
+    return msgspec.json.encode(written(explained))
 
 
 def explain(*arguments: str, stdin: str = "") -> Result:
@@ -274,24 +279,24 @@ class TestWhatIf:
 
     def test_a_gang_that_would_wait(self, server: Script) -> None:
         """Exit code 4; several gangs are counted; lists and further documents are read, in the namespace of -n."""
-        waiting = document(hypothetical=True, wouldStart=False)
+        waiting = document(hypothetical=True, wouldStart=False, assumptions=[])
         self.answers(server, waiting, waiting | {"wouldStart": True})
         item = {"kind": "Pod", "metadata": {"name": "a", "namespace": "own"}}
         text = f"{JOB}---\n---\n{json.dumps({'kind': 'List', 'items': [item, {'kind': 'Pod', 'metadata': {}}]})}\n"
         result = explain("-f", "-", "-n", "team", "--server", server.url, stdin=text)
         assert result.exit_code == 4
         assert "team/train: would wait" in result.stdout
-        assert "1 of 2 gangs would start now, each judged by itself" in result.stdout
+        assert "1 of 2 gangs would start now, each evaluated by itself" in result.stdout
         job, listed = json.loads(server.bodies[-1])["objects"]
         assert job["metadata"]["namespace"] == "team"
         assert [one["metadata"]["namespace"] for one in listed["items"]] == ["own", "team"]
 
     def test_programs_get_the_document(self, server: Script) -> None:
         """And the same exit code."""
-        self.answers(server, document(wouldStart=False))
+        self.answers(server, document(wouldStart=False, assumptions=[]))
         result = explain("-f", "-", "-o", "json", "--server", server.url, stdin=JOB)
         assert result.exit_code == 4
-        assert json.loads(result.stdout) == {"gangs": [document(wouldStart=False)]}
+        assert json.loads(result.stdout) == {"gangs": [document(wouldStart=False, assumptions=[])]}
 
     def test_what_muster_refuses_is_a_refused_argument(self, server: Script) -> None:
         """Exit code 2, with object and field."""

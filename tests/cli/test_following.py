@@ -15,16 +15,20 @@ from typing import TypeVar
 
 import pytest
 import yaml
+from msgspec import convert
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from extender.cli import app
 from extender.cli.asking import Asker, AskError, Server
-from extender.cli.following import Followed, Lost, News, follow
+from extender.cli.commands import app
+from extender.cli.following import Followed, News, StreamLost, follow
 from extender.cli.watch import changes, picture, screen
 from extender.clock import ManualClock
+from extender.explain.documents import DecisionRow
+from extender.service.board.documents import BoardDocument, ChangeDocument, GangRow
 from tests.cli.answers import Json, answer, board, change, event, gang, stream, waiting
 from tests.cli.conftest import Script
+from tests.patience import HANGS
 
 STREAM = "/api/v1/stream"
 EVENTS = "/api/v1/events?limit=100"
@@ -37,7 +41,7 @@ def ask(server: Script, command: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, [command, "--server", server.url, *arguments])
 
 
-def follower(server: Script, *streams: bytes) -> tuple[Followed, Iterator[News | Lost], list[float]]:
+def follower(server: Script, *streams: bytes) -> tuple[Followed, Iterator[News | StreamLost], list[float]]:
     """Follow a Muster that has one stream after the other; at the end the user stops it. Pauses are written down."""
     pending = list(streams)
     pauses: list[float] = []
@@ -63,18 +67,23 @@ def until_stopped(source: Iterable[T]) -> list[T]:
     return taken
 
 
+def decision(document: Json) -> DecisionRow:
+    """Return a decision as it is read."""
+    return convert(document, DecisionRow)
+
+
 def test_a_change_comes_on_top_of_the_board(server: Script) -> None:
     """Gangs that are new, others, or gone; the order where it changed; a comment is no news."""
     first = board([waiting(), gang()], [event(1)])
     second = change([gang("team/next")], ["team/train"], order=[], events=[event(2)])
     followed, news, _ = follower(server, stream(first, second))
     taken = until_stopped(news)
-    assert taken[0] == News(("team/next", "team/train"), (event(1),))
-    assert taken[1] == News(("team/next", "team/train"), (event(2),))
+    assert taken[0] == News(("team/next", "team/train"), (decision(event(1)),))
+    assert taken[1] == News(("team/next", "team/train"), (decision(event(2)),))
     assert taken[2] == News()
-    assert followed.gangs == {"team/next": gang("team/next")}
+    assert followed.gangs == {"team/next": convert(gang("team/next"), GangRow)}
     assert followed.order == ()
-    assert [one["seq"] for one in followed.events] == [1, 2]
+    assert [one.seq for one in followed.events] == [1, 2]
 
 
 def test_after_a_restart_only_what_is_new_is_told(server: Script) -> None:
@@ -84,10 +93,10 @@ def test_after_a_restart_only_what_is_new_is_told(server: Script) -> None:
         server, stream(board([gang()], [event(1), event(2)])), stream(board([gang()], [event(2), anew]))
     )
     taken = [one for one in until_stopped(news) if one != News()]
-    assert taken[0] == News(("team/train",), (event(1), event(2)))
-    assert isinstance(taken[1], Lost)
+    assert taken[0] == News(("team/train",), (decision(event(1)), decision(event(2))))
+    assert isinstance(taken[1], StreamLost)
     assert "has ended the stream" in taken[1].why
-    assert taken[2] == News((), (anew,))
+    assert taken[2] == News((), (decision(anew),))
     assert pauses == [1.0, 1.0]
     assert len(followed.events) == 3
 
@@ -97,7 +106,8 @@ def test_pauses_grow_while_nobody_answers(server: Script) -> None:
     followed, news, pauses = follower(server, stream(board()), b"", b"", b"", b"", b"", stream(board()))
     until_stopped(news)
     assert pauses == [1.0, 1.0, 2.0, 4.0, 8.0, 8.0, 1.0]
-    assert followed.status["ready"]
+    assert followed.status is not None
+    assert followed.status.ready
 
 
 def test_a_muster_that_never_answered_is_an_error(server: Script) -> None:
@@ -132,8 +142,9 @@ def test_a_screen_shows_who_waits_before_who_runs() -> None:
     followed = Followed()
     assert next(line.plain for line in picture(followed, NOW, 24)) == "waiting for Muster"
     running = [gang(f"team/r{number}", startedAt=f"2026-03-01T11:{number:02d}:00Z") for number in range(40)]
-    followed.board(board([waiting("team/second"), *running, waiting("team/first")], [event(n) for n in range(9)]))
-    followed.change(change(order=["team/first", "team/second"]))
+    first = board([waiting("team/second"), *running, waiting("team/first")], [event(n) for n in range(9)])
+    followed.board(convert(first, BoardDocument))
+    followed.change(convert(change(order=["team/first", "team/second"]), ChangeDocument))
     lines = [line.plain for line in picture(followed, NOW, 30)]
     assert len(lines) == 30
     assert lines[0] == "Muster 0.1.0: ready, leading"
@@ -149,7 +160,7 @@ def test_a_screen_shows_who_waits_before_who_runs() -> None:
 def test_a_screen_says_that_nobody_answers() -> None:
     """Above the last that is known."""
     followed = Followed()
-    followed.board(board([gang()]))
+    followed.board(convert(board([gang()]), BoardDocument))
     lines = [line.plain for line in picture(followed, NOW, 24, "gone; trying again in 1 s")]
     assert lines[:2] == ["LOST  gone; trying again in 1 s", "Muster 0.1.0: ready, leading"]
 
@@ -177,7 +188,7 @@ def stopped(server: Script, *arguments: str) -> subprocess.CompletedProcess[str]
         assert process.stderr is not None
         first = process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=HANGS)
         return subprocess.CompletedProcess(command, process.returncode, out, first + err)
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from extender.cli import app
+from extender.cli.commands import app
 from tests.cli.answers import answer, gang, node, queue, status, use, waiting
 from tests.cli.conftest import Script
 
@@ -126,7 +126,8 @@ def test_status_says_how_things_are(asked: Script) -> None:
 
 def test_a_standby_is_ready(server: Script) -> None:
     """It says that it stands by; what there is none of is not listed."""
-    nothing: dict[str, Any] = {"waiting": {}, "oldestWait": None, "queues": 0, "recording": {"on": False}, "verbs": []}
+    off = {"on": False, "inputs": 0, "bytes": 0, "since": None, "ended": None}
+    nothing: dict[str, Any] = {"waiting": {}, "oldestWait": None, "queues": 0, "recording": off, "verbs": []}
     answer(server, PATHS["status"], status(leading=False, **nothing))
     result = ask(server, "status")
     assert result.exit_code == 0
@@ -234,6 +235,7 @@ def test_queues_list_devices_first(server: Script) -> None:
     wide = ask(server, "queues", "-o", "wide").stdout
     assert len(wide.splitlines()) == 6
     assert "1.5       96" in wide
+    assert "RESERVED" in wide
     assert "512Gi" in wide
     assert "said" in wide
 
@@ -250,7 +252,7 @@ def test_no_queues_are_told(server: Script) -> None:
     answer(server, PATHS["queues"], {"queues": []})
     result = ask(server, "queues")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "no Queues: gangs are judged by priority and age alone" in result.stderr
+    assert "no Queues: gangs are ordered by priority and age alone" in result.stderr
 
 
 def test_nodes_are_drawn_by_domain(server: Script) -> None:
@@ -333,15 +335,22 @@ def test_top_of_an_idle_cluster_is_empty(server: Script) -> None:
     answer(server, PATHS["top"], {"gangs": [gang(members={**gang()["members"], "exist": 0, "bound": 0})]})
     answer(server, PATHS["status"], status())
     result = ask(server, "top")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nobody holds GPUs\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no gang holds GPUs\n")
 
 
 def test_capacity_says_in_what_pieces_room_is(server: Script) -> None:
     """Islands by size, the largest first, and how many pods of each size fit."""
-    many = {**LEVEL, "islands": [{"freeGpus": size, "domains": 2} for size in range(8, 0, -1)], "largest": None}
-    empty = {**LEVEL, "level": "cluster", "product": None, "islands": [{"freeGpus": 0, "domains": 1}], "domains": 1}
+    many = {**LEVEL, "islands": [{"freeGpus": size, "domains": 2} for size in range(8, 0, -1)]}
+    empty = {
+        **LEVEL,
+        "level": "cluster",
+        "product": None,
+        "islands": [{"freeGpus": 0, "domains": 1}],
+        "domains": 1,
+        "largest": {"domain": "", "freeGpus": 0},
+    }
     sizes = [{"gpusPerPod": 1, "pods": 99}, {"gpusPerPod": 8, "pods": 12}]
-    answer(server, PATHS["capacity"], {"levels": [LEVEL, many, empty | {"largest": None}], "gangs": sizes})
+    answer(server, PATHS["capacity"], {"levels": [LEVEL, many, empty], "gangs": sizes})
     lines = ask(server, "capacity").stdout.splitlines()
     assert " ".join(lines[1].split()) == "node NVIDIA-H100-80GB-HBM3 16 99 gpu-3: 8 12 x 8, 1 x 3"
     assert lines[2].endswith("2 x 8, 2 x 7, 2 x 6, 2 x 5, 2 x 4, 6 smaller")

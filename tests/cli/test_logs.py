@@ -68,3 +68,44 @@ def test_a_traceback_shows_no_values(form: str) -> None:
     assert "boom" in logs
     assert "decode" in logs
     assert "TOKEN-VALUE" not in logs
+
+
+ODD = """
+import os, sys
+import structlog
+from extender.cli.logs import LogFormat, LogLevel, configure_logs, fill_standard_streams
+fill_standard_streams()
+writer = configure_logs(LogLevel.INFO, LogFormat({form!r}))
+class Odd:
+    def __repr__(self):
+        raise RuntimeError("no")
+log = structlog.get_logger("muster")
+log.info("large", number=2**70, text=chr(0xD800))
+log.info("odd", odd=Odd())
+log.info("last")
+writer.flush(10)
+print(os.fstat(2).st_ino != 0, writer.dropped("failed") > 0, writer.dropped("unprintable"))
+"""
+
+
+def odd(form: str, redirection: str) -> tuple[str, str]:
+    """Return what a process that logs odd things prints and logs, with its standard error redirected."""
+    command = ["/bin/sh", "-c", f'exec "$0" -c "$1" {redirection}', sys.executable, ODD.format(form=form)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True)
+    return ended.stdout.strip(), ended.stderr
+
+
+def test_what_cannot_be_rendered_costs_its_line() -> None:
+    """Numbers and text that JSON has no place for are written otherwise; what raises is dropped and counted."""
+    printed, logs = odd("json", "")
+    assert [json.loads(line)["event"] for line in logs.splitlines()] == ["large", "last"]
+    assert printed.startswith("True False ")
+    assert printed.split()[-1] != "0"
+
+
+@pytest.mark.parametrize("form", ["json", "auto"])
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_logging_without_a_place_for_lines(form: str, redirection: str) -> None:
+    """Standard error that is closed, or on a disk that is full, costs the lines alone."""
+    printed, _ = odd(form, redirection)
+    assert printed.startswith("True True ")

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from typer.testing import CliRunner
 
-from extender.cli import app
+from extender.cli.commands import app
 from tests.cli.conftest import free_port, wait_for
 
 SERVE = """
 import sys
 from rich.console import Console
-from extender.cli import process
-from extender.cli.demo_service import serve_demo
-from extender.cli.listening import listen
-sys.exit(process.run(serve_demo(Console(), listen("127.0.0.1", int(sys.argv[1])))))
+from muster_lab.cli.demo_service import serve_demo
+from extender.cli.listening import listen, run
+sys.exit(run(serve_demo(Console(), listen("127.0.0.1", int(sys.argv[1])))))
 """
 
 Ask = Callable[..., str]

@@ -15,8 +15,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from extender.cli import app
+from extender.cli.commands import app
 from tests.cli.conftest import free_port, wait_for
+from tests.patience import HANGS
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_it_serves_without_an_api_server_and_stops_when_told(
     assert wait_for(f"http://127.0.0.1:{metrics_port}/api/v1/status").status_code == 404
     assert wait_for(f"http://127.0.0.1:{view_port}/v1/filter").status_code == 404
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=HANGS) == 0
     assert process.stderr is not None
     lines = [json.loads(line) for line in process.stderr.read().splitlines()]
     assert lines[0]["event"] == "starting"
@@ -115,7 +116,7 @@ def test_a_port_that_is_taken_ends_it(kubeconfig: Path) -> None:
             check=False,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=HANGS,
         )
     assert result.returncode == 1
     assert "cannot listen on 127.0.0.1" in result.stderr

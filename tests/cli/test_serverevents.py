@@ -7,7 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.cli.serverevents import ServerEvent, events_of, lines_of
+from extender.cli.asking import lines_of
+from extender.cli.following import ServerEvent, events_of
 
 STREAM = (
     b'retry: 1000\nevent: board\nid: 1\ndata: {"a": "\xc3\xa4"}\n\n: nothing new\n\n'

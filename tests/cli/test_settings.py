@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner
 
-from extender.cli import app
+from extender.cli.commands import app
 from extender.settings import Settings, load_settings
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from extender.cli import app
-from extender.recording.archive import unpack
-from extender.recording.verdict import judge
+from extender.cli.commands import app
+from extender.journal.archive import unpack
+from muster_lab.replay.verdict import judge
 from tests.cli.conftest import Script, free_port
-from tests.recording.conftest import Story
+from tests.journal.conftest import Story
 
 PATH = "/api/v1/snapshot"
 
@@ -24,9 +24,7 @@ def packed() -> bytes:
     story.open()
     story.start()
     story.crowd()
-    collected = story.recorder.snapshot()
-    assert collected is not None
-    return collected().pack()
+    return story.snapshot().pack()
 
 
 def snapshot(*arguments: str) -> Result:
@@ -41,7 +39,7 @@ def test_it_saves_what_muster_sends(server: Script, packed: bytes, tmp_path: Pat
     result = snapshot("save", "-o", str(file), "--server", server.url)
     assert result.exit_code == 0
     assert file.read_bytes() == packed
-    assert "bug.tar.gz: 30 inputs, " in result.stdout
+    assert "bug.tar.gz: 23 inputs, " in result.stdout
     assert f"`muster replay {file}` plays it" in result.stdout
 
 
@@ -84,9 +82,9 @@ def test_it_shows_what_is_in_a_file(packed: bytes, tmp_path: Path) -> None:
     file.write_bytes(packed)
     result = snapshot("show", str(file))
     assert result.exit_code == 0
-    assert "30 inputs from 2026-01-01T00:00:00+00:00 to " in result.stdout
+    assert "23 inputs from 2026-01-01T00:00:00+00:00 to " in result.stdout
     assert "names and labels are the cluster's own" in result.stdout
-    assert "4 nodes, 3 pods, 1 gangs" in result.stdout
+    assert "4 nodes, 3 pods, 2 gangs" in result.stdout
     document = json.loads(snapshot("show", str(file), "-o", "json").stdout)
     assert document["settings"]["recording_megabytes"] == 32
     assert document["state"]["gangs"][0]["name"] == "babbage-train"
@@ -109,9 +107,7 @@ def test_gangs_that_wait_are_shown_with_their_reason(tmp_path: Path) -> None:
     story.open()
     for number in range(25):
         story.waits(number)
-    collected = story.recorder.snapshot()
-    assert collected is not None
-    (tmp_path / "x").write_bytes(collected().pack())
+    (tmp_path / "x").write_bytes(story.snapshot().pack())
     shown = snapshot("show", str(tmp_path / "x")).stdout
     assert "  lovelace-team/hut-0 waits: " in shown
     assert "1 of 3 members exist" in shown

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from extender.cluster.occupancy import Occupancy
 from extender.cluster.table import NodeTable
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import GroupRef
+from extender.objects.sources.coscheduling import COSCHEDULING
 
 GPU = "nvidia.com/gpu"
 
@@ -17,6 +19,12 @@ def node(name: str, gpus: int = 0, *, cpu: int = 64_000, pods: int = 110, **fiel
     """Return a node with `cpu` milli-CPU and, if any, `gpus`."""
     allocatable = {"cpu": cpu, "memory": 2**40, "pods": pods} | ({GPU: gpus} if gpus else {})
     return Node(**({"name": name, "uid": f"uid-{name}", "allocatable": allocatable} | fields))
+
+
+def up_to_date(table: NodeTable) -> Occupancy:
+    """Return who holds what on the nodes of a table, computed from all claims of now."""
+    table.occupancy.refresh()
+    return table.occupancy
 
 
 def shape(gpus: int = 0, *, cpu: int = 1000, **fields: Any) -> Shape:
@@ -37,7 +45,7 @@ def pod(name: str, gpus: int = 0, *, cpu: int = 1000, **fields: Any) -> Pod:
     return Pod(**(values | fields))
 
 
-def group_ref(name: str = "job", api: GroupApi = GroupApi.COSCHEDULING) -> GroupRef:
+def group_ref(name: str = "job", api: str = COSCHEDULING) -> GroupRef:
     """Return the name of a gang."""
     return GroupRef(api, "default", name)
 

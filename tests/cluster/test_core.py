@@ -8,10 +8,9 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from extender.cluster.core import core, core_size
-from extender.cluster.gangs import Gang
-from extender.domain.pod import Phase, Pod
-from extender.domain.podgroup import PodGroup
+from extender.cluster.gangs import Gang, core, core_size
+from extender.objects.pod import Phase, Pod
+from extender.objects.podgroup import PodGroup
 from tests.cluster.conftest import group_ref, pod
 
 JOB = group_ref()

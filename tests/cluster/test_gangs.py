@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.cluster.gangs import Census, Gang, needs_object
-from extender.cluster.registry import GangRegistry
-from extender.domain import keys
-from extender.domain.membership import GroupApi
-from extender.domain.pod import Phase, Pod
-from extender.domain.podgroup import PodGroup, Step
-from extender.domain.roles import Rank
-from extender.domain.topology import TopologyRequest, TopologyTerms
+from extender.cluster.gangs import Gang, needs_object
+from extender.cluster.membership import Census
+from extender.cluster.model import GangRegistry
+from extender.objects import keys
+from extender.objects.pod import Phase, Pod
+from extender.objects.podgroup import POD, GroupProgress, PodGroup
+from extender.objects.podoptions import RoleRank
+from extender.objects.sources.jobset import JOBSET
+from extender.objects.sources.kueue import KUEUE
+from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET
+from extender.objects.sources.table import LABEL, SOURCE_OF
+from extender.objects.topology import TopologyRequest, TopologyTerms
 from tests.cluster.conftest import group_ref, pod
 
 JOB = group_ref()
@@ -179,7 +183,7 @@ def test_a_gang_runs_since_its_first_member_does() -> None:
 
 def test_members_are_ordered_by_rank_then_by_natural_name() -> None:
     """Rank decides where a controller gave one; otherwise numbers in names compare as numbers; UID breaks ties."""
-    ranked = (pod(name, rank=Rank(indices=(index,))) for name, index in (("z", 0), ("a", 10), ("m", 9)))
+    ranked = (pod(name, rank=RoleRank(indices=(index,))) for name, index in (("z", 0), ("a", 10), ("m", 9)))
     assert [p.name for p in gang_of(*ranked).ordered()] == ["z", "m", "a"]
     named = pod("w-10"), pod("w-9"), pod("launcher")
     assert [p.name for p in gang_of(*named).ordered()] == ["launcher", "w-9", "w-10"]
@@ -188,16 +192,16 @@ def test_members_are_ordered_by_rank_then_by_natural_name() -> None:
 
 
 def test_only_gangs_whose_pods_say_their_number_live_without_an_object() -> None:
-    """A gang made of labels needs no PodGroup, nor one of Kueue or of a LeaderWorkerSet; all others wait for theirs."""
-    without = [api for api in GroupApi if not needs_object(group_ref(api=api))]
-    assert without == [GroupApi.KUEUE, GroupApi.LEADER_WORKER_SET, GroupApi.LABEL]
+    """A gang made of labels needs no PodGroup, nor one of Kueue or of a LeaderWorkerSet, nor a pod."""
+    without = [api for api in SOURCE_OF if not needs_object(group_ref(api=api))]
+    assert without == [KUEUE, LEADER_WORKER_SET, LABEL, POD]
 
 
 def test_a_step_counts_from_its_first_pod_on() -> None:
     """Pods that are made when others run are no reason to wait before, and must start together then."""
-    ref = group_ref(api=GroupApi.JOBSET)
+    ref = group_ref(api=JOBSET)
     gang = Gang(ref, "u", 0.0)
-    gang.group = PodGroup(ref, "u", 1, role_minimums=(("init", 1),), steps=(Step("worker", after=0, least=2),))
+    gang.group = PodGroup(ref, "u", 1, role_minimums=(("init", 1),), steps=(GroupProgress("worker", after=0, least=2),))
     gang.join(pod("init", role="init", node_name="n"))
     assert (gang.min_member, gang.has_minimum, gang.is_complete) == (1, True, True)
     gang.join(pod("worker-0", role="worker"))
@@ -209,9 +213,11 @@ def test_a_step_counts_from_its_first_pod_on() -> None:
 
 def test_a_gang_that_grows_by_a_step_has_lost_nothing() -> None:
     """What comes later is no loss; one of those that started first would be."""
-    ref = group_ref(api=GroupApi.JOBSET)
+    ref = group_ref(api=JOBSET)
     gang = Gang(ref, "u", 0.0)
-    gang.group = PodGroup(ref, "u", 1, role_minimums=(("driver", 1),), steps=(Step("worker", after=0, least=2),))
+    gang.group = PodGroup(
+        ref, "u", 1, role_minimums=(("driver", 1),), steps=(GroupProgress("worker", after=0, least=2),)
+    )
     gang.join(pod("driver", role="driver", node_name="n"))
     assert not gang.is_growing
     for number in range(2):
@@ -225,9 +231,11 @@ def test_a_gang_that_grows_by_a_step_has_lost_nothing() -> None:
 
 def test_a_step_of_the_same_role_counts_from_one_more_pod_on() -> None:
     """First pods that start alone are not taken for the beginning of the step that follows them."""
-    ref = group_ref(api=GroupApi.JOBSET)
+    ref = group_ref(api=JOBSET)
     gang = Gang(ref, "u", 0.0)
-    gang.group = PodGroup(ref, "u", 2, role_minimums=(("worker", 2),), steps=(Step("worker", after=2, least=6),))
+    gang.group = PodGroup(
+        ref, "u", 2, role_minimums=(("worker", 2),), steps=(GroupProgress("worker", after=2, least=6),)
+    )
     for number in range(2):
         gang.join(pod(f"first-{number}", role="worker", node_name="n"))
     assert (gang.min_member, gang.has_minimum) == (2, True)
@@ -305,12 +313,35 @@ def test_topology_is_the_pod_groups_then_the_members() -> None:
 # ------------------------------------------------------------------------------------------------------------- registry
 
 
-def test_pod_on_its_own_has_no_gang() -> None:
-    """A pod that names no group makes no gang, neither coming nor going."""
-    registry = GangRegistry()
-    assert registry.put_pod(pod("single"), 0) is None
-    assert registry.drop_pod(pod("single")) is None
+def test_a_pod_that_names_no_group_is_a_gang_of_one() -> None:
+    """It needs no object, and one member; what it says of minMember and of roles does not count."""
+    options = keys.Options(min_member=4, role_minimums=(("worker", 2),))
+    registry, single = GangRegistry(), pod("single", options=options)
+    gang = registry.put_pod(single, 0)
+    assert (str(gang.ref), gang.min_member, gang.role_minimums) == (single.key, 1, {})
+    assert gang.is_complete
+    assert registry.drop_pod(single) is gang
     assert len(registry) == 0
+
+
+def test_a_pod_that_is_created_again_is_another_gang() -> None:
+    """Of two pods of one name each is a gang of its own, in whatever order they are heard of."""
+    registry, first = GangRegistry(), pod("single")
+    second = replace(first, uid="again")
+    before, after = registry.put_pod(first, 0), registry.put_pod(second, 1)
+    assert before is not after
+    assert (before.uid, after.uid, after.first_seen) == (f"pod:{first.uid}", "pod:again", 1)
+    registry.drop_pod(first)
+    assert [gang.uid for gang in registry] == ["pod:again"]
+
+
+def test_a_pod_group_of_the_name_of_a_pod_is_another_gang() -> None:
+    """What a pod is called collides with the name of no group."""
+    registry, single = GangRegistry(), pod("job")
+    registry.put_group(group(), 0)
+    registry.put_pod(single, 0)
+    assert len(registry) == 2
+    assert {str(gang.ref) for gang in registry} == {"default/job"}
 
 
 def test_pods_and_pod_group_meet_in_any_order() -> None:

@@ -7,22 +7,22 @@ from collections.abc import Callable
 import pytest
 
 from extender.cluster.model import ClusterModel
-from extender.cluster.occupancy import Holding
-from extender.domain.devices import DeviceReport
-from extender.domain.hypernodes import HyperNode
-from extender.domain.levelobjects import LevelList
-from extender.domain.levels import Level
-from extender.domain.node import Node
-from extender.domain.objectref import ObjectRef
-from extender.domain.pod import Shape
-from extender.fabric.calibration import DATA_KEY
-from extender.numa.nodetopology import NodeTopology, Policy, Zone
-from tests.cluster.conftest import GPU
+from extender.cluster.occupancy import HoldingScope
+from extender.hardware.calibration import DATA_KEY
+from extender.objects.devices import DeviceReport
+from extender.objects.hypernodes import HyperNode
+from extender.objects.levelobjects import LevelList
+from extender.objects.levels import Level
+from extender.objects.meta import ObjectRef
+from extender.objects.node import Node
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
+from extender.objects.pod import Shape
+from tests.cluster.conftest import GPU, up_to_date
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 FACTS = ObjectRef("v1", "ConfigMap", "muster-system", "muster-calibration", "u")
 ZONES = tuple(Zone(number, allocatable={GPU: 4}) for number in range(2))
-TOPOLOGY = NodeTopology("a", Policy.RESTRICTED, zones=ZONES)
+TOPOLOGY = NodeTopology("a", TopologyPolicy.RESTRICTED, zones=ZONES)
 
 
 @pytest.fixture
@@ -36,13 +36,13 @@ def model() -> ClusterModel:
 
 def states(model: ClusterModel) -> list[int]:
     """Return the state of each node."""
-    return [int(state) for state in model.table.occupancy.states(Holding.ALL)]
+    return [int(state) for state in up_to_date(model.table).states(HoldingScope.ALL)]
 
 
 def bandwidth(model: ClusterModel) -> float:
     """Return the GB/s that eight GPUs of a node are said to have."""
     state = states(model)[0]
-    return model.table.occupancy.offer(state, Shape(requests=((GPU, 8),)), 1).inner[0]
+    return up_to_date(model.table).offer(state, Shape(requests=((GPU, 8),)), 1).inner[0]
 
 
 def calibration(gbps: str) -> dict[str, str]:
@@ -55,15 +55,15 @@ def test_zones_of_a_node_count_from_when_they_are_known(model: ClusterModel) -> 
     """A node with zones is in another state than one without, until they are gone; verdicts on it are made anew."""
     before = model.table.generation
     model.table.touched.clear()
-    assert model.put_node_topology(TOPOLOGY)
+    assert model.hardware.put_topology(TOPOLOGY)
     assert len(set(states(model))) == 2
-    known = model.table.occupancy.topology("a")
+    known = up_to_date(model.table).topology("a")
     assert known is not None
-    assert (known.policy, known.zones) == (Policy.RESTRICTED, ZONES)
+    assert (known.policy, known.zones) == (TopologyPolicy.RESTRICTED, ZONES)
     assert (model.table.generation > before, list(model.table.touched)) == (True, ["a"])
-    assert not model.put_node_topology(TOPOLOGY)
-    assert model.drop_node_topology("a")
-    assert not model.drop_node_topology("a")
+    assert not model.hardware.put_topology(TOPOLOGY)
+    assert model.hardware.drop_topology("a")
+    assert not model.hardware.drop_topology("a")
     assert len(set(states(model))) == 1
 
 
@@ -71,22 +71,22 @@ def test_partitions_of_a_node_count_from_when_they_are_known(model: ClusterModel
     """What Koordinator says of a node's GPUs counts, and counts no more when it says nothing."""
     about = ObjectRef("scheduling.koordinator.sh/v1alpha1", "Device", "", "a", "u")
     report = DeviceReport(about, '{"4":[{"minors":[0,1,2,3]},{"minors":[4,5,6,7]}]}')
-    assert model.put_device(report)
-    assert not model.put_device(report)
+    assert model.hardware.put_report(report)
+    assert not model.hardware.put_report(report)
     assert len(set(states(model))) == 2
-    assert model.put_device(DeviceReport(about))
+    assert model.hardware.put_report(DeviceReport(about))
     assert len(set(states(model))) == 1
-    assert model.drop_device("a")
-    assert not model.drop_device("a")
+    assert model.hardware.drop_report("a")
+    assert not model.hardware.drop_report("a")
 
 
 def test_a_table_of_partitions_that_cannot_be_read_is_a_problem(model: ClusterModel) -> None:
     """The object and the annotation are named, until somebody mends it."""
     about = ObjectRef("scheduling.koordinator.sh/v1alpha1", "Device", "", "a", "u")
-    model.put_device(DeviceReport(about, '{"4":[{"minors":[0]}]}'))
+    model.hardware.put_report(DeviceReport(about, '{"4":[{"minors":[0]}]}'))
     ((named, (problem,)),) = model.problems().items()
     assert (named, problem.field) == (about, "metadata.annotations[scheduling.koordinator.sh/gpu-partitions]")
-    model.put_device(DeviceReport(about, '{"2":[{"minors":[0,1]}]}'))
+    model.hardware.put_report(DeviceReport(about, '{"2":[{"minors":[0,1]}]}'))
     assert model.problems() == {}
 
 
@@ -94,24 +94,24 @@ def test_measured_bandwidths_take_the_place_of_the_tables(model: ClusterModel) -
     """What was measured is predicted, until the ConfigMap is gone."""
     table = bandwidth(model)
     before = model.table.generation
-    assert model.put_calibration(FACTS, calibration("401.5"))
-    assert not model.put_calibration(FACTS, calibration("401.5"))
+    assert model.hardware.put_calibration(FACTS, calibration("401.5"))
+    assert not model.hardware.put_calibration(FACTS, calibration("401.5"))
     assert bandwidth(model) == pytest.approx(401.5)
     assert model.table.generation > before
-    assert model.drop_calibration()
-    assert not model.drop_calibration()
+    assert model.hardware.drop_calibration()
+    assert not model.hardware.drop_calibration()
     assert bandwidth(model) == pytest.approx(table)
 
 
 def test_a_measurement_that_cannot_be_read_is_a_problem(model: ClusterModel) -> None:
     """The ConfigMap is named, and the entry; the table stands."""
     table = bandwidth(model)
-    model.put_calibration(FACTS, calibration("fast"))
+    model.hardware.put_calibration(FACTS, calibration("fast"))
     ((named, (problem,)),) = model.problems().items()
     assert named == FACTS
     assert problem.field.endswith("measurements[0].busBandwidthGBps")
     assert bandwidth(model) == pytest.approx(table)
-    model.drop_calibration()
+    model.hardware.drop_calibration()
     assert model.problems() == {}
 
 
@@ -136,24 +136,24 @@ def test_news_of_the_network_outdates_every_verdict(model: ClusterModel) -> None
     )
     generations = [model.table.generation]
     changes: list[Callable[[], bool]] = [
-        lambda: model.put_levels(levels),
-        lambda: model.drop_levels("kueue.x-k8s.io", "t"),
-        lambda: model.put_hyper_node(hyper_node),
-        lambda: model.drop_hyper_node("s"),
+        lambda: model.network.put_list(levels),
+        lambda: model.network.drop_list("kueue.x-k8s.io", "t"),
+        lambda: model.network.put_hyper_node(hyper_node),
+        lambda: model.network.drop_hyper_node("s"),
     ]
     for change in changes:
         assert change()
         generations.append(model.table.generation)
     assert generations == sorted(set(generations))
-    assert not model.drop_levels("kueue.x-k8s.io", "t")
-    assert not model.drop_hyper_node("s")
+    assert not model.network.drop_list("kueue.x-k8s.io", "t")
+    assert not model.network.drop_hyper_node("s")
     assert model.table.generation == generations[-1]
 
 
 def test_the_model_says_what_the_network_is(model: ClusterModel) -> None:
     """The levels are those of nodes and objects together."""
     assert model.levels.source == "no node has labels of a known preset"
-    model.put_hyper_node(
+    model.network.put_hyper_node(
         HyperNode(ObjectRef("topology.volcano.sh/v1alpha1", "HyperNode", "", "s", "u"), 1, nodes=frozenset("a"))
     )
     assert model.levels.domain(0, Node("a")) == "s"
@@ -162,7 +162,7 @@ def test_the_model_says_what_the_network_is(model: ClusterModel) -> None:
 def test_what_fits_on_the_empty_cluster_is_asked_again_after_any_news(model: ClusterModel) -> None:
     """Whoever remembers that a gang can never fit remembers it for the nodes as they are known."""
     before = model.table.last_node_change
-    model.put_node_topology(TOPOLOGY)
+    model.hardware.put_topology(TOPOLOGY)
     between = model.table.last_node_change
-    model.put_calibration(FACTS, calibration("401.5"))
+    model.hardware.put_calibration(FACTS, calibration("401.5"))
     assert before < between < model.table.last_node_change

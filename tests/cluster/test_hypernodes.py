@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.cluster.hypernodes import HyperNodeTree
-from extender.domain.hypernodes import HyperNode
-from extender.domain.node import Node
-from extender.domain.objectref import ObjectRef
-from extender.domain.reason import Problem
-from extender.domain.selectors import Requirement
+from extender.cluster.tree import HyperNodeTree
+from extender.objects.hypernodes import HyperNode
+from extender.objects.meta import ObjectRef, Requirement
+from extender.objects.node import Node
+from extender.objects.reason import Problem
 
 
 def hyper(

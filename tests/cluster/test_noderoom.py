@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from extender.cluster.nodekinds import NodeKinds
-from extender.cluster.noderoom import Room, Taking, gpus_asked
-from extender.fabric.partitions import Partitions
-from extender.fabric.products import Products
-from extender.numa.nodetopology import NodeTopology, Policy
+from extender.cluster.noderoom import NodeKinds, Room, Taking, gpus_asked
+from extender.hardware.links import Partitions
+from extender.hardware.products import Products
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy
 from tests.cluster.conftest import GPU, node, shape
-from tests.numa.nodes import guaranteed, topology
+from tests.hardware.nodes import guaranteed, topology
 
 
 def room(
@@ -68,14 +67,14 @@ def test_sets_that_must_not_be_given_out_are_supposed_all_the_same() -> None:
     some.take(Taking(0b0101))
     assert some.serve(shape(2)) is None
     assert some.suppose(shape(2)).gpus == 0b1010
-    aligned = room(topology(Policy.RESTRICTED), pairs, honoured)
+    aligned = room(topology(TopologyPolicy.RESTRICTED), pairs, honoured)
     aligned.take(Taking(0b0101))
     assert aligned.serve(guaranteed(2)) is None
 
 
 def test_gpus_that_zones_do_not_list_come_from_anywhere() -> None:
     """If zones list CPUs alone, GPUs are chosen freely and CPUs by zone."""
-    some = room(topology(Policy.SINGLE_NUMA_NODE, gpus=()))
+    some = room(topology(TopologyPolicy.SINGLE_NUMA_NODE, gpus=()))
     taking = some.serve(guaranteed(8, 4))
     assert taking is not None
     assert (taking.gpus, taking.amounts, taking.zones) == (0xFF, {0: {"cpu": 4000}}, (0,))

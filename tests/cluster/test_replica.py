@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from extender.cluster.replica import Replica
 from extender.cluster.table import NodeTable
-from extender.domain.holdings import Holding
+from extender.cluster.whatif import Replica
+from extender.objects.holdings import DeviceHolding
 from tests.builders import GPU, node, shape
+from tests.cluster.conftest import up_to_date
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def table() -> NodeTable:
     table.upsert(node("a"))
     table.upsert(node("b"))
     table.claim("one", "a", shape(2))
-    table.claim("two", "a", shape(1), observed=Holding((7,)))
+    table.claim("two", "a", shape(1), observed=DeviceHolding((7,)))
     table.claim("three", "gone", shape(1))
     return table
 
@@ -35,9 +36,9 @@ def test_a_replica_has_what_the_table_had(table: NodeTable) -> None:
     assert np.array_equal(replica.free(), table.free())
     assert claims(replica, "a") == {"one": 2, "two": 1}
     assert replica.claim_of("three") == table.claim_of("three")
-    assert replica.claimants("a") == {"one", "two"}
+    assert set(dict(replica.claims_on("a"))) == {"one", "two"}
     assert replica.claim_of("nobody") is None
-    held = replica.occupancy.held("two")
+    held = up_to_date(replica).held("two")
     assert held is not None
     assert held.gpus == (7,)
 

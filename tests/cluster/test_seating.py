@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from extender.cluster.claims import reseat
 from extender.cluster.model import ClusterModel
-from extender.cluster.nodekinds import NodeKind, NodeKinds
-from extender.cluster.noderoom import Taking
-from extender.cluster.seating import reseat
-from extender.domain import holdings
-from extender.domain.pod import Pod
-from extender.fabric.products import Products
-from extender.numa.fingerprint import fingerprint
-from extender.numa.nodetopology import NodeTopology
-from tests.cluster.conftest import GPU, node, pod
-from tests.numa.nodes import guaranteed, topology
+from extender.cluster.noderoom import NodeKind, NodeKinds, Taking
+from extender.hardware.fingerprint import fingerprint
+from extender.hardware.products import Products
+from extender.objects import holdings
+from extender.objects.nodetopology import NodeTopology
+from extender.objects.pod import Pod
+from tests.cluster.conftest import GPU, node, pod, up_to_date
+from tests.hardware.nodes import guaranteed, topology
 
 
 def left(gpus: Sequence[int], cpus: Sequence[int] = (16, 16), pods: Sequence[Pod] = ()) -> NodeTopology:
@@ -72,15 +71,15 @@ def test_reports_correct_predictions() -> None:
     model = ClusterModel(["muster"])
     model.put_node(node("n", gpus=8))
     pods = [pod(name, shape=guaranteed(2, cpus), node_name="n") for name, cpus in (("a", 4), ("b", 6))]
-    model.put_node_topology(topology_of("n"))
+    model.hardware.put_topology(topology_of("n"))
     for each in pods:
         model.put_pod(each, 0)
     assert held(model) == {"a": (0, 1), "b": (2, 3)}
-    model.put_node_topology(left((2, 2), (10, 12), pods[:1]))
+    model.hardware.put_topology(left((2, 2), (10, 12), pods[:1]))
     assert held(model) == {"a": (0, 1), "b": (2, 3)}
-    model.put_node_topology(left((2, 2), (10, 12), pods))
+    model.hardware.put_topology(left((2, 2), (10, 12), pods))
     assert held(model) == {"a": (4, 5), "b": (2, 3)}
-    model.put_node_topology(left((4, 4), (16, 16), pods))
+    model.hardware.put_topology(left((4, 4), (16, 16), pods))
     assert held(model) == {"a": (4, 5), "b": (2, 3)}
 
 
@@ -88,9 +87,9 @@ def test_observations_go_before_reports() -> None:
     """Where all zones were seen on the pods themselves, a report changes nothing."""
     model = ClusterModel(["muster"])
     model.put_node(node("n", gpus=8))
-    seen = pod("a", shape=guaranteed(2, 4), node_name="n", observed=holdings.Holding((0, 1), (0,)))
+    seen = pod("a", shape=guaranteed(2, 4), node_name="n", observed=holdings.DeviceHolding((0, 1), (0,)))
     model.put_pod(seen, 0)
-    model.put_node_topology(left((4, 2), (16, 12), [seen]))
+    model.hardware.put_topology(left((4, 2), (16, 12), [seen]))
     assert held(model) == {"a": (0, 1)}
 
 
@@ -101,5 +100,5 @@ def topology_of(name: str) -> NodeTopology:
 
 def held(model: ClusterModel) -> Mapping[str, tuple[int, ...]]:
     """Return the GPUs of each pod, by name."""
-    found = {each.name: model.table.occupancy.held(uid) for uid, each in model.pods.items()}
+    found = {each.name: up_to_date(model.table).held(uid) for uid, each in model.pods.items()}
     return {name: () if each is None else each.gpus for name, each in found.items()}

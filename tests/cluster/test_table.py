@@ -6,17 +6,17 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extender.cluster.claims import Claim
 from extender.cluster.table import NodeTable
-from extender.domain.names import natural_key
-from extender.domain.node import Node
-from extender.domain.pod import Shape
-from extender.domain.taints import Taint
+from extender.objects.node import Node
+from extender.objects.pod import Shape
+from extender.objects.podspec import Taint
+from extender.objects.text import natural_key
 from tests.cluster.conftest import GPU, node, table_of
+from tests.examples import share
 
 ONE_CPU = Shape((("cpu", 1000), ("pods", 1)))
 
@@ -131,7 +131,7 @@ def test_claim_takes_the_place_of_the_former_one() -> None:
     assert (amount(table, "used", "a", "cpu"), amount(table, "lasting", "a", "cpu")) == (3000, 3000)
     assert table.claim("pod", "b", ONE_CPU)
     assert (amount(table, "used", "a", "cpu"), amount(table, "used", "b", "cpu")) == (0, 1000)
-    assert (table.claimants("a"), table.claimants("b")) == (frozenset(), frozenset({"pod"}))
+    assert (dict(table.claims_on("a")), list(dict(table.claims_on("b")))) == ({}, ["pod"])
     assert table.claim_of("pod") == Claim("b", ONE_CPU)
     assert not table.lasting.any()
 
@@ -341,11 +341,11 @@ class TableHistory(RuleBasedStateMachine):
     def claimants_are_indexed(self) -> None:
         """Assert that the claimants of a node are the pods whose claim names it."""
         for name in ("node-1", "node-01", "node-2", "node-10", "edge"):
-            assert self.table.claimants(name) == {uid for uid, claim in self.claims.items() if claim.node == name}
+            claimants = set(dict(self.table.claims_on(name)))
+            assert claimants == {uid for uid, claim in self.claims.items() if claim.node == name}
 
 
-TestTableHistory = TableHistory.TestCase
-TestTableHistory.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTableHistory = share(0.6, stateful_step_count=30)(TableHistory).TestCase
 
 
 # -------------------------------------------------------------------------------------------------------------- touched

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.cluster.gangs import Gang
-from extender.cluster.registry import GangRegistry
-from extender.cluster.tally import Tally
-from extender.domain.keys import Options, Packing
-from extender.domain.membership import GroupRef
-from extender.domain.pod import Phase, Pod, Shape
+from extender.cluster.membership import Census, Tally
+from extender.cluster.model import GangRegistry
+from extender.objects.keys import Options, Packing
+from extender.objects.pod import Phase, Pod, Shape
+from extender.objects.podgroup import GroupRef
 from tests.cluster.conftest import group_ref, pod
+from tests.examples import share
 
 JOB = group_ref()
 SHAPES = (Shape((("cpu", 1000),)), Shape((("cpu", 2000),)))
@@ -48,7 +49,7 @@ def _recount(gang: Gang, promised: set[str]) -> Tally:
     return tally
 
 
-@settings(deadline=None, max_examples=200)
+@share(2)
 @given(st.lists(STEP, max_size=20))
 def test_counts_are_those_of_the_members_that_there_are(steps: list[tuple[str, Any]]) -> None:
     """Whatever came, changed, went, was promised a node or lost it: the counts are as if made anew."""
@@ -129,3 +130,18 @@ def test_a_gang_that_went_is_among_those_that_changed() -> None:
     registry.promise(ref, member.uid)
     registry.withdraw(ref, member.uid)
     assert registry.changed == {ref: gang}
+
+
+def test_gangs_of_one_pod_that_runs_are_counted_once_for_all() -> None:
+    """Tens of thousands of pods that name no group run; what becomes of one concerns no other."""
+    first, second = (Gang(group_ref(name), uid=name, first_seen=0.0) for name in "ab")
+    for gang in (first, second):
+        gang.join(pod("p", node_name="n", phase=Phase.RUNNING))
+    assert first.kinds is second.kinds
+    first.join(pod("q", node_name="n"))
+    first.leave(_uid("p"))
+    assert (first.census().running, second.census().running) == (0, 1)
+    second.join(pod("p", node_name="n", phase=Phase.SUCCEEDED))
+    assert (first.census().bound, second.census().succeeded) == (1, 1)
+    second.leave(_uid("p"))
+    assert second.census() == Census()

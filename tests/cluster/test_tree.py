@@ -7,7 +7,7 @@ import pytest
 
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import TreeKeeper, build
-from extender.domain.levels import Level, Levels
+from extender.objects.levels import Level, Levels
 from tests.cluster.conftest import node, pod, table_of
 
 TIERS = Levels((Level("block", "block"), Level("rack", "rack")))

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.cluster.occupancy import Holding
+from extender.cluster.occupancy import HoldingScope
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import Mark, WhatIf
-from extender.domain import holdings
-from extender.domain.pod import Shape
-from extender.numa.nodetopology import Policy
+from extender.objects import holdings
+from extender.objects.nodetopology import TopologyPolicy
+from extender.objects.pod import Shape
 from tests.cluster.conftest import GPU, node, shape, table_of
-from tests.numa.nodes import guaranteed, topology
+from tests.examples import share
+from tests.hardware.nodes import guaranteed, topology
 
 EVERYWHERE = np.ones(2, dtype=np.bool_)
 
@@ -108,7 +109,7 @@ def test_settled_pods_take_gpus_and_zones() -> None:
     whatif.settle(rows, shape(2), np.array([1, 2], dtype=np.int64))
     whatif.settle(rows[:1], shape(4), np.array([1], dtype=np.int64))
     assert [table.occupancy.offer(number, shape(1), 9).pods for number in whatif.states.tolist()] == [2, 0]
-    assert np.array_equal(table.occupancy.states(Holding.ALL), before)
+    assert np.array_equal(table.occupancy.states(HoldingScope.ALL), before)
     whatif.undo(mark)
     assert np.array_equal(whatif.states, before)
 
@@ -126,8 +127,8 @@ def test_states_go_with_the_claims_that_count() -> None:
     table = two_nodes()
     table.claim("job", "a", shape(2))
     table.claim("daemon", "b", shape(2), lasting=True)
-    empty = WhatIf(table, table.allocatable[:, : table.rows], Holding.NONE).states
-    potential = WhatIf(table, table.potential(), Holding.LASTING).states
+    empty = WhatIf(table, table.allocatable[:, : table.rows], HoldingScope.NONE).states
+    potential = WhatIf(table, table.potential(), HoldingScope.LASTING).states
     now = WhatIf(table).states
     assert (potential == empty).tolist() == [True, False]
     assert (potential == now).tolist() == [False, True]
@@ -144,7 +145,6 @@ STEPS = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_undo_restores_exactly(steps: list[tuple[int, dict[str, int], int] | str]) -> None:
     """Undoing to a mark gives back exactly what was taken since, through any nesting of marks."""
@@ -169,7 +169,7 @@ def aligned_nodes() -> NodeTable:
     """Return a table of two nodes with 8 GPUs whose kubelets align pods with two zones of 4 GPUs."""
     table = table_of([node("a", gpus=8), node("b", gpus=8)])
     for name in "ab":
-        table.occupancy.put_topology(replace(topology(Policy.RESTRICTED), node=name))
+        table.occupancy.put_topology(replace(topology(TopologyPolicy.RESTRICTED), node=name))
     return table
 
 
@@ -232,12 +232,12 @@ def test_vacating_goes_with_the_claims_that_count() -> None:
     table.claim("job", "a", shape(2))
     table.claim("daemon", "a", shape(2), lasting=True)
     table.claim("agent", "a", shape(1), lasting=True)
-    potential = WhatIf(table, table.potential(), Holding.LASTING)
+    potential = WhatIf(table, table.potential(), HoldingScope.LASTING)
     potential.vacate(["job"])
     assert table.occupancy.offer(int(potential.states[0]), shape(1), 9).pods == 5
     potential.vacate(["daemon"])
     assert table.occupancy.offer(int(potential.states[0]), shape(1), 9).pods == 7
-    empty = WhatIf(table, table.allocatable[:, : table.rows], Holding.NONE)
+    empty = WhatIf(table, table.allocatable[:, : table.rows], HoldingScope.NONE)
     empty.vacate(["daemon"])
     assert table.occupancy.offer(int(empty.states[0]), shape(1), 9).pods == 8
 
@@ -246,17 +246,17 @@ CLAIMS = st.lists(
     st.tuples(
         st.sampled_from("ab"),
         st.builds(guaranteed, st.sampled_from([0, 1, 2, 3, 4]), st.sampled_from([0.5, 2, 6])),
-        st.sampled_from([None, None, None, holdings.Holding((0, 1)), holdings.Holding((), (1,))]),
+        st.sampled_from([None, None, None, holdings.DeviceHolding((0, 1)), holdings.DeviceHolding((), (1,))]),
         st.booleans(),
     ),
     max_size=7,
 )
 
 
-@settings(deadline=None, max_examples=60)
+@share(0.6)
 @given(st.sampled_from([two_nodes, aligned_nodes]), CLAIMS)
 def test_vacating_is_what_giving_back_will_be(
-    make: Callable[[], NodeTable], claims: list[tuple[str, Shape, holdings.Holding | None, bool]]
+    make: Callable[[], NodeTable], claims: list[tuple[str, Shape, holdings.DeviceHolding | None, bool]]
 ) -> None:
     """Vacated pods leave what the table itself has once their claims are given back, disputed GPUs included."""
     table = make()
@@ -273,3 +273,39 @@ def test_vacating_is_what_giving_back_will_be(
     for uid in going:
         table.release(uid)
     assert everything(WhatIf(table)) == expected
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_rooms_follow_what_is_taken_and_given_back(data: st.DataObject) -> None:
+    """Counted again only where something moved, they are what counting everything finds."""
+    table = table_of(node(f"n{index}", gpus=gpus) for index, gpus in enumerate([8, 8, 4, 2, 0, 8, 8, 8, 8, 8]))
+    for index in range(4):
+        table.claim(f"claim-{index}", f"n{index}", shape(gpus=index % 3))
+    whatif, marks = WhatIf(table), []
+    shapes = [shape(gpus=1), shape(gpus=4), shape(cpu=30_000)]
+    for _ in range(data.draw(st.integers(1, 12))):
+        wanted = data.draw(st.sampled_from(shapes))
+        row = data.draw(st.integers(0, 9))
+        match data.draw(st.sampled_from(["take", "mark", "undo", "vacate", "withhold", "follow"])):
+            case "take" if whatif.rooms(wanted).counts[row]:
+                one, rows = np.ones(1, dtype=np.int64), np.array([row])
+                whatif.take_from(rows, table.vector(wanted.requests), one)
+                whatif.settle(rows, wanted, one)
+            case "mark":
+                marks.append(whatif.mark())
+            case "undo" if marks:
+                whatif.undo(marks.pop())
+            case "vacate":
+                whatif.vacate([f"claim-{row}"])
+            case "withhold":
+                kept = np.zeros_like(whatif.free)
+                kept[:, row] = table.allocatable[:, row] // 4
+                whatif.withhold(kept)
+        again = WhatIf(table, whatif.free)
+        again.states[:] = whatif.states
+        found, expected = whatif.rooms(wanted), again.rooms(wanted)
+        assert np.array_equal(found.counts, expected.counts)
+        some = np.flatnonzero(found.counts)
+        kinds = [[rooms.known[kind] for kind in rooms.kinds[some].tolist()] for rooms in (found, expected)]
+        assert kinds[0] == kinds[1]

@@ -9,26 +9,22 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from extender.admission.events import GroupSeen, NodeSeen, PodSeen
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.control.ports import (
-    NO_ANNOTATIONS,
-    REQUIRED_KINDS,
-    ApiError,
-    ClusterEvent,
-    GroupStatus,
-    PodKey,
-    QueueStatus,
-)
-from extender.domain.keys import Options
-from extender.domain.lease import Lease
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
-from extender.domain.podgroup import PodGroup
-from extender.domain.reason import Problem
+from extender.control.ports import NO_ANNOTATIONS, ApiError, ClusterEvent, PodKey
+from extender.control.watched import REQUIRED_KINDS
+from extender.explain.views import GroupStatus, QueueReport
+from extender.objects.keys import Options
+from extender.objects.lease import Lease
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
+from extender.objects.reason import Problem
+from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
+from muster_lab.simulation.virtual_time import LoopClock, VirtualTimeLoop
+from tests.state import State
 
 GPU = "nvidia.com/gpu"
 
@@ -49,7 +45,7 @@ class ScriptedApi:
     events: list[ClusterEvent] = field(default_factory=list)
     statuses: list[tuple[str, GroupStatus]] = field(default_factory=list)
     status_failures: list[ApiError] = field(default_factory=list)
-    queue_statuses: list[tuple[str, QueueStatus]] = field(default_factory=list)
+    queue_statuses: list[tuple[str, QueueReport]] = field(default_factory=list)
     queue_status_failures: list[ApiError] = field(default_factory=list)
     evictions: list[tuple[str, bool]] = field(default_factory=list)
     eviction_failures: list[ApiError] = field(default_factory=list)
@@ -92,12 +88,12 @@ class ScriptedApi:
             raise self.status_failures.pop(0)
         self.statuses.append((group.name, status))
 
-    async def update_queue_status(self, name: str, uid: str, status: QueueStatus) -> None:
+    async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         """Record a Queue's status, or fail as scripted."""
         assert uid
         if self.queue_status_failures:
             raise self.queue_status_failures.pop(0)
-        self.queue_statuses.append((name, status))
+        self.queue_statuses.append((name, report))
 
 
 @dataclass
@@ -129,10 +125,15 @@ class Muster:
     settings: Settings
     _beating: asyncio.TimerHandle | None = None
 
+    @property
+    def state(self) -> State:
+        """Return what may be asked about the engine's state."""
+        return State(self.controller)
+
     def sync(self) -> None:
         """Let the first lists of all kinds be complete, and their watches be heard of every now and then."""
         for kind in REQUIRED_KINDS:
-            self.controller.observer.synced(kind)
+            self.controller.synced(kind)
         self._beat()
 
     def fall_silent(self) -> None:
@@ -142,30 +143,30 @@ class Muster:
 
     def _beat(self) -> None:
         for kind in REQUIRED_KINDS:
-            self.controller.observer.heard(kind)
+            self.controller.heard(kind)
         self._beating = asyncio.get_running_loop().call_later(30, self._beat)
 
     def nodes(self, count: int, gpus: int = 8) -> list[str]:
         """Add GPU nodes."""
         names = [f"node-{index}" for index in range(count)]
         for name in names:
-            self.controller.observer.node_seen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: gpus}))
+            self.controller.tell(NodeSeen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: gpus})))
         return names
 
     def gang(
         self, name: str, members: int, gpus: int = 8, min_member: int | None = None, present: int | None = None
     ) -> list[Pod]:
         """Create a PodGroup and its pods, or only the first ones that are to be `present`."""
-        ref = GroupRef(GroupApi.COSCHEDULING, "default", name)
-        self.controller.observer.group_seen(
-            PodGroup(ref, uid=f"{name}-uid", min_member=min_member or members, created=name)
+        ref = GroupRef(COSCHEDULING, "default", name)
+        self.controller.tell(
+            GroupSeen(PodGroup(ref, uid=f"{name}-uid", min_member=min_member or members, created=name))
         )
         pods = [self.pod(f"{name}-{index}", gpus, ref) for index in range(members)]
         for pod in pods[:present]:
-            self.controller.observer.pod_seen(pod)
+            self.controller.tell(PodSeen(pod))
         return pods
 
-    def pod(self, name: str, gpus: int, ref: GroupRef | None = None) -> Pod:
+    def pod(self, name: str, gpus: int, ref: GroupRef = NO_GROUP) -> Pod:
         """Return a pod that has not been seen yet."""
         shape = Shape((("cpu", 1000), (GPU, gpus), ("pods", 1)))
         return Pod(f"{name}-uid", "default", name, shape, created=name, group=ref, scheduler_name="muster")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.control.barrier import Barrier
+from extender.control.binding import Barrier
 
 
 async def test_all_calls_of_a_pod_get_one_answer() -> None:

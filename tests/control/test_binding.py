@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from extender.domain.pod import Phase
-from extender.numa.nodetopology import NodeTopology, Policy, Zone
+from extender.admission.events import NodeTopologySeen, PodSeen
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
+from extender.objects.pod import Phase
 from tests.control.conftest import GPU, Muster
 
 
@@ -13,11 +14,11 @@ async def test_bindings_say_which_gpus_and_zones_are_predicted(muster: Muster) -
     """Members and single pods are annotated in the write that binds them: on a node that aligns, zones included."""
     (name,) = muster.nodes(1)
     zones = tuple(Zone(number, f"node-{number}", {GPU: 4}) for number in range(2))
-    muster.controller.observer.node_topology_seen(NodeTopology(name, Policy.RESTRICTED, zones=zones))
+    muster.controller.tell(NodeTopologySeen(NodeTopology(name, TopologyPolicy.RESTRICTED, zones=zones)))
     muster.sync()
     pods = muster.gang("a", 2, gpus=2)
     single = muster.pod("single", 4)
-    muster.controller.observer.pod_seen(single)
+    muster.controller.tell(PodSeen(single))
     await asyncio.sleep(0.6)
     assert await asyncio.gather(*(muster.bind(pod) for pod in pods)) == ["", ""]
     assert await muster.bind(single, name) == ""
@@ -32,6 +33,7 @@ async def test_nothing_is_said_of_pods_without_gpus(muster: Muster) -> None:
     muster.nodes(1)
     muster.sync()
     plain = muster.pod("plain", 0)
-    muster.controller.observer.pod_seen(plain)
+    muster.controller.tell(PodSeen(plain))
+    assert (await muster.controller.filter(plain, ["node-0"])).accepted == ["node-0"]
     assert await muster.bind(plain, "node-0") == ""
     assert (plain.phase, muster.api.annotations) == (Phase.PENDING, {"plain": {}})

@@ -7,12 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from extender.admission.answers import Outcome
+from extender.admission.events import (
+    GroupGone,
+    NodeGone,
+    NodeSeen,
+    Outcome,
+    PodGone,
+    PodSeen,
+    PriorityClassGone,
+    PriorityClassSeen,
+)
 from extender.control.health import DegradedError
-from extender.control.ports import REQUIRED_KINDS, ApiError, Kind, PodKey
-from extender.domain.node import Node
-from extender.domain.pod import Phase
-from extender.domain.reason import Problem
+from extender.control.ports import ApiError, PodKey, WatchedKind
+from extender.control.watched import REQUIRED_KINDS
+from extender.objects.node import Node
+from extender.objects.pod import Phase
+from extender.objects.reason import Problem
 from tests.control.conftest import Muster
 
 
@@ -20,13 +30,13 @@ async def test_no_question_is_answered_before_all_kinds_are_synced(muster: Muste
     """Until every first list is complete, verbs fail and readiness says what is missing."""
     pod = muster.pod("p", 1)
     for kind in REQUIRED_KINDS:
-        assert not muster.controller.ready
-        assert f"{kind} not synced" in muster.controller.unready_because()
+        assert not muster.controller.health.ready
+        assert f"{kind} not synced" in muster.controller.health.unready_because()
         with pytest.raises(DegradedError, match=kind):
             await muster.controller.filter(pod, [])
-        muster.controller.observer.synced(kind)
-    assert muster.controller.ready
-    assert muster.controller.unready_because() == []
+        muster.controller.synced(kind)
+    assert muster.controller.health.ready
+    assert muster.controller.health.unready_because() == []
 
 
 async def test_a_reserved_gang_that_nobody_asks_about_is_nominated(muster: Muster) -> None:
@@ -78,7 +88,7 @@ async def test_a_held_bind_fails_with_its_reservation(muster: Muster) -> None:
     await asyncio.sleep(0.6)
     held = asyncio.create_task(muster.bind(pods[0]))
     await asyncio.sleep(0.6)
-    muster.controller.observer.pod_gone(pods[1].uid)
+    muster.controller.tell(PodGone(pods[1].uid))
     assert await held == "1 of 2 members exist"
 
 
@@ -131,7 +141,7 @@ async def test_bind_refuses_and_repeats_like_the_ledger_says(muster: Muster) -> 
     await asyncio.sleep(0.6)
     planned = muster.planned(pod)
     assert "planned on" in await muster.bind(pod, "node-x")
-    muster.controller.observer.pod_seen(replace(pod, node_name=planned, phase=Phase.RUNNING))
+    muster.controller.tell(PodSeen(replace(pod, node_name=planned, phase=Phase.RUNNING)))
     assert await muster.bind(pod, planned) == ""
     assert muster.api.bindings == []
 
@@ -144,7 +154,7 @@ async def test_filter_waits_a_moment_for_a_member_that_the_watch_has_not_deliver
     late = replace(muster.pod("a-1", 8, pods[0].group))
     asking = asyncio.create_task(muster.controller.filter(late, ["node-0", "node-1"]))
     await asyncio.sleep(0.02)
-    muster.controller.observer.pod_seen(late)
+    muster.controller.tell(PodSeen(late))
     assert (await asking).outcome is Outcome.PINNED
     never = muster.pod("a-2", 8, pods[0].group)
     assert (await muster.controller.filter(never, ["node-0"])).outcome is Outcome.REFUSED
@@ -162,16 +172,16 @@ async def test_status_and_event_say_why_a_gang_waits_and_that_it_started(muster:
     assert [(e.reason, e.message, e.warning) for e in muster.api.events] == [
         ("MembersMissing", "1 of 2 members exist", True)
     ]
-    muster.controller.observer.pod_seen(replace(pods[0], refusal="x"))
+    muster.controller.tell(PodSeen(replace(pods[0], refusal="x")))
     await asyncio.sleep(1)
     assert len(muster.api.statuses) == len(muster.api.events) == 1
-    muster.controller.observer.node_seen(Node("node-9", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 8}))
+    muster.controller.tell(NodeSeen(Node("node-9", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 8})))
     late = muster.pod("a-1", 8, pods[0].group)
-    muster.controller.observer.pod_seen(late)
+    muster.controller.tell(PodSeen(late))
     await asyncio.sleep(0.6)
     for pod in (pods[0], late):
         bound = replace(pod, node_name=muster.planned(pod), phase=Phase.RUNNING)
-        muster.controller.observer.pod_seen(bound)
+        muster.controller.tell(PodSeen(bound))
     await asyncio.sleep(1)
     assert [e.reason for e in muster.api.events] == ["MembersMissing", "AwaitingMembers", "Started"]
     assert muster.api.statuses[-1][1].phase == "Running"
@@ -195,9 +205,9 @@ async def test_a_member_that_does_not_come_back_is_nominated_again(muster: Muste
     muster.sync()
     (pod,) = muster.gang("a", 1)
     await asyncio.sleep(0.6)
-    muster.controller.observer.pod_seen(replace(pod, nominated_node="node-0"))
+    muster.controller.tell(PodSeen(replace(pod, nominated_node="node-0", refusal="gang waits: ")))
     muster.api.nominations.clear()
-    await asyncio.sleep(1)
+    await asyncio.sleep(2.5)
     assert muster.api.nominations == [("a-0", ""), ("a-0", "node-0")]
     assert muster.sample("muster_renominations_total") == 1
 
@@ -221,30 +231,30 @@ async def test_a_silent_watch_makes_the_controller_unready_until_it_speaks(muste
     muster.sync()
     muster.fall_silent()
     await asyncio.sleep(61)
-    unready = not muster.controller.ready
+    unready = not muster.controller.health.ready
     assert unready
-    assert "pods silent for 61 s" in muster.controller.unready_because()
+    assert "pods silent for 61 s" in muster.controller.health.unready_because()
     for kind in REQUIRED_KINDS:
-        muster.controller.observer.heard(kind)
-    assert muster.controller.ready
-    muster.controller.observer.skipped(Kind.NODE)
+        muster.controller.heard(kind)
+    assert muster.controller.health.ready
+    muster.controller.skipped(WatchedKind.NODE)
     assert muster.sample("muster_undecodable_objects_total", kind="nodes") == 1
-    muster.controller.observer.watch_restarted(Kind.POD, "expired")
+    muster.controller.watch_restarted(WatchedKind.POD, "expired")
     assert muster.sample("muster_watch_restarts_total", kind="pods", cause="expired") == 1
 
 
 async def test_the_global_default_priority_class_gives_the_default(muster: Muster) -> None:
     """Only a PriorityClass that is the global default counts."""
     controller = muster.controller
-    assert controller.observer.default_priority() == 0
-    controller.observer.priority_class_seen("high", 1000, global_default=False)
-    controller.observer.priority_class_seen("standard", 10, global_default=True)
-    assert controller.observer.default_priority() == 10
-    controller.observer.priority_class_seen("standard", 10, global_default=False)
-    assert controller.observer.default_priority() == 0
-    controller.observer.priority_class_seen("standard", 10, global_default=True)
-    controller.observer.priority_class_gone("standard")
-    assert controller.observer.default_priority() == 0
+    assert muster.state.default_priority == 0
+    controller.tell(PriorityClassSeen("high", 1000, global_default=False))
+    controller.tell(PriorityClassSeen("standard", 10, global_default=True))
+    assert muster.state.default_priority == 10
+    controller.tell(PriorityClassSeen("standard", 10, global_default=False))
+    assert muster.state.default_priority == 0
+    controller.tell(PriorityClassSeen("standard", 10, global_default=True))
+    controller.tell(PriorityClassGone("standard"))
+    assert muster.state.default_priority == 0
 
 
 async def test_objects_that_go_are_forgotten(muster: Muster) -> None:
@@ -253,20 +263,18 @@ async def test_objects_that_go_are_forgotten(muster: Muster) -> None:
     muster.sync()
     (pod,) = muster.gang("a", 1)
     await asyncio.sleep(0.3)
-    muster.controller.observer.node_gone(node)
-    muster.controller.observer.node_seen(
-        Node("odd", problem=Problem("status.allocatable.cpu", "'x' is not a quantity"))
-    )
+    muster.controller.tell(NodeGone(node))
+    muster.controller.tell(NodeSeen(Node("odd", problem=Problem("status.allocatable.cpu", "'x' is not a quantity"))))
     await asyncio.sleep(1)
     assert muster.api.statuses[-1][1].reason == "ExceedsCluster"
     assert pod.group is not None
-    muster.controller.observer.group_gone(pod.group, "a-uid")
+    muster.controller.tell(GroupGone(pod.group, "a-uid"))
     await asyncio.sleep(1)
     assert muster.api.events[-1].reason == "PodGroupMissing"
     assert muster.api.events[-1].about.kind == "Pod"
-    muster.controller.observer.pod_gone(pod.uid)
+    muster.controller.tell(PodGone(pod.uid))
     await asyncio.sleep(1)
-    assert muster.controller.gangs() == []
+    assert list(muster.controller.inspection.gangs()) == []
 
 
 async def test_prioritize_and_preempt_reach_the_admission(muster: Muster) -> None:
@@ -274,9 +282,11 @@ async def test_prioritize_and_preempt_reach_the_admission(muster: Muster) -> Non
     muster.nodes(2)
     muster.sync()
     pod = muster.pod("single", 8)
-    muster.controller.observer.pod_seen(pod)
+    muster.controller.tell(PodSeen(pod))
     assert muster.controller.prioritize(pod, ["node-0", "node-1"]) == [0, 0]
-    assert await muster.controller.preempt(pod, {"node-0": ["nobody"]}) == ["node-0"]
+    foreign = replace(pod, scheduler_name="other")
+    assert await muster.controller.preempt(pod, {"node-0": ["nobody"]}) == []
+    assert await muster.controller.preempt(foreign, {"node-0": ["nobody"]}) == ["node-0"]
 
 
 async def test_bind_is_refused_where_name_and_uid_are_two_pods(muster: Muster) -> None:
@@ -284,22 +294,33 @@ async def test_bind_is_refused_where_name_and_uid_are_two_pods(muster: Muster) -
     muster.nodes(1)
     muster.sync()
     pod = muster.pod("single", 8)
-    muster.controller.observer.pod_seen(pod)
+    muster.controller.tell(PodSeen(pod))
     bound = await muster.controller.bind(PodKey("default", "other", pod.uid), "node-0")
     assert bound.error == f"the pod with UID {pod.uid} is default/single, not default/other"
     assert muster.api.bindings == []
 
 
-async def test_preempt_waits_for_the_news_of_the_pod(muster: Muster) -> None:
-    """kube-scheduler may know a pod before Muster does; a veto would leave it unscheduled with nothing to wake it."""
+async def test_nothing_is_written_about_a_pod_of_another_scheduler(muster: Muster) -> None:
+    """A bind call for it is refused with the reason, and leaves no trace on it."""
     muster.nodes(1)
     muster.sync()
-    pod = muster.pod("urgent", 8)
-    muster.controller.observer.pod_seen(replace(muster.pod("victim", 8), node_name="node-0", phase=Phase.RUNNING))
-    asking = asyncio.create_task(muster.controller.preempt(pod, {"node-0": ["victim-uid"]}))
+    pod = replace(muster.pod("single", 8), scheduler_name="other")
+    muster.controller.tell(PodSeen(pod))
+    assert "which is not in the setting scheduler_names" in await muster.bind(pod, "node-0")
+    await asyncio.sleep(1)
+    assert (muster.api.bindings, muster.api.nominations) == ([], [])
+
+
+async def test_filter_waits_for_the_news_of_a_single_pod(muster: Muster) -> None:
+    """kube-scheduler may know a pod before Muster does; it is planned in the call that asks for it all the same."""
+    muster.nodes(1)
+    muster.sync()
+    pod = muster.pod("single", 8)
+    asking = asyncio.create_task(muster.controller.filter(pod, ["node-0"]))
     await asyncio.sleep(0.02)
-    muster.controller.observer.pod_seen(pod)
-    assert await asking == ["node-0"]
+    muster.controller.tell(PodSeen(pod))
+    assert (await asking).accepted == ["node-0"]
+    assert muster.api.nominations == []
 
 
 async def test_the_first_pod_of_a_gang_is_answered_when_the_gang_is_complete(muster: Muster) -> None:
@@ -310,7 +331,7 @@ async def test_the_first_pod_of_a_gang_is_answered_when_the_gang_is_complete(mus
     asking = asyncio.create_task(muster.controller.filter(pods[0], ["node-0", "node-1"]))
     await asyncio.sleep(0.02)
     for pod in pods[1:]:
-        muster.controller.observer.pod_seen(pod)
+        muster.controller.tell(PodSeen(pod))
     answer = await asking
     assert (answer.outcome, muster.api.nominations) == (Outcome.PINNED, [])
 
@@ -333,7 +354,7 @@ async def test_members_that_were_turned_away_are_nominated_before_those_that_wer
     pods = muster.gang("a", 4, gpus=4, present=3)
     await asyncio.sleep(0.2)
     await muster.controller.filter(pods[1], ["node-0", "node-1"])
-    muster.controller.observer.pod_seen(pods[3])
+    muster.controller.tell(PodSeen(pods[3]))
     await asyncio.sleep(0.01)
     assert [pod for pod, _ in muster.api.nominations] == ["a-1"]
     planned = await muster.controller.filter(pods[3], ["node-0", "node-1"])

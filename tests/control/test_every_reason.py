@@ -6,25 +6,26 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from extender.control.explanation import explanation_json
+from extender.admission.events import HoldOff, NodeSeen, NodeTopologySeen, PodGone, PodSeen, QueueSeen
 from extender.control.health import DegradedError
-from extender.control.inspection import Inspection
-from extender.control.views import view
-from extender.domain import keys
-from extender.domain.labelselector import LabelSelector
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
-from extender.domain.queue import Flavor, Queue, QueueingStrategy, Quota, StopPolicy
-from extender.domain.reason import Problem, Reason, Wait
-from extender.domain.selectors import Requirement, Selector
-from extender.domain.topology import TopologyTerms
-from extender.numa.nodetopology import NodeTopology, Policy, Zone
-from extender.wire.codec import encode
-from tests.admission.conftest import GPU, Job, World
-from tests.control.conftest import Muster, Term
+from extender.control.ports import LeaseGone
+from extender.explain.documents import Explanation
+from extender.explain.explanation import Inspection, explanation
+from extender.objects import keys
+from extender.objects.meta import LabelSelector, Requirement, Selector
+from extender.objects.node import Node
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import GroupRef
+from extender.objects.queue import Flavor, Queue, QueueingStrategy, Quota, StopPolicy
+from extender.objects.reason import Problem, Reason, Wait
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.topology import TopologyTerms
+from tests.control.conftest import Muster
+from tests.worlds import GPU, Job, World
 
 LEVELS = [{"name": "rack", "nodeLabel": "rack"}]
 
@@ -35,7 +36,7 @@ def racks(count: int = 2, nodes: int = 2) -> World:
     for index in range(count * nodes):
         allocatable = {"cpu": 64_000, "memory": 2**40, "pods": 110, GPU: 8}
         labels = {"rack": f"r{index // nodes}"}
-        world.admission.node_seen(Node(f"n{index}", uid=f"n{index}", allocatable=allocatable, labels=labels))
+        world.tell(NodeSeen(Node(f"n{index}", uid=f"n{index}", allocatable=allocatable, labels=labels)))
     return world
 
 
@@ -51,7 +52,7 @@ def queued(**fields: Any) -> World:
     world = small(4)
     flavors = (Flavor("all", {GPU: Quota(16)}),)
     values: dict[str, Any] = {"uid": "team", "flavors": flavors} | fields
-    world.admission.queue_seen(Queue("team", **values))
+    world.tell(QueueSeen(Queue("team", **values)))
     world.judge()
     return world
 
@@ -76,9 +77,9 @@ def requiring(world: World, name: str, members: int, level: str) -> Job:
 def pod_group_missing() -> Job:
     """Let members name a PodGroup that is not there."""
     world = small()
-    ref = GroupRef(GroupApi.COSCHEDULING, "default", "train")
+    ref = GroupRef(COSCHEDULING, "default", "train")
     job = Job(world, ref, [world.pod("train-0", 8, group=ref)])
-    world.admission.pod_seen(job.pods[0])
+    world.tell(PodSeen(job.pods[0]))
     world.judge()
     return job
 
@@ -201,8 +202,8 @@ def exceeds_domain() -> Job:
 def never_aligned() -> Job:
     """Ask for more than any NUMA zone has where the policy wants one."""
     world = small(1)
-    zones = tuple(Zone(index, f"node-{index}", {GPU: 4}, {GPU: 4}, {}, {GPU: 4}) for index in range(2))
-    world.admission.model.put_node_topology(NodeTopology("node-0", Policy.SINGLE_NUMA_NODE, zones=zones))
+    zones = tuple(Zone(index, f"node-{index}", {GPU: 4}, {GPU: 4}, {GPU: 4}) for index in range(2))
+    world.tell(NodeTopologySeen(NodeTopology("node-0", TopologyPolicy.SINGLE_NUMA_NODE, zones=zones)))
     return world.gang("train", 1, 6)
 
 
@@ -222,20 +223,35 @@ def domain_full() -> Job:
     """Let there be room for all, but not in one rack."""
     world = racks()
     for node in ("n0", "n2"):
-        world.admission.pod_seen(world.pod(f"on-{node}", 8, node_name=node))
+        world.tell(PodSeen(world.pod(f"on-{node}", 8, node_name=node)))
     return requiring(world, "train", 2, "rack")
 
 
 def zones_full() -> Job:
     """Let enough GPUs be free in zones that do not go together."""
     world = small(1)
-    zones = tuple(Zone(index, f"node-{index}", {GPU: 4}, {GPU: 4}, {0: 10, 1: 21}, {GPU: 4}) for index in range(2))
-    world.admission.model.put_node_topology(NodeTopology("node-0", Policy.RESTRICTED, zones=zones))
+    zones = tuple(Zone(index, f"node-{index}", {GPU: 4}, {GPU: 4}, {GPU: 4}) for index in range(2))
+    world.tell(NodeTopologySeen(NodeTopology("node-0", TopologyPolicy.RESTRICTED, zones=zones)))
     fillers = [running(world, f"filler-{index}", 1, gpus) for index, gpus in enumerate((2, 4, 2))]
     fillers[1].finish()
     running(world, "two", 1, 2)
     fillers[0].finish()
     return world.gang("train", 1, 4)
+
+
+def search_gave_up() -> Job:
+    """Ask for so many kinds of pods that no table holds all combinations, on nodes that only just suffice."""
+    world, ref = World(), GroupRef(COSCHEDULING, "default", "train")
+    kinds = [1000 + 37 * index * index for index in range(14)]
+    for index in range(6):
+        allocatable = {"cpu": sum(kinds) // 2 + 1, "memory": 2**40, "pods": 110}
+        world.tell(NodeSeen(Node(f"n{index}", uid=f"n{index}", allocatable=allocatable)))
+    job = Job(world, ref, [world.pod(f"train-{n}-{cpu}", cpu=cpu, group=ref) for cpu in kinds for n in range(3)])
+    world.group(ref, len(job.pods))
+    for each in job.pods:
+        world.tell(PodSeen(each))
+    world.judge()
+    return job
 
 
 def behind_head() -> Job:
@@ -258,8 +274,8 @@ def being_evicted() -> Job:
     world = small(3)
     low = running(world, "low", 3, priority=1)
     world.gang("high", 2, priority=5)
-    world.admission.pod_gone(low.pods[0].uid)
-    world.admission.pod_seen(world.pod("low-0b", 8, group=low.ref, priority=1))
+    world.tell(PodGone(low.pods[0].uid))
+    world.tell(PodSeen(world.pod("low-0b", 8, group=low.ref, priority=1)))
     world.judge()
     return low
 
@@ -274,9 +290,7 @@ def backing_off() -> Job:
 def refused_by_scheduler() -> Job:
     """Have kube-scheduler leave out the node that was planned."""
     job = small(1).gang("train", 1)
-    found = job.world.admission.reservations.ledger.of_pod(job.pods[0].uid)
-    assert found is not None
-    job.world.admission.refused(*found)
+    job.world.refuse(job.pods[0])
     job.world.judge()
     return job
 
@@ -285,7 +299,7 @@ def rejected_by_kubelet() -> Job:
     """Let the kubelet of the only node turn such a pod away."""
     world = small(1)
     shape = world.pod("probe", 8).shape
-    world.admission.rejections.add(shape, "node-0")
+    world.reject(shape, "node-0")
     return world.gang("train", 1)
 
 
@@ -297,7 +311,7 @@ def awaiting_members() -> Job:
 def writes_backlogged() -> Job:
     """Let nominations not get through."""
     world = small()
-    world.admission.hold_off(Wait(Reason.WRITES_BACKLOGGED))
+    world.tell(HoldOff(Wait(Reason.WRITES_BACKLOGGED)))
     return world.gang("train", 1)
 
 
@@ -329,6 +343,7 @@ GIVEN: dict[Reason, Callable[[], Job]] = {
     Reason.INSUFFICIENT_CAPACITY: insufficient_capacity,
     Reason.DOMAIN_FULL: domain_full,
     Reason.ZONES_FULL: zones_full,
+    Reason.SEARCH_GAVE_UP: search_gave_up,
     Reason.BEHIND_HEAD: behind_head,
     Reason.PREEMPTING: preempting,
     Reason.BEING_EVICTED: being_evicted,
@@ -352,22 +367,22 @@ def test_a_gang_waits_for_each_reason_and_is_explained(reason: Reason) -> None:
     """The pass gives the reason, and the document that explains it says the same, complete and as JSON."""
     job = GIVEN[reason]()
     assert job.reason is reason
-    waits = job.world.admission.reservations.waits
-    inspection = Inspection(job.world.admission, lambda gang: view(gang, 0, waits.get(gang.uid), managed=True))
-    document = explanation_json(inspection.explain(job.ref))
-    assert document["reason"]["code"] == reason
-    assert document["remarks"][0] == f"waits: {reason}: {document['reason']['message']}"
-    for fall in document["waterfall"]:
-        assert sum(step["nodes"] for step in fall["steps"]) + fall["usable"] == fall["nodes"]
-    assert encode(document)
+    inspection = Inspection(job.world.admission, job.world.clock)
+    document = explanation(inspection.explain(job.ref))
+    assert document.reason is not None
+    assert document.reason.code == reason
+    assert document.remarks[0] == f"waits: {reason}: {document.reason.message}"
+    for fall in document.waterfall:
+        assert sum(step.nodes for step in fall.steps) + fall.usable == fall.nodes
+    assert msgspec.json.decode(msgspec.json.encode(document), type=Explanation) == document
 
 
-async def test_while_nothing_is_known_the_verbs_say_so(muster: Muster, term: Term) -> None:
+async def test_while_nothing_is_known_the_verbs_say_so(muster: Muster) -> None:
     """Before all lists are complete, without news for long, and without the Lease."""
-    pod = muster.pod("train-0", 8, GroupRef(GroupApi.COSCHEDULING, "default", "train"))
+    pod = muster.pod("train-0", 8, GroupRef(COSCHEDULING, "default", "train"))
     assert await answered(muster, pod) is Reason.CACHE_NOT_SYNCED
     muster.sync()
-    term.until = -1.0
+    muster.controller.tell(LeaseGone())
     assert await answered(muster, pod) is Reason.NOT_LEADING
     muster.fall_silent()
     await asyncio.sleep(muster.settings.stale_after_seconds + 1)

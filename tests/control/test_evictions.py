@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from extender.admission.effects import Evict, EvictionReason, Ungate
 from extender.control.evictions import Evictions, Gates
 from extender.control.metrics import Metrics
-from extender.control.outbox import Outbox
+from extender.control.outbox import Outbox, WriteWindow
 from extender.control.ports import ApiError, BudgetError
-from extender.control.window import WriteWindow
-from extender.domain.keys import ADMISSION_GATE
-from extender.domain.pod import Pod, Shape
+from extender.ledger.effects import Evict, EvictionReason, Ungate
+from extender.objects.keys import ADMISSION_GATE
+from extender.objects.pod import Pod, Shape
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import ScriptedApi
 
 VICTIM = Pod("victim-uid", "default", "victim", Shape(()), node_name="node-0")

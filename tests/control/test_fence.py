@@ -6,20 +6,22 @@ import asyncio
 
 import pytest
 
-from extender.control.fence import Fence, FencedError
-from extender.control.ports import ClusterEvent, GroupStatus, PodKey, QueueStatus
-from extender.control.window import WriteWindow
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.objectref import ObjectRef
-from extender.simulation.virtual_time import LoopClock
+from extender.control.outbox import Fence, FencedError, WriteWindow
+from extender.control.ports import ClusterEvent, PodKey
+from extender.explain.views import GroupStatus, QueueReport
+from extender.objects.meta import ObjectRef
+from extender.objects.podgroup import GroupRef
+from extender.objects.sources.coscheduling import COSCHEDULING
+from muster_lab.simulation.virtual_time import LoopClock
+from tests.builders import queue_row
 from tests.control.conftest import ScriptedApi, Term
 
 POD = PodKey("default", "p", "uid-p")
 EVENT = ClusterEvent(ObjectRef("v1", "Pod", "default", "p", "uid-p"), warning=False, reason="R", message="", action="A")
 STATUS = GroupStatus("Pending", 0, 0, 0, 0, "False", "R", "", 1)
-QUEUE_STATUS = QueueStatus((), 0.0, 0, 0, active=True, reason="R", message="", observed_generation=1)
+QUEUE_STATUS = QueueReport(queue_row("q"))
 PLACES = 8
-GROUP = GroupRef(GroupApi.COSCHEDULING, "default", "g")
+GROUP = GroupRef(COSCHEDULING, "default", "g")
 
 
 async def write_all(fence: Fence) -> list[bool]:

@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from extender.admission.answers import Outcome
+from extender.admission.events import Outcome, PodSeen
 from extender.control.health import DegradedError
-from extender.control.ports import REQUIRED_KINDS, VITAL_KINDS, ApiError, Kind
-from extender.domain.lease import Lease
+from extender.control.ports import ApiError, LeaseSeen, WatchedKind
+from extender.control.watched import REQUIRED_KINDS, VITAL_KINDS
+from extender.objects.lease import Lease
 from tests.control.conftest import Muster, Term
 
 
 def lead(muster: Muster, until: float) -> None:
     """Let the watch bring a Lease that is held until then (seconds of the test's clock)."""
-    muster.controller.observer.lease_seen(Lease("me", until, None))
+    muster.controller.tell(LeaseSeen(Lease("me", until, None)))
 
 
 class TestSyncing:
@@ -57,10 +58,12 @@ class TestStale:
         await asyncio.sleep(1)
         assert muster.api.nominations == []
         assert muster.sample("muster_degraded", state="stale") == 1
-        with pytest.raises(DegradedError, match=r"^CacheStale: nothing heard from the API server about nodes, pods"):
+        with pytest.raises(
+            DegradedError, match=r"^CacheStale: nothing heard from the API server about nodes, podgroups.*, pods$"
+        ):
             await muster.controller.filter(pods[0], ["node-0"])
         for kind in REQUIRED_KINDS:
-            muster.controller.observer.heard(kind)
+            muster.controller.heard(kind)
         await asyncio.sleep(0.6)
         assert len(muster.api.nominations) == 2
         assert muster.sample("muster_degraded", state="stale") == 0
@@ -72,12 +75,12 @@ class TestStale:
         muster.fall_silent()
         await asyncio.sleep(55)
         for kind in VITAL_KINDS:
-            muster.controller.observer.heard(kind)
+            muster.controller.heard(kind)
         await asyncio.sleep(30)
         muster.gang("a", 2)
         await asyncio.sleep(0.6)
         assert len(muster.api.nominations) == 2
-        assert muster.controller.ready
+        assert muster.controller.health.ready
 
     async def test_held_binds_stay_held(self, muster: Muster) -> None:
         """Members at the barrier have passed; if the rest comes when the watches are back, the gang starts."""
@@ -85,8 +88,8 @@ class TestStale:
         muster.sync()
         pods = muster.gang("a", 2)
         await asyncio.sleep(55)
-        for kind in set(REQUIRED_KINDS) - {Kind.POD}:
-            muster.controller.observer.heard(kind)
+        for kind in set(REQUIRED_KINDS) - {WatchedKind.POD}:
+            muster.controller.heard(kind)
         muster.fall_silent()
         await asyncio.sleep(30)
         held = asyncio.create_task(muster.bind(pods[0]))
@@ -95,7 +98,7 @@ class TestStale:
             await muster.bind(pods[1])
         assert not held.done()
         for kind in REQUIRED_KINDS:
-            muster.controller.observer.heard(kind)
+            muster.controller.heard(kind)
         assert await muster.bind(pods[1]) == ""
         assert await held == ""
 
@@ -114,7 +117,7 @@ class TestStandby:
         muster.sync()
         pods = muster.gang("a", 2)
         await asyncio.sleep(30)
-        assert muster.controller.ready
+        assert muster.controller.health.ready
         assert not muster.controller.leading
         assert muster.api.nominations == []
         assert muster.api.statuses == []
@@ -129,7 +132,7 @@ class TestStandby:
         muster.sync()
         pods = [replace(pod, nominated_node=f"node-{1 - i}") for i, pod in enumerate(muster.gang("a", 2))]
         for pod in pods:
-            muster.controller.observer.pod_seen(pod)
+            muster.controller.tell(PodSeen(pod))
         lead(muster, until=math.inf)
         await asyncio.sleep(0.1)
         assert muster.controller.leading
@@ -160,12 +163,12 @@ class TestStandby:
         """An odd key that was seen while standing by is told of when the leadership begins."""
         muster.sync()
         pod = muster.odd_pod("p")
-        muster.controller.observer.pod_seen(pod)
+        muster.controller.tell(PodSeen(pod))
         await asyncio.sleep(1)
         assert muster.api.events == []
         lead(muster, until=math.inf)
         await asyncio.sleep(1)
-        assert [event.reason for event in muster.api.events] == ["InvalidField"]
+        assert [event.reason for event in muster.api.events] == ["InvalidField", "NoNodeMatches"]
 
 
 class TestLostLeadership:
@@ -223,7 +226,7 @@ class TestBacklogged:
         late = muster.gang("b", 1)
         await asyncio.sleep(1)
         assert muster.sample("muster_degraded", state="backlogged") == 1
-        assert muster.controller.ready
+        assert muster.controller.health.ready
         assert muster.sample("muster_gangs_waiting", reason="WritesBacklogged") == 1
         assert muster.sample("muster_reserved_unbound", resource="nvidia.com/gpu") == 16
         answer = await muster.controller.filter(late[0], ["node-3"])

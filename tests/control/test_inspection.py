@@ -7,18 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from extender.control.inspection import Inspection, explain_further
-from extender.domain.keys import Options
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Phase
-from extender.domain.podgroup import PodGroup
-from extender.drawing.survey import draw
-from extender.numa.nodetopology import NodeTopology, Policy, Zone
-from extender.simulation.virtual_time import LoopClock
+from extender.admission.events import GroupSeen, NodeSeen, NodeTopologySeen, PodSeen
+from extender.explain.drawing.tree import draw
+from extender.explain.explanation import Inspection, explain_further
+from extender.objects.keys import Options
+from extender.objects.node import Node
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
+from extender.objects.pod import Phase
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.sources.native import NATIVE
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import GPU, Muster
 
-REF = GroupRef(GroupApi.COSCHEDULING, "default", "train")
+REF = GroupRef(COSCHEDULING, "default", "train")
 CLIQUE = "0e5a3ff4-1a6c-4f8b-9d2e-000000000001.7"
 
 
@@ -31,11 +33,11 @@ async def test_a_gang_is_found_by_its_name(muster: Muster) -> None:
     """Whatever API describes it; of namesakes the one that Muster manages."""
     muster.sync()
     assert inspection(muster).find("default", "train") is None
-    native = GroupRef(GroupApi.NATIVE, "default", "train")
-    muster.controller.observer.group_seen(PodGroup(REF, uid="a", min_member=1, created="a"))
-    muster.controller.observer.group_seen(PodGroup(native, uid="b", min_member=1, created="b"))
+    native = GroupRef(NATIVE, "default", "train")
+    muster.controller.tell(GroupSeen(PodGroup(REF, uid="a", min_member=1, created="a")))
+    muster.controller.tell(GroupSeen(PodGroup(native, uid="b", min_member=1, created="b")))
     assert inspection(muster).find("default", "train") == REF
-    muster.controller.observer.pod_seen(muster.pod("train-0", 8, native))
+    muster.controller.tell(PodSeen(muster.pod("train-0", 8, native)))
     assert inspection(muster).find("default", "train") == native
     assert inspection(muster).find("elsewhere", "train") is None
 
@@ -52,7 +54,7 @@ async def test_a_survey_has_everybody_who_holds_gpus_and_what_the_gang_is_promis
     muster.nodes(2)
     muster.sync()
     other = replace(muster.pod("other", 4), node_name="node-0")
-    muster.controller.observer.pod_seen(other)
+    muster.controller.tell(PodSeen(other))
     pods = muster.gang("train", 1)
     await muster.controller.filter(pods[0], ["node-0", "node-1"])
     survey = inspection(muster).survey(REF)
@@ -76,7 +78,7 @@ async def test_zones_are_shown_where_the_kubelet_aligns_pods_with_them(muster: M
     """One zone per GPU, zone by zone; nodes about which nobody says anything have none."""
     muster.nodes(2)
     zones = tuple(Zone(i, f"node-{i}", allocatable={GPU: 4}, available={GPU: 4}, capacity={GPU: 4}) for i in (0, 1))
-    muster.controller.observer.node_topology_seen(NodeTopology("node-0", Policy.RESTRICTED, zones=zones))
+    muster.controller.tell(NodeTopologySeen(NodeTopology("node-0", TopologyPolicy.RESTRICTED, zones=zones)))
     muster.sync()
     assert inspection(muster).survey(REF).zones == {"node-0": (0, 0, 0, 0, 1, 1, 1, 1)}
 
@@ -86,10 +88,10 @@ async def test_in_a_large_cluster_zones_are_those_of_the_gangs_nodes(muster: Mus
     names = muster.nodes(501)
     zones = tuple(Zone(i, f"node-{i}", allocatable={GPU: 4}, available={GPU: 4}, capacity={GPU: 4}) for i in (0, 1))
     for name in names[:10]:
-        muster.controller.observer.node_topology_seen(NodeTopology(name, Policy.BEST_EFFORT, zones=zones))
+        muster.controller.tell(NodeTopologySeen(NodeTopology(name, TopologyPolicy.BEST_EFFORT, zones=zones)))
     muster.sync()
     (pod,) = muster.gang("train", 1)
-    muster.controller.observer.pod_seen(replace(pod, node_name="node-7"))
+    muster.controller.tell(PodSeen(replace(pod, node_name="node-7")))
     assert inspection(muster).survey(REF).zones == {"node-7": (0, 0, 0, 0, 1, 1, 1, 1)}
 
 
@@ -97,7 +99,7 @@ async def test_what_is_not_believed_of_a_gangs_nodes_is_said(muster: Muster) -> 
     """Zones that do not add up to the node's GPUs are not used, and whoever asks is told."""
     muster.nodes(1)
     zones = (Zone(0, "node-0", allocatable={GPU: 4}, available={GPU: 4}, capacity={GPU: 4}),)
-    muster.controller.observer.node_topology_seen(NodeTopology("node-0", Policy.RESTRICTED, zones=zones))
+    muster.controller.tell(NodeTopologySeen(NodeTopology("node-0", TopologyPolicy.RESTRICTED, zones=zones)))
     muster.sync()
     pods = muster.gang("train", 1)
     await muster.controller.filter(pods[0], ["node-0"])
@@ -108,7 +110,7 @@ async def test_nvlink_domains_are_levels_and_no_fabric_is_none(muster: Muster) -
     """A label that names no domain joins no nodes in the picture either."""
     for name, clique in (("a", CLIQUE), ("b", CLIQUE), ("c", "00000000-0000-0000-0000-000000000000.0")):
         labels = {"nvidia.com/gpu.clique": clique}
-        muster.controller.observer.node_seen(Node(name, allocatable={GPU: 4}, labels=labels))
+        muster.controller.tell(NodeSeen(Node(name, allocatable={GPU: 4}, labels=labels)))
     muster.sync()
     picture = draw(inspection(muster).survey(REF), "default/train", "", ())
     assert picture.levels == ("clique",)
@@ -123,7 +125,7 @@ async def test_when_a_blocked_gang_starts_is_said(muster: Muster) -> None:
     now = LoopClock(asyncio.get_running_loop()).now().timestamp()
     declared = Options(expected_duration=3600.0)
     runs = replace(old, node_name="node-0", phase=Phase.RUNNING, started_at=now, options=declared)
-    muster.controller.observer.pod_seen(runs)
+    muster.controller.tell(PodSeen(runs))
     muster.gang("train", 1)
     await asyncio.sleep(1)
     start = inspection(muster).explain(REF).start
@@ -140,7 +142,7 @@ async def test_an_explanation_says_who_holds_what_a_gang_waits_for(muster: Muste
     muster.nodes(2)
     muster.sync()
     other = replace(muster.pod("other", 8), node_name="node-0")
-    muster.controller.observer.pod_seen(other)
+    muster.controller.tell(PodSeen(other))
     muster.gang("train", 2)
     await asyncio.sleep(1)
     explained = inspection(muster).explain(REF)

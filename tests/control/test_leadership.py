@@ -9,7 +9,7 @@ import pytest
 
 from extender.clock import ManualClock
 from extender.control.leadership import FENCE, LeaseHolder, OnlyReplica
-from extender.domain.lease import Lease
+from extender.objects.lease import Lease
 
 
 @pytest.fixture

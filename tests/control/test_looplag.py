@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from extender.clock import ManualClock, thread_cpu_seconds
-from extender.control.looplag import INTERVAL_SECONDS, LOOK_BACK_SECONDS, LoopLag
+from extender.control.health import INTERVAL_SECONDS, LOOK_BACK_SECONDS, LoopLag
 from extender.control.metrics import Metrics
 
 
@@ -73,6 +73,7 @@ def test_a_stall_is_its_own_doing_if_its_thread_computed(
     assert machine.sample("muster_event_loop_stalls_total", cause=cause) == 1
     assert machine.sample("muster_event_loop_stalls_total", cause=other) == 0
     assert machine.sample("muster_event_loop_longest_lag_seconds") == pytest.approx(0.012)
+    assert machine.sample("muster_event_loop_longest_busy_seconds") == pytest.approx(min(computed, 0.012))
 
 
 def test_what_is_less_late_than_a_stall_is_none(machine: Machine, lag: LoopLag) -> None:
@@ -85,13 +86,18 @@ def test_what_is_less_late_than_a_stall_is_none(machine: Machine, lag: LoopLag) 
 
 def test_the_longest_lag_is_forgotten_after_a_while(machine: Machine, lag: LoopLag) -> None:
     """The gauge looks back one to two windows, so that the start of the process does not stand there for ever."""
-    machine.look(lag, late=0.2, computed=0)
+
+    def longest() -> tuple[float, float]:
+        names = ("muster_event_loop_longest_lag_seconds", "muster_event_loop_longest_busy_seconds")
+        return machine.sample(names[0]), machine.sample(names[1])
+
+    machine.look(lag, late=0.2, computed=0.1)
     machine.clock.advance(LOOK_BACK_SECONDS)
-    machine.look(lag, late=0.03, computed=0)
-    assert machine.sample("muster_event_loop_longest_lag_seconds") == pytest.approx(0.2)
+    machine.look(lag, late=0.03, computed=0.02)
+    assert longest() == pytest.approx((0.2, 0.1))
     machine.clock.advance(LOOK_BACK_SECONDS)
     machine.look(lag, late=0.02, computed=0)
-    assert machine.sample("muster_event_loop_longest_lag_seconds") == pytest.approx(0.03)
+    assert longest() == pytest.approx((0.03, 0.02))
 
 
 def test_the_cpu_time_is_that_of_the_calling_thread() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from extender.admission.admission import Admission
-from extender.control.outbox import Outbox
-from extender.control.reporting import Reporting
-from extender.control.reports import Reports
-from extender.control.window import WriteWindow
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.podgroup import PodGroup
-from extender.simulation.virtual_time import LoopClock
+from extender.admission.engine import Engine
+from extender.admission.events import Decide, GroupGone, GroupSeen, PodGone, PodSeen, Rebuild
+from extender.control.binding import Barrier
+from extender.control.dispatch import Dispatcher
+from extender.control.outbox import Outbox, WriteWindow
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.sources.coscheduling import COSCHEDULING
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
 
 
@@ -52,8 +52,8 @@ async def test_a_gang_that_goes_while_metrics_are_counted_does_not_disturb(muste
     counting = muster.controller.scrape_in_steps()
     next(counting)
     assert pod.group is not None
-    muster.controller.observer.pod_gone(pod.uid)
-    muster.controller.observer.group_gone(pod.group, "gang-149-uid")
+    muster.controller.tell(PodGone(pod.uid))
+    muster.controller.tell(GroupGone(pod.group, "gang-149-uid"))
     assert list(counting) == []
     assert muster.sample("muster_gangs", phase="Pending") == 149
 
@@ -61,16 +61,16 @@ async def test_a_gang_that_goes_while_metrics_are_counted_does_not_disturb(muste
 async def test_many_gangs_are_reported_over_several_turns(muster: Muster) -> None:
     """After a start every gang is told of, each once; no turn of the loop looks at more than 50."""
     clock = LoopClock(asyncio.get_running_loop())
-    admission = Admission(muster.settings, clock)
-    admission.rebuild()
+    engine = Engine(muster.settings, clock)
+    engine.apply(Rebuild())
     for number in range(120):
-        ref = GroupRef(GroupApi.COSCHEDULING, "default", f"gang-{number}")
-        admission.group_seen(PodGroup(ref, uid=str(ref), min_member=2, created=""))
-        admission.pod_seen(muster.pod(f"pod-{number}", 0, ref))
-    admission.decide()
-    outbox = Outbox(muster.settings, clock, muster.metrics, WriteWindow(1))
-    reporting = Reporting(admission, Reports(muster.api, outbox), delay_seconds=0)
-    reporting.changed(gang.ref for gang in admission.model.gangs)
+        ref = GroupRef(COSCHEDULING, "default", f"gang-{number}")
+        engine.apply(GroupSeen(PodGroup(ref, uid=str(ref), min_member=2, created="")))
+        engine.apply(PodSeen(muster.pod(f"pod-{number}", 0, ref)))
+    engine.apply(Decide())
+    settings = muster.settings.model_copy(update={"report_delay_seconds": 0})
+    outbox = Outbox(settings, clock, muster.metrics, WriteWindow(1))
+    Dispatcher(settings, clock, muster.metrics, muster.api, outbox, engine.admission, Barrier(), print).take_up()
     told = [len(outbox)]
     while told[-1] < 240:  # a status and an event for each
         await asyncio.sleep(0)

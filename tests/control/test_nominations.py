@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from extender.admission.effects import Nomination
 from extender.control.metrics import Metrics
 from extender.control.nominations import WORTHWHILE_NODES, Nominations
-from extender.control.outbox import Outbox
+from extender.control.outbox import Outbox, WriteWindow
 from extender.control.ports import ApiError
-from extender.control.window import WriteWindow
-from extender.domain.pod import Pod, Shape
+from extender.ledger.effects import Nomination
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import GroupRef
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import ScriptedApi
 
 POD = Pod("uid-p", "default", "p", Shape(()))
@@ -27,6 +27,7 @@ class Desk:
     """Nominations that are written to a scripted API on a cluster of some size."""
 
     nominations: Nominations
+    outbox: Outbox
     api: ScriptedApi
     metrics: Metrics
     nodes: list[None]
@@ -43,7 +44,7 @@ async def desk() -> AsyncIterator[Desk]:
     api, metrics, settings, nodes = ScriptedApi(), Metrics(), Settings(), [None] * 500
     outbox = Outbox(settings, LoopClock(asyncio.get_running_loop()), metrics, WriteWindow(4))
     task = asyncio.create_task(outbox.run())
-    yield Desk(Nominations(api, outbox, metrics, nodes), api, metrics, nodes)
+    yield Desk(Nominations(api, outbox, metrics, nodes), outbox, api, metrics, nodes)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -71,11 +72,11 @@ async def test_a_pod_on_its_way_needs_no_nomination(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("known_from", ["its own condition", "our own refusal"])
-async def test_a_pod_that_was_turned_away_is_nominated_at_once(desk: Desk, known_from: str) -> None:
+async def test_a_pod_that_was_rejected_is_nominated_at_once(desk: Desk, known_from: str) -> None:
     """Nothing else wakes it; after a restart of Muster its PodScheduled condition still tells."""
     pod = replace(POD, refusal="0/500 nodes are available") if known_from == "its own condition" else POD
     if known_from == "our own refusal":
-        desk.nominations.turned_away(pod.uid)
+        desk.nominations.rejected(pod.uid)
     desk.nominations.put(Nomination(pod, "node-0"))
     assert await desk.written_after(0.001) == [("p", "node-0")]
 
@@ -132,3 +133,15 @@ class TestGettingAhead:
         """A look at every node is cheaper there."""
         desk.nominations.put(Nomination(POD, "node-0"))
         assert await self.waited(desk) == 0
+
+
+async def test_where_single_pods_are_ranked_they_are_nominated_to_wake_them_alone(desk: Desk) -> None:
+    """A nomination would have kube-scheduler look at one node; a pod that it has set aside needs one all the same."""
+    desk.nominations = Nominations(desk.api, desk.outbox, desk.metrics, desk.nodes, ranked=True)
+    desk.nominations.put(Nomination(POD, "node-0"))
+    assert await desk.written_after(5) == []
+    desk.nominations.put(Nomination(replace(POD, group=GroupRef("api", "default", "gang")), "node-1"))
+    assert await desk.written_after(5) == [("p", "node-1")]
+    desk.nominations.rejected(POD.uid)
+    desk.nominations.put(Nomination(POD, "node-0"))
+    assert await desk.written_after(0.001) == [("p", "node-1"), ("p", "node-0")]

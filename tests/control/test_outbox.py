@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from extender.control.metrics import Metrics
-from extender.control.outbox import Outbox, Urgency
+from extender.control.outbox import Outbox, Urgency, WriteWindow
 from extender.control.ports import ApiError
-from extender.control.window import WriteWindow
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock
+from muster_lab.simulation.virtual_time import LoopClock
 
 
 class Recorder:

@@ -5,36 +5,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
+from msgspec import structs
 
-from extender.admission.queueview import QueueView, QuotaUse
+from extender.admission.events import QueueSeen
 from extender.control.exposition import expose_queues
 from extender.control.metrics import Metrics
-from extender.control.outbox import Outbox
-from extender.control.ports import ApiError, QueueStatus, QueueUsage
-from extender.control.queuereports import QueueReports
-from extender.control.window import WriteWindow
-from extender.domain.queue import Flavor, Queue, Quota
+from extender.control.outbox import Outbox, WriteWindow
+from extender.control.ports import ApiError
+from extender.control.reports import QueueReports
+from extender.explain.documents import QueueRow, QuotaUse
+from extender.explain.views import QueueReport
+from extender.objects.queue import Flavor, Queue, Quota
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster, ScriptedApi
 
 GPU = "nvidia.com/gpu"
-TEAM = QueueView(
-    name="team-a",
-    parent="research",
-    active=True,
-    message="",
-    flavors=(QuotaUse("h100", GPU, nominal=16, used=24, borrowed=8, lent=0),),
-    share=0.25,
-    pending=3,
-    admitted=2,
+TEAM = QueueReport(
+    QueueRow(
+        name="team-a",
+        parent="research",
+        active=True,
+        reason="",
+        message="",
+        share=0.25,
+        pending_gangs=3,
+        admitted_gangs=2,
+        flavors=(QuotaUse("h100", GPU, nominal=16, used=24, borrowed=8, lent=0),),
+    ),
     uid="uid-a",
     generation=7,
     history=((GPU, 20.5),),
     history_at="2026-01-01T00:00:00Z",
 )
+
+
+def like(report: QueueReport, **fields: Any) -> QueueReport:
+    """Return a report whose row has other values."""
+    return replace(report, row=structs.replace(report.row, **fields))
 
 
 @dataclass
@@ -43,15 +54,15 @@ class Stand:
 
     reports: QueueReports
     api: ScriptedApi
-    views: dict[str, QueueView] = field(default_factory=dict)
+    queues: dict[str, QueueReport] = field(default_factory=dict)
 
-    def show(self, view: QueueView) -> None:
+    def show(self, report: QueueReport) -> None:
         """Let a queue stand so, and say that something has changed."""
-        self.views[view.name] = view
+        self.queues[report.name] = report
         self.reports.changed()
 
     @property
-    def written(self) -> list[QueueStatus]:
+    def written(self) -> list[QueueReport]:
         """Return the statuses written so far."""
         return [status for _, status in self.api.queue_statuses]
 
@@ -64,11 +75,11 @@ class Stand:
 @pytest.fixture
 async def stand() -> AsyncIterator[Stand]:
     """Run reports that are written half a second after a change."""
-    api, clock, views = ScriptedApi(), LoopClock(asyncio.get_running_loop()), dict[str, QueueView]()
+    api, clock, queues = ScriptedApi(), LoopClock(asyncio.get_running_loop()), dict[str, QueueReport]()
     outbox = Outbox(Settings(), clock, Metrics(), WriteWindow(4))
-    reports = QueueReports(api, outbox, clock, views.values, delay_seconds=0.5)
+    reports = QueueReports(api, outbox, clock, queues.values, delay_seconds=0.5)
     sending = asyncio.create_task(outbox.run())
-    yield Stand(reports, api, views)
+    yield Stand(reports, api, queues)
     reports.stand_down()
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
@@ -78,32 +89,18 @@ async def test_the_status_says_how_a_queue_stands(stand: Stand) -> None:
     """Usage by flavor and resource, share, gangs, past usage, and the Active condition."""
     stand.show(TEAM)
     await asyncio.sleep(1)
-    assert stand.api.queue_statuses == [
-        (
-            "team-a",
-            QueueStatus(
-                usage=(QueueUsage("h100", GPU, used=24, borrowed=8, lent=0, nominal=16),),
-                share=0.25,
-                pending_gangs=3,
-                admitted_gangs=2,
-                active=True,
-                reason="Ready",
-                message="the Queue can be used",
-                observed_generation=7,
-                history=((GPU, 20.5),),
-                history_at="2026-01-01T00:00:00Z",
-            ),
-        )
-    ]
+    assert stand.api.queue_statuses == [("team-a", TEAM)]
+    (status,) = stand.written
+    assert (status.reason, status.message) == ("Ready", "the Queue can be used")
     assert stand.said == []
 
 
 async def test_changes_are_collected(stand: Stand) -> None:
     """Many at once make one status; one that reads as before makes none."""
     for pending in range(5):
-        stand.show(replace(TEAM, pending=pending))
+        stand.show(like(TEAM, pending_gangs=pending))
     await asyncio.sleep(1)
-    assert [status.pending_gangs for status in stand.written] == [4]
+    assert [status.row.pending_gangs for status in stand.written] == [4]
     stand.reports.changed()
     await asyncio.sleep(1)
     assert len(stand.written) == 1
@@ -114,36 +111,36 @@ async def test_what_drifts_is_written_once_a_minute(stand: Stand) -> None:
     stand.show(TEAM)
     await asyncio.sleep(1)
     for second in range(5):
-        stand.show(replace(TEAM, share=0.3 + second / 100))
+        stand.show(like(TEAM, share=0.3 + second / 100))
         await asyncio.sleep(1)
     assert len(stand.written) == 1
     await asyncio.sleep(60)
-    assert [status.share for status in stand.written] == [0.25, 0.34]
-    stand.show(replace(TEAM, share=0.5))
-    stand.show(replace(TEAM, share=0.6, admitted=3))
+    assert [status.row.share for status in stand.written] == [0.25, 0.34]
+    stand.show(like(TEAM, share=0.5))
+    stand.show(like(TEAM, share=0.6, admitted_gangs=3))
     await asyncio.sleep(1)
-    assert [status.share for status in stand.written] == [0.25, 0.34, 0.6]
+    assert [status.row.share for status in stand.written] == [0.25, 0.34, 0.6]
 
 
 async def test_a_change_is_not_held_up_by_drift(stand: Stand) -> None:
     """Somebody looks in a minute because of the share; half a second after a real change it is written."""
     stand.show(TEAM)
     await asyncio.sleep(1)
-    stand.show(replace(TEAM, share=0.3))
+    stand.show(like(TEAM, share=0.3))
     await asyncio.sleep(1)
-    stand.show(replace(TEAM, share=0.3, pending=0))
+    stand.show(like(TEAM, share=0.3, pending_gangs=0))
     await asyncio.sleep(1)
-    assert [status.pending_gangs for status in stand.written] == [3, 0]
+    assert [status.row.pending_gangs for status in stand.written] == [3, 0]
 
 
 async def test_a_queue_that_cannot_be_used_says_why_once(stand: Stand) -> None:
     """A Warning Event for each reason, and one when it is over."""
-    broken = replace(TEAM, active=False, reason="Invalid", message="spec.parent: there is no Queue research")
+    broken = like(TEAM, active=False, reason="Invalid", message="spec.parent: there is no Queue research")
     stand.show(broken)
     await asyncio.sleep(1)
-    stand.show(replace(broken, pending=9))
+    stand.show(like(broken, pending_gangs=9))
     await asyncio.sleep(1)
-    assert [(status.active, status.reason, status.message) for status in stand.written] == [
+    assert [(status.row.active, status.reason, status.message) for status in stand.written] == [
         (False, "Invalid", "spec.parent: there is no Queue research")
     ] * 2
     stand.show(TEAM)
@@ -158,10 +155,10 @@ async def test_a_queue_that_cannot_be_used_says_why_once(stand: Stand) -> None:
 
 async def test_a_queue_that_works_can_have_something_wrong_with_it(stand: Stand) -> None:
     """A second default, say: the condition stays True and says so, and there is a Warning."""
-    stand.show(replace(TEAM, message="spec.default: Queue b is the default too"))
+    stand.show(like(TEAM, message="spec.default: Queue b is the default too"))
     await asyncio.sleep(1)
     (status,) = stand.written
-    assert (status.active, status.reason) == (True, "NotAsWritten")
+    assert (status.row.active, status.reason) == (True, "NotAsWritten")
     assert stand.said == [(True, "NotAsWritten", "spec.default: Queue b is the default too")]
 
 
@@ -169,7 +166,7 @@ async def test_a_namesake_is_somebody_else(stand: Stand) -> None:
     """A Queue that was deleted and created again gets its status, though it reads the same."""
     stand.show(TEAM)
     await asyncio.sleep(1)
-    stand.views.clear()
+    stand.queues.clear()
     stand.reports.changed()
     await asyncio.sleep(1)
     stand.show(TEAM)
@@ -181,11 +178,11 @@ async def test_a_namesake_is_somebody_else(stand: Stand) -> None:
 
 async def test_a_complaint_is_forgotten_with_its_queue(stand: Stand) -> None:
     """The next Queue of the name is told again."""
-    broken = replace(TEAM, active=False, message="two parents")
+    broken = like(TEAM, active=False, message="two parents")
     for _ in range(2):
         stand.show(broken)
         await asyncio.sleep(1)
-        stand.views.clear()
+        stand.queues.clear()
         stand.reports.changed()
         await asyncio.sleep(1)
     assert stand.said == [(True, "Inactive", "two parents")] * 2
@@ -206,7 +203,7 @@ async def test_standing_down_ends_the_telling(stand: Stand) -> None:
     """Nothing that was due is told; whoever takes up again tells everything."""
     stand.show(TEAM)
     await asyncio.sleep(1)
-    stand.show(replace(TEAM, pending=0))
+    stand.show(like(TEAM, pending_gangs=0))
     stand.reports.stand_down()
     await asyncio.sleep(1)
     assert len(stand.written) == 1
@@ -218,7 +215,7 @@ async def test_standing_down_ends_the_telling(stand: Stand) -> None:
 def test_gauges_show_every_queue_and_no_other() -> None:
     """Quota by flavor and resource, share and gangs by queue; what is gone is gone from all of them."""
     metrics = Metrics()
-    expose_queues(metrics, [TEAM, replace(TEAM, name="team-b", flavors=())])
+    expose_queues(metrics, [TEAM, like(TEAM, name="team-b", flavors=())])
     expose_queues(metrics, [TEAM])
     labels = {"queue": "team-a", "flavor": "h100", "resource": GPU}
     sample = metrics.registry.get_sample_value
@@ -239,10 +236,10 @@ async def test_a_running_muster_tells_how_queues_stand(muster: Muster) -> None:
     muster.sync()
     await asyncio.sleep(5)
     quota = {GPU: Quota(16)}
-    muster.controller.observer.queue_seen(Queue("team-a", uid="a", flavors=(Flavor("default", quota),), default=True))
-    muster.controller.observer.queue_seen(Queue("lost", uid="b", parent="nobody"))
+    muster.controller.tell(QueueSeen(Queue("team-a", uid="a", flavors=(Flavor("default", quota),), default=True)))
+    muster.controller.tell(QueueSeen(Queue("lost", uid="b", parent="nobody")))
     await asyncio.sleep(5)
-    first = {name: (status.active, status.reason) for name, status in muster.api.queue_statuses}
+    first = {name: (status.row.active, status.reason) for name, status in muster.api.queue_statuses}
     assert first == {"team-a": (True, "Ready"), "lost": (False, "Invalid")}
     (event,) = muster.api.events
     assert (event.about.name, event.reason, event.warning) == ("lost", "Invalid", True)
@@ -250,6 +247,6 @@ async def test_a_running_muster_tells_how_queues_stand(muster: Muster) -> None:
     await muster.controller.filter(pods[0], ["node-0", "node-1"])
     await asyncio.sleep(5)
     _, status = muster.api.queue_statuses[-1]
-    assert status.usage == (QueueUsage("default", GPU, used=16, borrowed=0, lent=0, nominal=16),)
-    assert status.admitted_gangs == 1
+    assert status.row.flavors == (QuotaUse("default", GPU, nominal=16, used=16, borrowed=0, lent=0, reserved=16),)
+    assert status.row.admitted_gangs == 1
     assert muster.sample("muster_queue_used", queue="team-a", flavor="default", resource=GPU) == 16

@@ -8,16 +8,26 @@ from typing import Any
 
 import pytest
 
+from extender.admission.events import (
+    BudgetGone,
+    BudgetSeen,
+    NamespaceGone,
+    NamespaceSeen,
+    PodSeen,
+    QueueGone,
+    QueueSeen,
+)
 from extender.control.health import DegradedError
-from extender.control.ports import ApiError, BudgetError
-from extender.domain.budget import DisruptionBudget
-from extender.domain.keys import ADMISSION_GATE, Options
-from extender.domain.labelselector import LabelSelector
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.pod import Phase, Pod
-from extender.domain.queue import Flavor, Queue, Quota
-from extender.domain.reason import Problem
-from tests.control.conftest import GPU, Muster, Term
+from extender.control.ports import ApiError, BudgetError, LeaseGone
+from extender.objects.budget import DisruptionBudget
+from extender.objects.keys import ADMISSION_GATE, Options
+from extender.objects.meta import LabelSelector
+from extender.objects.pod import Phase, Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.queue import Flavor, Queue, Quota
+from extender.objects.reason import Problem
+from extender.objects.sources.coscheduling import COSCHEDULING
+from tests.control.conftest import GPU, Muster
 
 LOOKED = 1.0
 
@@ -31,13 +41,13 @@ def show(muster: Muster, pods: list[Pod], **changes: Any) -> None:
     """Let the watch deliver pods with changes."""
     for index, pod in enumerate(pods):
         pods[index] = replace(pod, **changes)
-        muster.controller.observer.pod_seen(pods[index])
+        muster.controller.tell(PodSeen(pods[index]))
 
 
 async def started(muster: Muster, name: str, priority: int = 0) -> Pod:
     """Return the pod of a gang of one that runs on the only node."""
     (pod,) = muster.gang(name, 1, present=0)
-    muster.controller.observer.pod_seen(replace(pod, priority=priority, node_name="node-0", phase=Phase.RUNNING))
+    muster.controller.tell(PodSeen(replace(pod, priority=priority, node_name="node-0", phase=Phase.RUNNING)))
     await asyncio.sleep(LOOKED)
     return pod
 
@@ -68,7 +78,7 @@ class TestEvictions:
         high = muster.gang("high", 1, present=0)
         show(muster, high, priority=5)
         await asyncio.sleep(125)
-        views = {view.ref.name: view for view in muster.controller.gangs()}
+        views = {view.ref.name: view for view in muster.controller.inspection.gangs()}
         assert views["high"].wait is not None
         assert views["high"].wait.reason == "InsufficientCapacity"
         assert muster.api.evictions == []
@@ -77,19 +87,19 @@ class TestEvictions:
         """What the watch says of it counts, until it says something else."""
         muster.nodes(1)
         muster.sync()
-        observer = muster.controller.observer
-        observer.budget_seen(DisruptionBudget("default", "all", LabelSelector(), 0))
+        controller = muster.controller
+        controller.tell(BudgetSeen(DisruptionBudget("default", "all", LabelSelector(), 0)))
         await started(muster, "low")
         high = muster.gang("high", 1, present=0)
         show(muster, high, priority=5)
         await asyncio.sleep(LOOKED)
         assert muster.api.evictions == []
-        observer.budget_gone("default", "all")
-        observer.budget_gone("default", "all")
+        controller.tell(BudgetGone("default", "all"))
+        controller.tell(BudgetGone("default", "all"))
         await asyncio.sleep(60)
         assert muster.api.evictions == [("low-0", False)]
 
-    async def test_who_stands_down_leaves_them_to_the_next(self, muster: Muster, term: Term) -> None:
+    async def test_who_stands_down_leaves_them_to_the_next(self, muster: Muster) -> None:
         """What is not written yet is not written any more."""
         muster.nodes(1)
         muster.sync()
@@ -98,7 +108,7 @@ class TestEvictions:
         high = muster.gang("high", 1, present=0)
         show(muster, high, priority=5)
         await asyncio.sleep(LOOKED)
-        term.until = -1.0
+        muster.controller.tell(LeaseGone())
         await asyncio.sleep(LOOKED)
         muster.api.eviction_failures.clear()
         await asyncio.sleep(60)
@@ -112,39 +122,39 @@ class TestQueues:
         """After each change, in a moment."""
         muster.nodes(2)
         muster.sync()
-        muster.controller.observer.queue_seen(team())
+        muster.controller.tell(QueueSeen(team()))
         for name in ("first", "second"):
             pods = muster.gang(name, 1, present=0)
             show(muster, pods, options=Options(queue="team"))
         await asyncio.sleep(LOOKED)
         name, status = muster.api.queue_statuses[-1]
-        assert (name, status.admitted_gangs, status.pending_gangs) == ("team", 1, 1)
-        assert [(use.resource, use.used, use.nominal) for use in status.usage] == [(GPU, 8, 8)]
+        assert (name, status.row.admitted_gangs, status.row.pending_gangs) == ("team", 1, 1)
+        assert [(use.resource, use.used, use.nominal) for use in status.row.flavors] == [(GPU, 8, 8)]
         assert muster.sample("muster_queue_used", queue="team", flavor="all", resource=GPU) == 8
 
     async def test_a_broken_queue_is_complained_of(self, muster: Muster) -> None:
         """In an Event about it, and in its status."""
         muster.sync()
         problem = Problem("spec.weight", "-1 is not above 0")
-        muster.controller.observer.queue_seen(team(parent="nobody", problems=(problem,)))
+        muster.controller.tell(QueueSeen(team(parent="nobody", problems=(problem,))))
         await asyncio.sleep(LOOKED)
         (event,) = (event for event in muster.api.events if event.about.kind == "Queue")
         assert event.warning
-        assert muster.api.queue_statuses[-1][1].active is False
+        assert muster.api.queue_statuses[-1][1].row.active is False
 
     async def test_namespaces_decide_who_may_use_it(self, muster: Muster) -> None:
         """A default queue takes the namespaces that it selects, as their labels come and go."""
         muster.nodes(1)
         muster.sync()
-        observer = muster.controller.observer
-        observer.namespace_seen("default", {"team": "a"})
-        observer.queue_seen(team(gpus=0, default=True))
+        controller = muster.controller
+        controller.tell(NamespaceSeen("default", {"team": "a"}))
+        controller.tell(QueueSeen(team(gpus=0, default=True)))
         muster.gang("train", 1)
         await asyncio.sleep(LOOKED)
         assert muster.api.nominations == []
-        observer.namespace_gone("default")
-        observer.queue_gone("team")
-        observer.queue_gone("team")
+        controller.tell(NamespaceGone("default"))
+        controller.tell(QueueGone("team"))
+        controller.tell(QueueGone("team"))
         await asyncio.sleep(LOOKED)
         assert muster.api.nominations == [("train-0", "node-0")]
 
@@ -155,7 +165,7 @@ class TestGates:
     async def test_it_is_taken_off_when_there_is_quota(self, muster: Muster) -> None:
         """Of a gang within its quota; of another it stays."""
         muster.sync()
-        muster.controller.observer.queue_seen(team())
+        muster.controller.tell(QueueSeen(team()))
         gated = {"options": Options(queue="team"), "gated": True, "gates": (ADMISSION_GATE,)}
         show(muster, muster.gang("small", 1, present=0), **gated)
         show(muster, muster.gang("large", 2, present=0), **gated)
@@ -175,7 +185,7 @@ class TestDefragment:
             show(muster, pods, node_name=node, phase=Phase.RUNNING)
         muster.gang("train", 1)
         await asyncio.sleep(LOOKED)
-        ref = GroupRef(GroupApi.COSCHEDULING, "default", "train")
+        ref = GroupRef(COSCHEDULING, "default", "train")
         planned = muster.controller.defragment(ref, apply=False)
         await asyncio.sleep(LOOKED)
         assert planned.fits
@@ -188,25 +198,14 @@ class TestDefragment:
         """It may be gone since somebody looked for it."""
         muster.sync()
         with pytest.raises(KeyError):
-            muster.controller.defragment(GroupRef(GroupApi.COSCHEDULING, "default", "train"), apply=False)
+            muster.controller.defragment(GroupRef(COSCHEDULING, "default", "train"), apply=False)
 
-    async def test_nothing_is_planned_by_who_does_not_decide(self, muster: Muster, term: Term) -> None:
+    async def test_nothing_is_planned_by_who_does_not_decide(self, muster: Muster) -> None:
         """Somebody else leads."""
         muster.sync()
-        term.until = -1.0
+        muster.controller.tell(LeaseGone())
         with pytest.raises(DegradedError):
-            muster.controller.defragment(GroupRef(GroupApi.COSCHEDULING, "default", "train"), apply=False)
-
-
-async def test_a_pod_that_muster_does_not_know_yet_may_preempt(muster: Muster) -> None:
-    """Preempt waits a moment for the news of it; for a pod of another scheduler it does not."""
-    (node,) = muster.nodes(1)
-    muster.sync()
-    victim = await started(muster, "low")
-    single = replace(muster.pod("single", 8), priority=5)
-    foreign = replace(single, scheduler_name="default-scheduler")
-    for pod in (single, foreign):
-        assert isinstance(await muster.controller.preempt(pod, {node: [victim.uid]}), list)
+            muster.controller.defragment(GroupRef(COSCHEDULING, "default", "train"), apply=False)
 
 
 async def test_the_news_of_a_list_is_waited_for(muster: Muster) -> None:

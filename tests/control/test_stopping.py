@@ -7,7 +7,7 @@ import asyncio
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster, ScriptedApi
 
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.clock import ManualClock
-from extender.control.exposition import expose_lost_time
+from extender.control.exposition import LostTime, expose_lost_time
 from extender.control.metrics import Metrics
-from extender.control.waste import LostTime
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.reason import Reason
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason
+from extender.objects.sources.coscheduling import COSCHEDULING
 
-A, B = (GroupRef(GroupApi.COSCHEDULING, "default", name) for name in "ab")
+A, B = (GroupRef(COSCHEDULING, "default", name) for name in "ab")
 FULL, QUOTA, BEHIND = Reason.INSUFFICIENT_CAPACITY, Reason.QUOTA_EXCEEDED, Reason.BEHIND_HEAD
 
 
@@ -27,7 +27,7 @@ def nonzero(charged: Mapping[Reason, float]) -> dict[Reason, float]:
 
 def test_each_stretch_is_charged_to_the_reason_that_held_during_it() -> None:
     """A gang that waits 10 s for quota and then 5 s for room has lost 10 s to the one and 5 s to the other."""
-    lost = LostTime(0)
+    lost = LostTime()
     lost.wait(A, QUOTA, 8, 100)
     lost.wait(A, FULL, 8, 110)
     lost.wait(A, None, 0, 115)
@@ -38,7 +38,7 @@ def test_each_stretch_is_charged_to_the_reason_that_held_during_it() -> None:
 
 def test_who_waits_still_is_charged_up_to_now_and_only_once() -> None:
     """A scrape in the middle of a wait takes its part, and the next one the rest."""
-    lost = LostTime(0)
+    lost = LostTime()
     lost.wait(A, FULL, 4, 0)
     lost.wait(B, FULL, 0, 6)
     assert nonzero(lost.take(10).gang_seconds) == {FULL: 14}
@@ -49,7 +49,7 @@ def test_who_waits_still_is_charged_up_to_now_and_only_once() -> None:
 
 def test_gpus_count_from_when_they_are_asked_for() -> None:
     """Members that come later, or are placed, change what the gang waits for from then on."""
-    lost = LostTime(0)
+    lost = LostTime()
     lost.wait(A, FULL, 8, 0)
     lost.wait(A, FULL, 16, 10)
     lost.wait(A, FULL, 0, 20)
@@ -58,27 +58,40 @@ def test_gpus_count_from_when_they_are_asked_for() -> None:
 
 def test_reserved_gpus_are_charged_until_they_are_bound() -> None:
     """Eight GPUs that are reserved for 3 s, of which four are bound then and four 2 s later, cost 32 GPU-seconds."""
-    lost = LostTime(0)
-    lost.reserve(8, 10)
-    lost.reserve(4, 13)
-    lost.reserve(0, 15)
-    assert lost.take(60).reserved_gpu_seconds == 8 * 3 + 4 * 2
+    lost = LostTime()
+    lost.reserve({"default": 8}, 10)
+    lost.reserve({"default": 4}, 13)
+    lost.reserve({}, 15)
+    assert lost.take(60).reserved_gpu_seconds == {"default": 8 * 3 + 4 * 2}
+
+
+def test_reserved_gpus_are_charged_to_their_namespace() -> None:
+    """Each has its own sum; beyond a hundred namespaces the others have one together, whoever comes and goes."""
+    lost = LostTime()
+    many = {f"team-{number}": 1 for number in range(150)}
+    lost.reserve(many, 0)
+    lost.reserve(many | {"team-0": 3}, 10)
+    lost.reserve({"team-149": 2}, 20)
+    lost.reserve({}, 30)
+    taken = lost.take(40).reserved_gpu_seconds
+    assert len(taken) == 101
+    assert (taken["team-0"], taken["team-1"], taken[""]) == (10 + 30, 20, 50 * 20 + 2 * 10)
 
 
 def test_who_stops_deciding_charges_nothing_any_more() -> None:
     """What was lost until then stays charged; from then on the replica that leads counts."""
-    lost = LostTime(0)
+    lost = LostTime()
     lost.wait(A, FULL, 8, 0)
-    lost.reserve(2, 0)
+    lost.reserve({"default": 2}, 0)
     lost.clear(5)
     taken = lost.take(100)
-    assert (nonzero(taken.gang_seconds), taken.reserved_gpu_seconds) == ({FULL: 5}, 10)
+    assert (nonzero(taken.gang_seconds), taken.reserved_gpu_seconds) == ({FULL: 5}, {"default": 10})
     assert lost.longest(100) == {}
 
 
 def test_longest_wait_goes_on_when_the_reason_changes() -> None:
     """How long a gang has waited does not begin anew with another reason, but does after a break."""
-    lost = LostTime(0)
+    lost = LostTime()
     lost.wait(A, QUOTA, 8, 10)
     lost.wait(B, FULL, 8, 30)
     lost.wait(A, FULL, 8, 40)
@@ -107,7 +120,7 @@ def test_whatever_happens_the_sums_are_those_of_counting_second_by_second(
     steps: list[tuple[int, str, Reason | None, int, int]], scrapes: set[int]
 ) -> None:
     """However gangs change their reasons, and whenever it is asked, the charges add up to what held each second."""
-    clock, lost = ManualClock(), LostTime(0.0)
+    clock, lost = ManualClock(), LostTime()
     gangs: Counter[Reason] = Counter()
     gpus: Counter[Reason] = Counter()
     expected_gangs: Counter[Reason] = Counter()
@@ -127,13 +140,13 @@ def test_whatever_happens_the_sums_are_those_of_counting_second_by_second(
         if reason is not None:
             standing[name] = (reason, wanted)
         reserved = promised
-        lost.wait(GroupRef(GroupApi.COSCHEDULING, "default", name), reason, wanted, now)
-        lost.reserve(promised, now)
+        lost.wait(GroupRef(COSCHEDULING, "default", name), reason, wanted, now)
+        lost.reserve({"default": promised}, now)
         if number in scrapes or number == len(steps):
             taken = lost.take(now)
             gangs.update({key: int(value) for key, value in taken.gang_seconds.items()})
             gpus.update({key: int(value) for key, value in taken.gpu_seconds.items()})
-            taken_reserved += taken.reserved_gpu_seconds
+            taken_reserved += sum(taken.reserved_gpu_seconds.values())
         began = {gang: began.get(gang, now) for gang in standing}
         assert lost.longest(now) == {
             why: max(now - began[gang] for gang, (reason, _) in standing.items() if reason is why)
@@ -146,15 +159,15 @@ def test_whatever_happens_the_sums_are_those_of_counting_second_by_second(
 
 def test_counters_grow_with_each_scrape() -> None:
     """What a scrape takes is added to the counters, by reason; the longest wait is what it is now."""
-    metrics, lost = Metrics(), LostTime(0)
+    metrics, lost = Metrics(), LostTime()
     lost.wait(A, FULL, 8, 0)
-    lost.reserve(3, 0)
+    lost.reserve({"default": 3}, 0)
     for now in (10, 25):
         expose_lost_time(metrics, lost, now)
     read = metrics.registry.get_sample_value
     assert read("muster_gang_waiting_seconds_total", {"reason": "InsufficientCapacity"}) == pytest.approx(25)
     assert read("muster_gang_waiting_gpu_seconds_total", {"reason": "InsufficientCapacity"}) == pytest.approx(200)
-    assert read("muster_reserved_gpu_seconds_total") == pytest.approx(75)
+    assert read("muster_reserved_gpu_seconds_total", {"gang_namespace": "default"}) == pytest.approx(75)
     assert read("muster_longest_wait_seconds", {"reason": "InsufficientCapacity"}) == pytest.approx(25)
     lost.wait(A, None, 0, 30)
     expose_lost_time(metrics, lost, 40)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from extender.control.outbox import WriteRank, WriteWindow
 from extender.control.ports import ApiError, BudgetError
-from extender.control.window import Rank, WriteWindow
 
 
 class Writes:
@@ -20,7 +20,7 @@ class Writes:
         self.under_way = 0
         self.most = 0
 
-    async def write(self, name: str, rank: Rank = Rank.NOMINATION, error: ApiError | None = None) -> None:
+    async def write(self, name: str, rank: WriteRank = WriteRank.NOMINATION, error: ApiError | None = None) -> None:
         """Take a turn, and a second; fail with `error` if there is one."""
         async with self.window.turn(rank):
             self.order.append(name)
@@ -50,11 +50,11 @@ async def test_bindings_go_before_nominations_before_reports() -> None:
     """Whoever came first goes first among its like."""
     writes = Writes(WriteWindow(1))
     ranks = {
-        "first": Rank.REPORT,
-        "report": Rank.REPORT,
-        "nomination": Rank.NOMINATION,
-        "binding": Rank.BINDING,
-        "binding 2": Rank.BINDING,
+        "first": WriteRank.REPORT,
+        "report": WriteRank.REPORT,
+        "nomination": WriteRank.NOMINATION,
+        "binding": WriteRank.BINDING,
+        "binding 2": WriteRank.BINDING,
     }
     await asyncio.gather(*(writes.write(name, rank) for name, rank in ranks.items()))
     assert writes.order == ["first", "binding", "binding 2", "nomination", "report"]

@@ -20,6 +20,7 @@ from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
 from localcluster.waiting import wait_until
+from tests.patience import HANGS
 
 #: How many members the gangs of these stories have.
 MEMBERS = 4
@@ -86,7 +87,7 @@ class Blow:
 
     def wait(self) -> None:
         """Wait until it has happened."""
-        assert self._struck.wait(15), f"no {self._point} within 15 s"
+        assert self._struck.wait(HANGS), f"no {self._point} within {HANGS:g} s"
 
     def _hit(self, _exchange: Exchange) -> None:
         with self._lock:

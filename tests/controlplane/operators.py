@@ -1,6 +1,6 @@
 """The pods that controllers make of an object: names, labels, annotations and owners as those controllers write them.
 
-A second opinion: it shares nothing with `extender.domain.workloads`. Sources, as of 2026:
+A second opinion: it shares nothing with `extender.objects.workloads`. Sources, as of 2026:
 kube-controller-manager pkg/controller/{job,deployment,replicaset,statefulset}; kubernetes-sigs/jobset
 pkg/controllers/jobset_controller.go; kubernetes-sigs/lws pkg/controllers/pod_controller.go,
 pkg/webhooks/pod_webhook.go; kubeflow/training-operator pkg/controller.v1/common/pod.go; kubeflow/mpi-operator

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from localcluster.client import NODES, POD_GROUPS, PODS, JsonObject, Resource
-from localcluster.errors import ApiError, NotInTimeError
+from localcluster.errors import ApiError
 from localcluster.faults.api import ApiProxy
 from localcluster.faults.fault import (
     Answer,
@@ -191,8 +191,7 @@ class Storm:
         ):
             self._look_after()
             self._let_in(math.inf)
-            with contextlib.suppress(NotInTimeError):
-                self.stage.recorder.wait_until(lambda: not self.unfinished(), "all finished", _QUIET_ROUND)
+            self.stage.recorder.comes_true(lambda: not self.unfinished(), _QUIET_ROUND)
             if (succeeded := self._succeeded()) != seen:
                 seen, changed = succeeded, time.monotonic()
         return unfinished

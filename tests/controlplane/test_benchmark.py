@@ -9,15 +9,17 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import uvloop
 
 from bench.controlplane.cases import Comparison, NextGang, Waiting
 from bench.controlplane.contenders import Contender
 from bench.controlplane.progress import Progress
 from bench.controlplane.stage import Arena
-from bench.controlplane.workload import Workload
+from bench.controlplane.waitingrun import Beside, beside
+from bench.controlplane.workload import GPUS_PER_NODE, Workload
 from bench.figures import Figure
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.controlplane
 
 NODES = 40
 
@@ -76,6 +78,18 @@ def test_waiting_gangs_are_not_asked_about_while_nothing_happens(arena: Arena, p
     figures = _by_name(case.measure(arena, 1, progress))
     assert figures["waiting_filter_calls_per_pod_minute"].holds is True
     assert figures["waiting_for_room_first_filter_calls_per_pod"].value > 0  # they were asked about, and refused
+
+
+def test_a_gang_in_the_queue_does_not_have_those_before_it_tried_again(arena: Arena, progress: Progress) -> None:
+    """No node has room for 300 pods; the gang behind them is nominated, and not nominated again meanwhile."""
+
+    async def watch() -> Beside:
+        async with arena.stage(Contender.MUSTER) as stage:
+            waiting = Workload(100, 3, gpus=GPUS_PER_NODE, prefix="crowd")
+            return await beside(stage, waiting, len(stage.nodes), 1.0, progress.say)
+
+    found = uvloop.run(watch())
+    assert found.first_attempts <= 1.1 * found.pods
 
 
 def test_the_next_gang_starts_when_one_ends_on_a_full_cluster(arena: Arena, progress: Progress) -> None:

@@ -17,6 +17,7 @@ from tests.controlplane.openapi import PATTERN, write_schemas
 from tests.docs.conftest import ROOT
 from tests.manifests.chart import NAMESPACE, Helm, rendered_base
 from tests.manifests.conftest import Manifest
+from tests.patience import HANGS
 
 pytestmark = pytest.mark.controlplane
 
@@ -69,7 +70,7 @@ def test_the_api_server_accepts_every_object(local_cluster: LocalCluster, helm: 
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS,
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -109,7 +110,7 @@ def _kubeconform(schemas: Path, objects: list[Manifest]) -> str:
     kubeconform = built_binaries((Binary.KUBECONFORM,))[Binary.KUBECONFORM]
     command = [str(kubeconform), "-strict", "-summary", "-schema-location", f"{schemas}/{PATTERN}", "-"]
     done = subprocess.run(
-        command, input=yaml.safe_dump_all(objects), check=False, capture_output=True, text=True, timeout=60
+        command, input=yaml.safe_dump_all(objects), check=False, capture_output=True, text=True, timeout=HANGS
     )
     return done.stdout.strip() + done.stderr
 

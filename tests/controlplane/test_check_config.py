@@ -9,8 +9,9 @@ import yaml
 from localcluster.build import built_binaries
 from localcluster.credentials import Connection
 from localcluster.programs import Binary
-from tests.domain.schedulerconfig.cases import CASES
-from tests.domain.schedulerconfig.conftest import changed
+from tests.lab.tools.schedulerconfig.cases import CASES
+from tests.lab.tools.schedulerconfig.conftest import changed
+from tests.patience import HANGS
 
 pytestmark = pytest.mark.controlplane
 
@@ -48,7 +49,7 @@ class Scheduler:
             check=False,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=HANGS,
         )
         return "" if done.returncode == 0 else done.stderr[-500:]
 
@@ -59,7 +60,6 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Scheduler:
     return Scheduler(tmp_path_factory.mktemp("check-config"))
 
 
-@pytest.mark.timeout(180)
 def test_kube_scheduler_refuses_what_is_said_to_be_refused(scheduler: Scheduler) -> None:
     """Where a finding says that kube-scheduler refuses to start, it does, and nowhere else."""
     assert scheduler.refusal(changed(lambda _: None)) == ""

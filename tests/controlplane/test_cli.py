@@ -24,7 +24,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from extender.cli import app
+from extender.cli.commands import app
 from localcluster.build import built_binaries
 from localcluster.client import NODES, PODS, ApiClient, JsonObject
 from localcluster.cluster import MUSTER_NAMESPACE, LocalCluster
@@ -39,8 +39,9 @@ from localcluster.reaper import Reaper
 from localcluster.waiting import wait_until
 from tests.controlplane.podnetwork import PodNetwork
 from tests.docs.conftest import ROOT
+from tests.patience import HANGS
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.controlplane
 
 KUBELET = "192.0.2.100"
 #: The pods of Muster, and their addresses; the second one leads.
@@ -139,7 +140,7 @@ def _template(kubectl: Path, folder: Path) -> JsonObject:
     overlay = {"resources": ["../muster/manifests"], "components": ["../muster/manifests/components/view"]}
     (folder / "overlay" / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
     command = [str(kubectl), "kustomize", str(folder / "overlay")]
-    rendered = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    rendered = subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANGS).stdout
     (found,) = (item for item in yaml.safe_load_all(rendered) if item["kind"] == "Deployment")
     template: JsonObject = found["spec"]["template"]
     return template
@@ -208,7 +209,7 @@ def test_kubectl_finds_it_as_a_plugin(reachable: Reachable, tmp_path: Path) -> N
     path = f"{tmp_path}{os.pathsep}{reachable.environment['PATH']}"
     command = ["kubectl", "muster", "gangs", "-o", "name", "--kubeconfig", str(reachable.folder / "viewer")]
     environment = {**os.environ, **reachable.environment, "PATH": path, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=50, env=environment)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANGS, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "default/train" in done.stdout.split()
 
@@ -249,7 +250,7 @@ def test_a_viewer_watches_through_the_api_servers_proxy(reachable: Reachable) ->
         reachable.running.admin.create(GANG | {"metadata": meta})
         assert "Pending" in _told(watch.stdout, "default/later ")
         watch.send_signal(signal.SIGINT)
-        _, complaints = watch.communicate(timeout=20)
+        _, complaints = watch.communicate(timeout=HANGS)
     assert (watch.returncode, complaints) == (0, "")
 
 

@@ -8,15 +8,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from extender.cli import app
+from extender.cli.commands import app
 from localcluster.client import POD_GROUPS
 from localcluster.cluster import LocalCluster
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
-from tests.admission.explaining.hypothetical import objects
 from tests.builders import Json
+from tests.explain.hypothetical import objects
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.controlplane
 
 
 def explain(local_cluster: LocalCluster, *arguments: str, stdin: str = "", code: int = 0) -> Json:

@@ -30,7 +30,7 @@ from tests.controlplane.placed import (
 )
 from tests.controlplane.test_facts import remove
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(240), pytest.mark.usefixtures("judged")]
+pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
 
 ZONE, BLOCK, RACK = LEVELS = ("net.example/zone", "net.example/block", "net.example/rack")
 CONFIG = {"topology_levels": [{"name": key.split("/")[1], "nodeLabel": key} for key in LEVELS]}
@@ -159,6 +159,7 @@ def check_devices(found: list[Job]) -> None:
             taken[pod.node or ""] |= devices
 
 
+@pytest.mark.nightly
 def test_many_gangs_are_where_they_asked_to_be(
     api: httpx.Client,
     cluster: Sandbox,

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from extender.clock import SystemClock
-from extender.control.ports import REQUIRED_KINDS
+from extender.control.watched import REQUIRED_KINDS
 from extender.kube.credentials import KubeConfig
-from extender.kube.feeds import Feeds
+from extender.kube.reflector import Feeds
 from extender.kube.transport import Transport
 from extender.kube.watch import WatchOptions
 from localcluster.client import ApiClient, JsonObject
@@ -25,7 +25,7 @@ from localcluster.waiting import wait_until
 from tests.controlplane.crds import foreign_definitions
 from tests.kube.observer import Recorder
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.controlplane
 
 #: Looks for APIs that are not there ten times a second.
 IMPATIENT = WatchOptions(look_again_seconds=0.1)

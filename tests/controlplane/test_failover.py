@@ -7,7 +7,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
@@ -29,7 +28,7 @@ from tests.controlplane.blows import POINTS, Blow, Point
 from tests.controlplane.judging import history_of
 from tests.judge import Tolerance, judge, report
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.controlplane
 
 ZONE = {"topology.kubernetes.io/zone": "here"}
 
@@ -196,7 +195,9 @@ def assert_bound_once(stage: Stage, *gangs: Gang) -> None:
     assert bound == sorted(member.name for gang in gangs for member in gang.members)
 
 
-@pytest.mark.parametrize("name", ["before the first Binding", "between two Bindings"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("before the first Binding", marks=pytest.mark.nightly), "between two Bindings"]
+)
 def test_standby_finishes_what_a_killed_replica_began(
     stage: Stage, name: str, record_property: Callable[[str, object], None]
 ) -> None:
@@ -219,24 +220,21 @@ def test_standby_finishes_what_a_killed_replica_began(
     assert_bound_once(stage, held, *gangs)
 
 
-def test_stopped_replica_hands_over(stage: Stage, record_property: Callable[[str, object], None]) -> None:
-    """On SIGTERM kube-scheduler gives the Lease up: the standby leads at once, without waiting for it to run out."""
+def test_stopped_replica_hands_over(stage: Stage) -> None:
+    """On SIGTERM kube-scheduler gives the Lease up, so that the standby need not wait for it to run out."""
     active = stage.active
     standby = stage.standby_of(active)
     held = stage.gang_in_barrier(active)
     stage.depose(active)
-    with ThreadPoolExecutor(1) as pool:
-        stopped = time.monotonic()
-        stopping = pool.submit(active.replica.stop)
-        stage.replicas.wait_leader([standby.replica])
-        took = time.monotonic() - stopped
-        stopping.result()
-    record_property("seconds to lead", round(took, 2))
+    standby.replica.scheduler.pause()  # it could take the Lease before it is looked at
+    active.replica.stop()
+    assert stage.replicas.holder() is None
+    standby.replica.scheduler.resume()
+    stage.replicas.wait_leader([standby.replica])
     active.replica.launch()  # as a kubelet does
     stage.open_barrier()
     stage.assert_whole(held)
     assert_bound_once(stage, held)
-    assert took < 3
 
 
 def test_muster_killed_alone_leads_again(stage: Stage) -> None:

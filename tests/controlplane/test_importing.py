@@ -11,7 +11,7 @@ import yaml
 from localcluster.client import Resource
 from localcluster.cluster import LocalCluster
 from tests.docs.conftest import ROOT
-from tests.domain.importing.examples import KUEUE, VOLCANO, kueue, volcano
+from tests.lab.tools.importing.examples import KUEUE, VOLCANO, kueue, volcano
 
 pytestmark = pytest.mark.controlplane
 

@@ -15,15 +15,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.clock import ManualClock, SystemClock
-from extender.control.ports import REQUIRED_KINDS, ApiError, ClusterEvent, GroupStatus, Kind, PodKey
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.objectref import ObjectRef
+from extender.control.ports import ApiError, ClusterEvent, PodKey, WatchedKind
+from extender.control.watched import REQUIRED_KINDS
+from extender.explain.views import GroupStatus
 from extender.kube.api import ApiServer, JsonObject, PatchForm, Query
 from extender.kube.credentials import KubeConfig
-from extender.kube.feeds import Feeds
+from extender.kube.reflector import Feeds
 from extender.kube.transport import Transport
 from extender.kube.watch import WatchOptions
 from extender.kube.writer import KubeClusterApi
+from extender.objects.meta import ObjectRef
+from extender.objects.podgroup import GroupRef
+from extender.objects.sources.coscheduling import COSCHEDULING, COSCHEDULING_POD_GROUPS
+from extender.objects.sources.native import NATIVE, NATIVE_POD_GROUPS
 from localcluster.client import EVENTS, POD_GROUPS, PODS
 from localcluster.cluster import LocalCluster
 from localcluster.credentials import Connection
@@ -173,7 +177,7 @@ class TestWatches:
                 pass
         assert sorted(observer.synced_kinds) == sorted(REQUIRED_KINDS)
         missing = [entry["kind"] for entry in logs if entry["event"] == "API not installed"]
-        assert Kind.NATIVE_POD_GROUP in missing
+        assert NATIVE_POD_GROUPS in missing
 
     async def test_native_pod_groups_are_watched_where_they_are_served(
         self, native_local_cluster: LocalCluster, native_cluster: Sandbox, tmp_path: Path
@@ -186,7 +190,7 @@ class TestWatches:
             gang = native_cluster.gang("job", members=2, scheduler=NOBODY)
             await observer.until(lambda: observer.groups)
             seen = observer.groups[0]
-            assert (seen.ref, seen.min_member) == (GroupRef(GroupApi.NATIVE, "default", "job"), 2)
+            assert (seen.ref, seen.min_member) == (GroupRef(NATIVE, "default", "job"), 2)
             gang.delete()
             await observer.until(lambda: ("group gone", "scheduling.k8s.io", "default/job", seen.uid) in observer.told)
 
@@ -268,11 +272,11 @@ class TestWatches:
         """An identity that may not watch PodGroups finds verb and resource in the log, and stays unsynced."""
         identity = local_cluster.control_plane.kube_scheduler
         observer = Recorder()
-        kind = Kind.COSCHEDULING_POD_GROUP
+        kind = COSCHEDULING_POD_GROUPS
         with capture_logs() as logs:
             async with connected(identity, tmp_path) as transport:
                 task = asyncio.create_task(Feeds(transport, observer, random=Random(1)).run())
-                await observer.until(lambda: _refused(logs, kind) and Kind.NODE in observer.synced_kinds)
+                await observer.until(lambda: _refused(logs, kind) and WatchedKind.NODE in observer.synced_kinds)
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
@@ -282,7 +286,7 @@ class TestWatches:
         assert kind not in observer.synced_kinds
 
 
-def _refused(logs: Sequence[Mapping[str, Any]], kind: Kind) -> list[Mapping[str, Any]]:
+def _refused(logs: Sequence[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
     """Return the errors that were logged about a kind."""
     return [entry for entry in logs if entry["log_level"] == "error" and entry["kind"] == kind]
 
@@ -475,7 +479,7 @@ WAITING = GroupStatus(
     message="1 of 2 members fit now",
     observed_generation=1,
 )
-JOB = GroupRef(GroupApi.COSCHEDULING, "default", "job")
+JOB = GroupRef(COSCHEDULING, "default", "job")
 
 
 def status_of(cluster: Sandbox) -> JsonObject:

@@ -17,6 +17,7 @@ from localcluster.processes import Server
 from localcluster.programs import Binary
 from localcluster.sandbox import Sandbox
 from tests.docs.conftest import ROOT, Page
+from tests.patience import HANGS
 
 pytestmark = pytest.mark.controlplane
 
@@ -27,7 +28,7 @@ def kubectl(local_cluster: LocalCluster) -> Callable[..., str]:
 
     def run(*arguments: str) -> str:
         command = [str(local_cluster.binaries[Binary.KUBECTL]), f"--kubeconfig={local_cluster.admin_kubeconfig}"]
-        done = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True, timeout=HANGS)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from extender.domain.queue import Queue, format_usage, read_queue
-from extender.wire.codec import decode_queue, encode
+from extender.objects.meta import encode
+from extender.objects.queue import Queue, decode_queue, format_usage, read_queue
 from localcluster.client import ApiClient, JsonObject, Resource
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ApiError
 from localcluster.programs import Binary
+from tests.patience import HANGS
 
 pytestmark = pytest.mark.controlplane
 
@@ -168,7 +169,7 @@ def test_a_status_is_kept_shown_and_read_again(local_cluster: LocalCluster, api:
             "spec": {"parent": "org", "weight": 2},
         }
     )
-    amounts: dict[str, Any] = {"nominal": "16", "used": "24", "borrowed": "8", "lent": "0"}
+    amounts: dict[str, Any] = {"nominal": "16", "used": "24", "reserved": "8", "borrowed": "8", "lent": "0"}
     status = {
         "flavors": [{"name": "h100", "resources": [{"name": GPU, **amounts}]}],
         "share": "0.25",
@@ -191,7 +192,7 @@ def test_a_status_is_kept_shown_and_read_again(local_cluster: LocalCluster, api:
         api.patch(QUEUES, name, {"status": status}, subresource="status")
         written = api.get(QUEUES, name)
         command = [str(local_cluster.binaries[Binary.KUBECTL]), f"--kubeconfig={local_cluster.admin_kubeconfig}"]
-        listed = subprocess.run([*command, "get", "queues"], check=True, capture_output=True, text=True, timeout=30)
+        listed = subprocess.run([*command, "get", "queues"], check=True, capture_output=True, text=True, timeout=HANGS)
     finally:
         api.delete(QUEUES, name)
     assert written["status"] == status

@@ -10,7 +10,7 @@ import pytest
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300), pytest.mark.usefixtures("judged")]
+pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
 
 
 def test_many_gangs_at_once_all_start(

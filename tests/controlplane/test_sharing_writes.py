@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from extender.clock import ManualClock, SystemClock
-from extender.control.ports import ApiError, BudgetError, PodKey, QueueStatus, QueueUsage
-from extender.domain.budget import read_budget
-from extender.domain.keys import ADMISSION_GATE
-from extender.domain.queue import read_queue
+from extender.control.ports import ApiError, BudgetError, PodKey
+from extender.explain.documents import QueueRow, QuotaUse
+from extender.explain.views import QueueReport
 from extender.kube.credentials import KubeConfig
 from extender.kube.transport import Transport
 from extender.kube.writer import KubeClusterApi
-from extender.wire.codec import decode_disruption_budget, decode_queue
+from extender.objects.budget import decode_disruption_budget, read_budget
+from extender.objects.keys import ADMISSION_GATE
+from extender.objects.queue import decode_queue, read_queue
 from localcluster.client import POD_DISRUPTION_BUDGETS, PODS, JsonObject, Resource
 from localcluster.cluster import LocalCluster
 from localcluster.sandbox import Sandbox
@@ -171,18 +172,22 @@ class TestUngate:
         assert stored(cluster, pod)["spec"]["schedulingGates"] == [{"name": ADMISSION_GATE}]
 
 
-STATUS = QueueStatus(
-    usage=(
-        QueueUsage("a100", GPU, used=24, borrowed=8, lent=0, nominal=16),
-        QueueUsage("a100", "cpu", used=1500, borrowed=0, lent=0, nominal=0),
+STATUS = QueueReport(
+    QueueRow(
+        name="research",
+        parent="",
+        active=True,
+        reason="",
+        message="",
+        share=0.25,
+        pending_gangs=1,
+        admitted_gangs=3,
+        flavors=(
+            QuotaUse("a100", GPU, nominal=16, used=24, borrowed=8, lent=0),
+            QuotaUse("a100", "cpu", nominal=0, used=1500, borrowed=0, lent=0),
+        ),
     ),
-    share=0.25,
-    pending_gangs=1,
-    admitted_gangs=3,
-    active=True,
-    reason="Ready",
-    message="takes gangs",
-    observed_generation=1,
+    generation=1,
     history=((GPU, 20.25), ("cpu", 1250.5)),
     history_at="2026-01-01T00:00:00Z",
 )
@@ -197,7 +202,7 @@ class TestUpdateQueueStatus:
         await api.update_queue_status("research", uid, STATUS)
         document = cluster.api.get(QUEUES, "research")
         status = document["status"]
-        amounts = {"used": "24", "borrowed": "8", "lent": "0", "nominal": "16"}
+        amounts = {"used": "24", "reserved": "0", "borrowed": "8", "lent": "0", "nominal": "16"}
         assert status["flavors"][0]["resources"][0] == {"name": GPU, **amounts}
         assert (status["share"], status["pendingGangs"], status["admittedGangs"]) == ("0.25", 1, 3)
         (condition,) = status["conditions"]

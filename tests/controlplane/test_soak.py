@@ -15,7 +15,6 @@ pytestmark = pytest.mark.controlplane
 _BOUNDS = Bounds(busy_stalls=20)
 
 
-@pytest.mark.timeout(150)
 def test_a_short_soak_holds_its_bounds(local_cluster: LocalCluster, start_muster: Callable[[], Server]) -> None:
     """Gangs and pods come and go while nodes change; at the end nothing is left in Muster."""
     said: list[str] = []

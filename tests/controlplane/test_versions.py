@@ -12,7 +12,7 @@ from localcluster.processes import Server
 from localcluster.programs import NEWEST, Binary, Release
 from localcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.controlplane
 
 
 def test_control_plane_is_the_release_that_was_asked_for(local_cluster: LocalCluster, release: Release) -> None:

@@ -6,22 +6,38 @@ import asyncio
 import contextlib
 import datetime as dt
 import threading
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from concurrent.futures import Executor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from docsite.answers import InlineLoop
-from extender.cli.demo_arrivals import Arrivals
-from extender.cli.demo_cluster import demo_cluster
 from extender.clock import Clock, SystemClock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
 from extender.service.app import create_app
 from extender.settings import Settings
-from extender.simulation.scheduler.extender import Transport
-from extender.simulation.transports import AsgiApp, asgi_transport
-from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
-from extender.simulation.world import World
+from muster_lab.cli.demo_arrivals import DemoArrivals
+from muster_lab.cli.demo_cluster import demo_cluster
+from muster_lab.simulation.scheduler.extender import Transport
+from muster_lab.simulation.transports import AsgiApp, asgi_transport
+from muster_lab.simulation.virtual_time import LoopClock, VirtualTimeLoop
+from muster_lab.simulation.world import World
+
+_Result = TypeVar("_Result")
+_Arguments = TypeVarTuple("_Arguments")
+
+
+class InlineLoop(VirtualTimeLoop):
+    """Virtual time, with what is meant for a thread done at once: it would run on while the thread works."""
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[_Arguments]], _Result], *args: *_Arguments
+    ) -> asyncio.Future[_Result]:
+        """Return a future that is done."""
+        del executor
+        future: asyncio.Future[_Result] = self.create_future()
+        future.set_result(func(*args))
+        return future
 
 
 def answers_at(moment: float, gets: Iterable[str], posts: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
@@ -42,7 +58,7 @@ async def _answers_at(moment: float, gets: Iterable[str], posts: Iterable[tuple[
     whole = SystemClock().now().replace(microsecond=0)  # objects know no fractions; with some, others are first
     start = whole - dt.timedelta(seconds=moment)
     world = World(demo_cluster(), LoopClock(loop, start), connect, settings=Settings())
-    tasks = [asyncio.create_task(world.run()), asyncio.create_task(Arrivals(world).run())]
+    tasks = [asyncio.create_task(world.run()), asyncio.create_task(DemoArrivals(world).run())]
     try:
         await loop.reach(moment)
         found = {path: await _call(apps[0], "GET", path) for path in gets}

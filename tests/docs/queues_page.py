@@ -13,13 +13,14 @@ from functools import cache
 
 from typer.testing import CliRunner
 
-from extender.cli import app
-from extender.cli.simulate import connect
-from extender.control.explanation import remarks
-from extender.domain.membership import GroupApi, GroupRef
-from extender.simulation.scenario_file import load_scenario
-from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
-from extender.simulation.world import World
+from extender.cli.commands import app
+from extender.explain.explanation import remarks
+from extender.objects.podgroup import GroupRef
+from extender.objects.sources.coscheduling import COSCHEDULING
+from muster_lab.cli.simulate import connect
+from muster_lab.simulation.scenario_file import load_scenario
+from muster_lab.simulation.virtual_time import LoopClock, VirtualTimeLoop
+from muster_lab.simulation.world import World
 from tests.docs.conftest import ROOT
 
 QUEUES = ROOT / "examples" / "queues"
@@ -61,7 +62,7 @@ def sweep_waits() -> str:
     """Return why the second sweep waits before team b comes, as `muster explain` says it."""
     world = _played(until=60.0)
     assert world.muster is not None
-    explained = world.muster.controller.inspection.explain(GroupRef(GroupApi.COSCHEDULING, "default", "a-sweep-2"))
+    explained = world.muster.controller.inspection.explain(GroupRef(COSCHEDULING, "default", "a-sweep-2"))
     return remarks(explained)[0]
 
 

@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from extender.cli import app
+from extender.cli.commands import app
 from tests.docs.conftest import PAGES, Page
 
 #: Blocks in which lines are commands; in a console they begin with a prompt.

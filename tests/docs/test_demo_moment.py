@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from typer.testing import CliRunner
 
-from extender.cli import app
+from extender.cli.commands import app
 from tests.docs.conftest import ROOT, read_page
 from tests.docs.demo_moment import answers_at, serving
 

@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from extender.domain.membership import GroupApi
-from extender.domain.pod import Pod, read_pod
-from extender.domain.podgroup import PodGroup, read_coscheduling, read_native
-from extender.domain.topology import Objective, RoleGroup, Slice, TopologyTerms
-from extender.domain.volcano import read_volcano
-from extender.wire import codec
+from extender.objects.pod import Pod, read_pod
+from extender.objects.podgroup import POD, PodGroup
+from extender.objects.podspec import decode_pod
+from extender.objects.sources.coscheduling import decode_coscheduling_pod_group, read_coscheduling
+from extender.objects.sources.jobset import JOBSET
+from extender.objects.sources.kubeflow import KUBEFLOW
+from extender.objects.sources.kueue import KUEUE
+from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET
+from extender.objects.sources.native import decode_native_pod_group, read_native
+from extender.objects.sources.ray import RAY
+from extender.objects.sources.table import LABEL, SOURCE_OF
+from extender.objects.sources.volcano import VOLCANO, decode_volcano_pod_group, read_volcano
+from extender.objects.topology import Objective, RoleGroup, Slice, TopologyTerms
 from tests.builders import written
 from tests.docs.conftest import PAGES, ROOT, Block
 
@@ -58,19 +65,19 @@ def test_pods_name_the_gang_that_stands_beside_them(block: Block) -> None:
     groups = {group.ref for group in _groups(block)}
     for pod in _pods(block):
         assert pod.group is not None
-        if pod.group.api is GroupApi.LABEL:
+        if pod.group.api == LABEL:
             assert pod.options.min_member is not None
         else:
             assert pod.group in groups
 
 
-#: APIs of gangs that other operators' pods are in by themselves: nothing is written for Muster that could be shown.
+#: Gangs that pods are in by themselves: nothing is written for Muster that could be shown.
 BY_THEMSELVES = {
-    GroupApi.KUEUE,
-    GroupApi.JOBSET,
-    GroupApi.LEADER_WORKER_SET,
-    GroupApi.KUBEFLOW,
-    GroupApi.RAY,
+    KUEUE,
+    JOBSET,
+    LEADER_WORKER_SET,
+    KUBEFLOW,
+    RAY,
 }
 
 
@@ -78,13 +85,17 @@ def test_the_pages_show_all_ways() -> None:
     """The page about gangs shows one in every API that people write, README in those that need no other scheduler."""
     shown = {
         str(page): {
-            pod.group.api for block in page.blocks if block.language == "yaml" for pod in _pods(block) if pod.group
+            pod.group.api
+            for block in page.blocks
+            if block.language == "yaml"
+            for pod in _pods(block)
+            if not pod.group.is_pod
         }
         for page in PAGES
         if str(page) in {"README.md", "docs/gangs.md"}
     }
-    written_by_people = set(GroupApi) - BY_THEMSELVES
-    assert shown == {"README.md": written_by_people - {GroupApi.VOLCANO}, "docs/gangs.md": written_by_people}
+    written_by_people = set(SOURCE_OF) - BY_THEMSELVES - {POD}
+    assert shown == {"README.md": written_by_people - {VOLCANO}, "docs/gangs.md": written_by_people}
 
 
 def test_the_page_about_gangs_lists_the_other_operators() -> None:
@@ -93,7 +104,7 @@ def test_the_page_about_gangs_lists_the_other_operators() -> None:
     rows = [line for line in page.text.splitlines() if line.startswith("|")]
     for api in BY_THEMSELVES:
         (row,) = [row for row in rows if row.endswith(f"| `{api}` |")]
-        assert api.size_annotation in row
+        assert SOURCE_OF[api].size_annotation in row
 
 
 @pytest.mark.parametrize(
@@ -123,12 +134,12 @@ def test_the_roles_of_the_example_are_those_that_it_has_minimums_for() -> None:
 def _groups(block: Block) -> Iterator[PodGroup]:
     for document in _stored(block):
         if document.get("kind") == "PodGroup" and document["apiVersion"] == "scheduling.x-k8s.io/v1alpha1":
-            yield read_coscheduling(codec.decode_coscheduling_pod_group(written(document)))
+            yield read_coscheduling(decode_coscheduling_pod_group(written(document)))
         elif document.get("kind") == "PodGroup" and document["apiVersion"] == "scheduling.volcano.sh/v1beta1":
-            yield read_volcano(codec.decode_volcano_pod_group(written(document)))
+            yield read_volcano(decode_volcano_pod_group(written(document)))
         elif document.get("kind") == "PodGroup":
             assert document["apiVersion"] == "scheduling.k8s.io/v1beta1"
-            yield read_native(codec.decode_native_pod_group(written(document)))
+            yield read_native(decode_native_pod_group(written(document)))
 
 
 def _pods(block: Block) -> Iterator[Pod]:
@@ -144,7 +155,7 @@ def _pods(block: Block) -> Iterator[Pod]:
         # The API server takes limits for requests where a container names only limits.
         for container in template["spec"]["containers"]:
             container["resources"].setdefault("requests", container["resources"]["limits"])
-        yield read_pod(codec.decode_pod(written(template)))
+        yield read_pod(decode_pod(written(template)))
 
 
 def _stored(block: Block) -> Iterator[dict[str, Any]]:

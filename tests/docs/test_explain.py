@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from extender.admission.explaining.suggestions import MOST_SUGGESTIONS, MOST_TRIALS
-from extender.admission.explaining.waterfall import Cause
-from extender.cli.explaining import show_explanation
-from extender.control.whatif import answer_json
-from extender.domain.submission.podsets import MOST_PODS
-from tests.admission.conftest import World
-from tests.admission.explaining.hypothetical import asked, objects
+from extender.cli.explain import show_explanation
+from extender.explain.documents import WhatIfExplanation
+from extender.explain.suggestions import MOST_SUGGESTIONS, MOST_TRIALS
+from extender.explain.waterfall import NodeCause
+from extender.explain.whatif import whatif_document
+from extender.objects.podgroup import MOST_PODS
 from tests.docs.conftest import ROOT
+from tests.explain.hypothetical import asked, objects
+from tests.worlds import World
 
 PAGE = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
 
 
-def shown(gangs: list[dict[str, object]]) -> str:
+def shown(gangs: Sequence[WhatIfExplanation]) -> str:
     """Return what is printed of gangs."""
     screen = io.StringIO()
     for gang in gangs:
@@ -37,14 +39,13 @@ def test_the_page_shows_what_the_program_says() -> None:
     world.gang("serve", 4, priority=10).run()
     world.judge()
     what = objects(4, annotations={"muster.dev/topology-required": "rack"}, priority=5)
-    document = answer_json([asked(world, what)])
-    gangs: list[dict[str, object]] = document["gangs"]
-    assert shown(gangs) in PAGE
+    document = whatif_document([asked(world, what)])
+    assert shown(document.gangs) in PAGE
 
 
 def test_the_page_explains_every_cause() -> None:
     """Each in a row of its table."""
-    assert [cause for cause in Cause if f"| `{cause.value}` |" not in PAGE] == []
+    assert [cause for cause in NodeCause if f"| `{cause.value}` |" not in PAGE] == []
 
 
 def test_the_page_states_the_limits() -> None:

@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command_name
 from typer.models import CommandInfo
 
-from extender.cli import app
+from extender.cli.commands import app
 from tests.docs.conftest import PAGES, ROOT, Page, read_page
 
 _MAKE = re.compile(r"\bmake ([a-z-]+)")

@@ -11,21 +11,21 @@ import yaml
 from prometheus_client.metrics_core import Metric
 from typer.testing import CliRunner
 
-from extender.admission.answers import Outcome
-from extender.admission.effects import EvictionReason
-from extender.cli import app
+from extender.admission.events import Outcome
+from extender.cli.commands import app
 from extender.control.metrics import Metrics
 from extender.control.outbox import Urgency
-from extender.control.ports import Kind
-from extender.control.views import GangPhase
-from extender.kube.watch import Cause
+from extender.control.ports import WatchedKind
+from extender.explain.documents import GangPhase
+from extender.kube.watch import WatchFailure
+from extender.ledger.effects import EvictionReason
 from extender.settings import Settings
-from extender.simulation.report.telemetry import Telemetry, telemetry_csv
+from muster_lab.report.telemetry import Telemetry, telemetry_csv
 from tests.docs.conftest import PAGES, Page
 
 #: A row of the table of metrics: name, type, labels.
 _ROW = re.compile(r"^\| `(muster_\w+)` \| (\w+) \| ([^|]*)\|", re.MULTILINE)
-_METRIC = re.compile(r"\bmuster_[a-z_]+")
+_METRIC = re.compile(r"\bmuster_(?!lab\b)[a-z_]+")
 #: Words in backticks that look like a setting.
 _SETTING = re.compile(r"[a-z]+(?:_[a-z]+)*_(?:seconds|per_second|bytes|names|concurrency)")
 
@@ -74,7 +74,7 @@ def test_no_page_names_a_metric_that_does_not_exist(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [GangPhase, Outcome, Kind, Cause, EvictionReason], ids=lambda values: values.__name__
+    "values", [GangPhase, Outcome, WatchedKind, WatchFailure, EvictionReason], ids=lambda values: values.__name__
 )
 def test_every_value_of_a_label_is_explained(operations: Page, values: type[StrEnum]) -> None:
     """Whoever finds a label's value in a query finds the word on the page."""

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 import yaml
 
-from extender.domain.keys import SHARING_KEYS, read_options
-from extender.domain.queue import Queue, read_queue
-from extender.quota.tree import QueueTree
-from extender.wire import queue as wire
-from extender.wire.topology import LabelSelector
+from extender.objects.keys import SHARING_KEYS, read_options
+from extender.objects.meta import LabelSelectorObject
+from extender.objects.queue import Queue, QueueObject, QueueSpec, read_queue
+from extender.queues.tree import QueueTree
 from tests.builders import written
 from tests.docs import queues_page
 from tests.docs.conftest import PAGES, ROOT, Page
@@ -44,14 +43,14 @@ def test_the_manifests_of_the_walk_are_those_of_the_scenario() -> None:
 
 
 def _quotas(documents: Iterator[dict[str, Any]]) -> dict[str, tuple[str, object]]:
-    read = [read_queue(msgspec.json.decode(written(document), type=wire.Queue)) for document in documents]
+    read = [read_queue(msgspec.json.decode(written(document), type=QueueObject)) for document in documents]
     return {queue.name: (queue.parent, queue.flavors) for queue in read}
 
 
 def test_the_table_has_every_field_of_the_spec(queues: Page) -> None:
     """By path, `[]` for the items of a list; the required ones say so."""
     rows = dict(_ROW.findall(queues.sections["The Queue"]))
-    fields = set(_paths(wire.QueueSpec, ""))
+    fields = set(_paths(QueueSpec, ""))
     containers = {"flavors[].resources", "preemption", "preemption.borrowWithinCohort"}
     assert rows.keys() - {"flavors[].resources[]", "share", "pendingGangs", "history", "conditions"} == (
         fields - containers
@@ -71,7 +70,7 @@ def _paths(kind: Any, prefix: str) -> Iterator[str]:
         listed = "[]" if "list[" in str(field.type) else ""
         yield f"{prefix}{field.encode_name}"
         for each in inner:
-            if issubclass(each, msgspec.Struct) and each is not LabelSelector:
+            if issubclass(each, msgspec.Struct) and each is not LabelSelectorObject:
                 yield from _paths(each, f"{prefix}{field.encode_name}{listed}.")
 
 
@@ -127,7 +126,7 @@ def _shown(page: Page) -> Iterator[Queue]:
                 r"^apiVersion: muster\.dev/v1alpha1\n(?:.+\n)*?(?=^\S+ \S+: |\Z)", document, re.MULTILINE
             )
             if manifest is not None and "kind: Queue" in manifest[0]:
-                yield read_queue(msgspec.json.decode(written(yaml.safe_load(manifest[0])), type=wire.Queue))
+                yield read_queue(msgspec.json.decode(written(yaml.safe_load(manifest[0])), type=QueueObject))
 
 
 def test_the_page_shows_queues(queues: Page) -> None:
@@ -138,7 +137,7 @@ def test_the_page_shows_queues(queues: Page) -> None:
 def test_the_example_of_two_teams_makes_one_tree() -> None:
     """The manifests can be applied together: nothing is wrong between them either."""
     documents = yaml.safe_load_all((queues_page.QUEUES / "two-teams.yaml").read_text(encoding="utf-8"))
-    read = [read_queue(msgspec.json.decode(written(document), type=wire.Queue)) for document in documents]
+    read = [read_queue(msgspec.json.decode(written(document), type=QueueObject)) for document in documents]
     tree = QueueTree(read)
     assert tree.problems == {}
     assert tree.path("team-a") == ("team-a", "research")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from extender.domain.reason import Reason, Wait
+from extender.objects.reason import Reason, Wait
 from tests.docs.conftest import Page
 
 _NUMBERS = re.compile(r"^Numbers: (.+?)\.", re.MULTILINE | re.DOTALL)

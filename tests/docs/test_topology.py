@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from extender.domain.clique import CLIQUE_LABEL
-from extender.domain.keys import KNOWN_ANNOTATIONS, MIN_MEMBER, SHARING_KEYS, read_options
-from extender.domain.peers import PEER_KEYS
-from extender.fabric.partitions import POLICY_LABEL
-from extender.fabric.products import ACCELERATOR_LABEL, INSTANCE_LABEL, PRODUCT_LABELS, REPLICAS_LABEL
+from extender.hardware.links import POLICY_LABEL
+from extender.hardware.products import ACCELERATOR_LABEL, INSTANCE_LABEL, PRODUCT_LABELS, REPLICAS_LABEL
+from extender.objects.keys import KNOWN_ANNOTATIONS, MIN_MEMBER, SHARING_KEYS, read_options
+from extender.objects.node import CLIQUE_LABEL
+from extender.objects.peers import PEER_KEYS
 from extender.settings import Settings
 from tests.docs import topology_page
 from tests.docs.conftest import Page
@@ -58,8 +58,7 @@ def test_the_words_of_other_schedulers_are_read(topology: Page) -> None:
     shown |= {f"kai.scheduler/{key}" for _, _, kai in rows for key in _CODE.findall(kai)}
     assert shown <= PEER_KEYS
     unshown = {key.rpartition("/")[2] for key in PEER_KEYS - shown}
-    sizes = {"pod-group-total-count", "size"}  # of gangs, on another page
-    assert unshown == {"podset-unconstrained-topology", "segment-topology-preferred-placement"} | sizes
+    assert unshown == {"podset-unconstrained-topology", "segment-topology-preferred-placement"}
 
 
 def test_every_label_that_says_what_hardware_it_is_is_there(topology: Page) -> None:

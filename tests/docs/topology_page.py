@@ -13,23 +13,23 @@ from functools import cache
 from rich.console import Console
 from typer.testing import CliRunner
 
-from extender.cli import app
+from extender.cli.commands import app
 from extender.cli.explain import show_explanation
-from extender.cli.simulate import connect
-from extender.control.explanation import Explanation, explanation_json
-from extender.domain.levels import ALLREDUCE_FACTORS, ALLTOALL_FACTORS
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.pod import Shape
-from extender.domain.presets import PRESETS, TOPOGRAPH_PREFIX, Preset
-from extender.domain.topology import Objective
-from extender.fabric.bandwidth import IslandUse, bus_bandwidth
-from extender.fabric.product import Product
-from extender.fabric.products import Products
-from extender.numa.nodetopology import NodeTopology, Policy, Zone
-from extender.numa.topologymanager import Admission, admit
-from extender.simulation.scenario_file import load_scenario
-from extender.simulation.virtual_time import LoopClock, VirtualTimeLoop
-from extender.simulation.world import World
+from extender.explain.explanation import GangFacts, explanation
+from extender.hardware.bandwidth import IslandUse, bus_bandwidth
+from extender.hardware.product import Product
+from extender.hardware.products import Products
+from extender.hardware.topologymanager import KubeletVerdict, admit
+from extender.objects.levels import ALLREDUCE_FACTORS, ALLTOALL_FACTORS, PRESETS, TOPOGRAPH_PREFIX, Preset
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
+from extender.objects.pod import Shape
+from extender.objects.podgroup import GroupRef
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.topology import Objective
+from muster_lab.cli.simulate import connect
+from muster_lab.simulation.scenario_file import load_scenario
+from muster_lab.simulation.virtual_time import LoopClock, VirtualTimeLoop
+from muster_lab.simulation.world import World
 from tests.docs.conftest import ROOT
 
 SCENARIOS = ROOT / "examples" / "scenarios"
@@ -119,7 +119,7 @@ def tiers_table() -> str:
 
 def alignment_table() -> str:
     """Return what kubelets of each policy make of some requests."""
-    policies = (Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE)
+    policies = (TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
     names = " | ".join(f"`{policy}`" for policy in policies)
     rows = [f"| the pod asks for | GPUs free | {names} |", "|---|---|---|---|---|"]
     for gpus, cpus, free in _ALIGNED:
@@ -129,13 +129,13 @@ def alignment_table() -> str:
     return "\n".join(rows)
 
 
-def _verdict(policy: Policy, gpus: int, cpus: int, free: Sequence[int]) -> str:
+def _verdict(policy: TopologyPolicy, gpus: int, cpus: int, free: Sequence[int]) -> str:
     amounts = {_GPU: _ZONE_GPUS, _CPU: 1000 * _ZONE_CPUS}
     zones = tuple(Zone(zone, f"node-{zone}", amounts, capacity=amounts) for zone in range(2))
     left = {zone: {_GPU: count, _CPU: 1000 * _ZONE_CPUS} for zone, count in enumerate(free)}
     requests = ((_CPU, 1000 * cpus), (_GPU, gpus)) if cpus else ((_GPU, gpus),)
     answer = admit(NodeTopology("node", policy, zones=zones), left, Shape(requests, guaranteed=True))
-    if not isinstance(answer, Admission):
+    if not isinstance(answer, KubeletVerdict):
         return "refused"
     return "zones 0 and 1" if len(answer.taken) > 1 else f"zone {next(iter(answer.taken))}"
 
@@ -164,11 +164,11 @@ def explain_output() -> str:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         explained = runner.run(_explained("bandwidth.yaml", "second", 25.0))
     screen = io.StringIO()
-    show_explanation(Console(file=screen, width=WIDTH), explanation_json(explained))
+    show_explanation(Console(file=screen, width=WIDTH), explanation(explained))
     return _trimmed(screen.getvalue())
 
 
-async def _explained(name: str, gang: str, at: float) -> Explanation:
+async def _explained(name: str, gang: str, at: float) -> GangFacts:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     world = World(load_scenario(SCENARIOS / name), LoopClock(loop), connect)
@@ -176,7 +176,7 @@ async def _explained(name: str, gang: str, at: float) -> Explanation:
     try:
         await loop.reach(at)
         assert world.muster is not None
-        explained = world.muster.controller.inspection.explain(GroupRef(GroupApi.COSCHEDULING, "default", gang))
+        explained = world.muster.controller.inspection.explain(GroupRef(COSCHEDULING, "default", gang))
         assert explained is not None
         return explained
     finally:

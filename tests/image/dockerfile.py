@@ -45,6 +45,13 @@ class Stage:
         return [part.strip() for one in self.all("RUN") for part in one.text.split("&&")]
 
 
+def arguments(path: Path = ROOT / "Dockerfile") -> dict[str, str]:
+    """Return the defaults of the build arguments that stand before the first FROM."""
+    head = path.read_text(encoding="utf-8").partition("\nFROM ")[0]
+    pairs = (line.removeprefix("ARG ").partition("=") for line in head.splitlines() if line.startswith("ARG "))
+    return {name: default for name, _, default in pairs}
+
+
 def read(path: Path = ROOT / "Dockerfile") -> list[Stage]:
     """Return the stages of a Dockerfile; what stands before the first FROM belongs to none."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#")]

@@ -122,7 +122,7 @@ class Moment:
 class Lives:
     """A history, read: `steps` in the API server's order, every object's life, and who belongs to which gang.
 
-    Pods go by UID, nodes and Queues by name, PodGroups and members by the gang's key.
+    Pods go by UID, nodes and Queues by name, PodGroups and members by the gang's key; who ever was a member is one.
     """
 
     history: History
@@ -132,7 +132,7 @@ class Lives:
     nodes: dict[str, Life[NodeFact]] = field(default_factory=lambda: defaultdict(Life))
     groups: dict[GroupKey, Life[GroupFact]] = field(default_factory=lambda: defaultdict(Life))
     queues: dict[str, Life[QueueFact]] = field(default_factory=lambda: defaultdict(Life))
-    members: dict[GroupKey, list[str]] = field(default_factory=lambda: defaultdict(list))
+    members: dict[GroupKey, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     events: list[Change] = field(default_factory=list)
     _moments: dict[GroupKey, list[Moment]] = field(default_factory=dict)
 
@@ -153,10 +153,15 @@ class Lives:
         return change.at - self.tolerance.window
 
     def facts_of(self, key: GroupKey, since: float, version: int) -> Iterator[list[PodFact]]:
-        """Iterate over a gang's pods, each with all that it was between a time and a version."""
+        """Iterate over a gang's pods, each with all that it was in the gang between a time and a version."""
         for uid in self.members.get(key, ()):
-            if facts := list(self.pods[uid].within(since, version)):
+            if facts := [fact for fact in self.pods[uid].within(since, version) if fact.group == key]:
                 yield facts
+
+    def members_at(self, key: GroupKey, version: int) -> list[PodFact]:
+        """Return the pods of a gang at a version."""
+        pods = (self.pods[uid].at(version) for uid in self.members.get(key, ()))
+        return [pod for pod in pods if pod is not None and pod.group == key]
 
     def min_member(self, key: GroupKey, since: float, version: int) -> int | None:
         """Return the least minMember between a time and a version, None if there was no PodGroup."""
@@ -187,7 +192,7 @@ class Lives:
         for change, fact in changes:
             if change.object["kind"] == "PodGroup":
                 group = fact if isinstance(fact, GroupFact) else None
-            elif isinstance(fact, PodFact):
+            elif isinstance(fact, PodFact) and fact.group == key:
                 pods[fact.uid] = fact
             else:
                 pods.pop(change.object["metadata"]["uid"], None)
@@ -216,8 +221,8 @@ class Lives:
         match kind:
             case "Pod":
                 pod = read_pod(change.object)
-                if pod.group is not None and pod.uid not in self.pods:
-                    self.members[pod.group].append(pod.uid)
+                if pod.group is not None and pod.uid not in self.members[pod.group]:
+                    self.members[pod.group][pod.uid] = None
                 self._enter(self.pods[pod.uid], change, None if gone else pod)
             case "Node":
                 node = read_node(change.object)

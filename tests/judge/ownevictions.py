@@ -79,7 +79,7 @@ def evicted_for_a_start(lives: Lives) -> Iterator[Violation]:
                 continue
             what = "and others after it" if again else f"and that had not started {allowed:.0f} s later"
             text = f"pod {eviction.pod.name} was evicted for gang {key[2]}, {what}"
-            members = [pod for uid in lives.members[key] if (pod := lives.pods[uid].at(eviction.change.version))]
+            members = lives.members_at(key, eviction.change.version)
             yield Violation(at, "P7", text, (eviction.change, *_last(lives, members)))
 
 
@@ -151,7 +151,7 @@ def _breaks(lives: Lives, moments: list[Moment], place: int) -> bool:
 
 def _bound(lives: Lives, key: GroupKey, version: int) -> list[PodFact]:
     """Return a gang's members on nodes that are not leaving."""
-    pods = [pod for uid in lives.members[key] if (pod := lives.pods[uid].at(version)) is not None]
+    pods = lives.members_at(key, version)
     return [pod for pod in pods if pod.node and not (pod.ended or pod.deleting or pod.evicted_by_api)]
 
 

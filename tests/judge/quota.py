@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import TypeAlias
 
 from tests.judge.history import Change, Violation
@@ -23,11 +24,13 @@ _NO_QUOTA = Quota(0, None, None)
 class Books:
     """What is bound in which queue, kept from step to step; pods that end or leave count no more.
 
-    `log` has when it changed (seconds) and how it stood from then on.
+    `log` has when it changed (seconds) and how it stood from then on. `strangers` are the pods that were put on their
+    nodes without a scheduler, with when that was (seconds).
     """
 
     lives: Lives
     log: list[tuple[float, Usage]] = field(default_factory=list)
+    strangers: dict[str, float] = field(default_factory=dict)
     _bound: dict[str, PodFact] = field(default_factory=dict)
 
     def take(self, step: Step) -> None:
@@ -38,14 +41,19 @@ class Books:
         before, pod = self._bound.pop(uid, None), step.after
         if isinstance(pod, PodFact) and pod.node and not pod.ended and not pod.deleting and pod.queue:
             self._bound[uid] = pod
+            if step.before is None:
+                self.strangers[uid] = step.change.at
         if (before is None) != (uid not in self._bound):
             self.log.append((step.change.at, self.usage()))
 
-    def usage(self) -> Usage:
-        """Return what is bound now."""
+    def usage(self, known: float = inf, leaving: Container[str] = ()) -> Usage:
+        """Return what is bound now, without what was put on nodes without a scheduler after `known` (seconds).
+
+        Pods with the UIDs `leaving` are left out too.
+        """
         usage: dict[str, Counter[str]] = defaultdict(Counter)
-        for pod in self._bound.values():
-            if self.lives.ours(pod):
+        for uid, pod in self._bound.items():
+            if self.lives.ours(pod) and self.strangers.get(uid, known) <= known and uid not in leaving:
                 usage[pod.queue].update(pod.requests)
         return usage
 
@@ -62,15 +70,21 @@ def quota_holds(lives: Lives) -> Iterator[Violation]:
     """With every Binding of a pod in a queue, what runs there stays within what that queue and those above allow.
 
     Judged by Kueue's rules, with what the Queues said at any time since the place may have been promised. Pods that are
-    on their way out count no more. A queue that does not exist, or has no parent that it names, lets nobody in.
+    on their way out count no more, nor do those whose eviction is on its way. A queue that does not exist, or has no
+    parent that it names, lets nobody in.
     """
     books = Books(lives)
+    evicted: dict[str, float] = {}
+    for step in lives.steps:
+        if isinstance(step.after, PodFact) and step.after.evicted_by_api:
+            evicted.setdefault(step.after.uid, step.change.at)
     for step in lives.steps:
         books.take(step)
         pod = step.bound
         if pod is None or not pod.queue or not lives.ours(pod):
             continue
-        usage = books.usage()
+        leaving = {uid for uid, at in evicted.items() if at <= step.change.at + lives.tolerance.eviction}
+        usage = books.usage(lives.since(step.change), leaving)
         since = lives.since(step.change) - lives.tolerance.reservation
         complaints = [_complaint(queues, pod, usage) for queues in queues_lately(lives, since, step.change.version)]
         if all(complaints):
@@ -140,7 +154,11 @@ class Account:
         return own + sum(max(self.used(each) - self.kept(each), 0) for each in self.children(name))
 
     def free(self, name: str) -> int:
-        """Return how much more a queue may use; below zero, it uses too much. Source: Kueue's resource_node.go."""
+        """Return how much more a queue may use; below zero, it uses too much. Source: Kueue's resource_node.go.
+
+        Other than in Kueue, what a queue keeps for itself is there even when the others use more than there is, as with
+        pods that were put on nodes without any scheduler.
+        """
         parent = self.queues[name].parent
         if not parent:
             return self.subtree(name) - self.used(name)
@@ -148,7 +166,7 @@ class Account:
         beyond = self.free(parent)
         if (borrowing := self.quota(name).borrowing) is not None:
             beyond = min(beyond, self.subtree(name) - kept - max(used - kept, 0) + borrowing)
-        return max(kept - used, 0) + beyond
+        return kept - used + max(beyond, 0) if used <= kept else beyond
 
 
 def limits(queues: Queues, name: str) -> set[tuple[str, str]]:

@@ -644,6 +644,25 @@ class TestQuota:
         self.pods(tale, "red", 2)
         assert promises(tale) == ["quota"]
 
+    @pytest.mark.parametrize(("limits", "promised"), [({"lendingLimit": "0"}, []), ({}, ["quota"])])
+    def test_what_is_not_lent_is_there_whatever_others_use(self, tale: Tale, limits: Json, promised: list[str]) -> None:
+        """A pod that no scheduler was asked about uses more than there is; a queue that lends nothing has its own."""
+        tale.queue("red", 8)
+        tale.queue("blue", 8, limits=limits)
+        tale.pod("absurd", labels={"muster.dev/queue": "red"}, nodeName="n9")
+        tale.pod("other", labels={"muster.dev/queue": "red"}, nodeName="n9")
+        tale.wait(30)
+        self.pods(tale, "blue", 1)
+        assert promises(tale) == promised
+
+    def test_what_was_put_on_a_node_just_before(self, tale: Tale) -> None:
+        """What others put on nodes after the place was promised could not be known."""
+        tale.queue("red", 8)
+        tale.wait(30)
+        tale.pod("planted", labels={"muster.dev/queue": "red"}, nodeName="n9")
+        self.pods(tale, "red", 1)
+        assert verdict(tale) == []
+
     @pytest.mark.parametrize("parent", ["nowhere", "red"])
     def test_queue_that_cannot_be_used(self, tale: Tale, parent: str) -> None:
         """Nobody is bound in a queue without its parent, or in a circle of them."""

@@ -142,7 +142,7 @@ def _fits_alone(lives: Lives, key: GroupKey, needed: int) -> bool:
     last = lives.steps[-1].change.version
     nodes = [node for life in lives.nodes.values() if (node := life.at(last)) is not None]
     free = {node.name: dict(node.allocatable) for node in nodes}
-    members = [pod for uid in lives.members[key] if (pod := lives.pods[uid].at(last)) is not None and pod.placeable]
+    members = [pod for pod in lives.members_at(key, last) if pod.placeable]
     for life in lives.pods.values():
         pod = life.at(last)
         if pod is not None and pod.node in free and not pod.ended and not lives.ours(pod):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS
+
 ROOT = Path(__file__).parents[2]
 
 #: What the script uses beside docker, kind and kubectl.
@@ -36,7 +38,7 @@ def up(tools: Path) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(ROOT / "kind" / "up.sh"), *arguments]
         return subprocess.run(
-            command, env={"PATH": str(tools)}, check=False, capture_output=True, text=True, timeout=50
+            command, env={"PATH": str(tools)}, check=False, capture_output=True, text=True, timeout=HANGS
         )
 
     return run

@@ -35,6 +35,10 @@ class ApiScript(Changes):
     """Answer each path with what was scripted for it, in order.
 
     A path whose script has ended accepts watches and says nothing, and refuses the rest with 501.
+
+    Attributes:
+        requests: what was asked, without questions how far the server is.
+        version: how far the server is.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
@@ -42,6 +46,7 @@ class ApiScript(Changes):
         super().__init__()
         self._tls = tls
         self.requests: list[Seen] = []
+        self.version = 2**40
         self._scripts: defaultdict[str, deque[Answer]] = defaultdict(deque)
         self._ending = asyncio.Event()
         application = web.Application()
@@ -84,6 +89,8 @@ class ApiScript(Changes):
             body=json.loads(body) if body else None,
             client=_common_name(request),
         )
+        if request.query.get("limit") == "1" and "watch" not in request.query and "fieldSelector" not in request.query:
+            return web.json_response(page(version=self.version))  # how far the server is; no part of the script
         self.requests.append(seen)
         self.changed()
         script = self._scripts[request.path]

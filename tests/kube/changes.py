@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-#: What is expected happens within milliseconds; this is for what never happens.
-_GIVE_UP_SECONDS = 10.0
+from tests.patience import HANGS
 
 
 class Changes:
@@ -22,7 +21,7 @@ class Changes:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Return when `condition()` holds, looked at after every change; raise TimeoutError if that never comes."""
-        async with asyncio.timeout(_GIVE_UP_SECONDS):
+        async with asyncio.timeout(HANGS):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()

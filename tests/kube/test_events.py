@@ -8,9 +8,9 @@ import pytest
 
 from extender.clock import ManualClock
 from extender.control.ports import ApiError, ClusterEvent
-from extender.domain.objectref import ObjectRef
-from extender.kube.events import EventRecorder
 from extender.kube.transport import Transport
+from extender.kube.writer import EventRecorder
+from extender.objects.meta import ObjectRef
 from tests.kube.apiscript import ApiScript, refuses, says
 
 OK = says({"kind": "Event"})

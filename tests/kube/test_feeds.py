@@ -10,10 +10,15 @@ from random import Random
 import pytest
 from aiohttp import web
 
-from extender.control.ports import REQUIRED_KINDS, Kind
-from extender.domain.membership import GroupApi, GroupRef
-from extender.kube.feeds import Feeds, feeds
+from extender.admission.events import NodeGone
+from extender.control.ports import News, WatchedKind
+from extender.control.watched import REQUIRED_KINDS
+from extender.kube.reflector import Feeds, feeds
 from extender.kube.transport import Transport
+from extender.objects.podgroup import GroupRef
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.sources.native import NATIVE
+from extender.objects.sources.volcano import VOLCANO
 from tests.kube.apiscript import ApiScript, added, bookmark, deleted, event, hold, listed, named, refuses, watch
 from tests.kube.observer import Recorder
 from tests.kube.watched import Naps
@@ -21,9 +26,9 @@ from tests.kube.watched import Naps
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
-NATIVE = "/apis/scheduling.k8s.io/v1beta1/podgroups"
-VOLCANO = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+COSCHEDULING_PATH = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+NATIVE_PATH = "/apis/scheduling.k8s.io/v1beta1/podgroups"
+VOLCANO_PATH = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 CALIBRATION = "/api/v1/namespaces/muster-system/configmaps"
 NAMESPACES = "/api/v1/namespaces"
 #: What every cluster has.
@@ -54,11 +59,12 @@ async def test_nodes(script: ApiScript, transport: Transport) -> None:
 
 
 async def test_pods(script: ApiScript, transport: Transport) -> None:
-    """A pod that names no priority gets the default one; its deletion is told by UID."""
+    """A pod that names no priority gets that of the global default class; its deletion is told by UID."""
+    script.plan(CLASSES, watch(added("standard", value=5, globalDefault=True), listed(3), then=hold))
     plain = added("p", namespace="x", spec={"nodeName": "n"})
     important = added("q", namespace="x", spec={"priority": 9})
     script.plan(PODS, watch(plain, important, listed(7), deleted("p", namespace="x"), then=hold))
-    observer = Recorder(priority=5)
+    observer = Recorder()
     async with running(transport, observer):
         await observer.until(lambda: ("pod gone", "uid-p") in observer.told)
     assert [(pod.key, pod.priority, pod.node_name) for pod in observer.pods] == [("x/p", 5, "n"), ("x/q", 9, "")]
@@ -73,7 +79,7 @@ async def test_the_schedulers_lease(script: ApiScript, transport: Transport) -> 
     async with running(transport, observer, lease="muster-system/muster"):
         await observer.until(lambda: ("lease gone",) in observer.told)
     assert [(lease.holder, lease.duration) for lease in observer.leases] == [("a_1", 5.0)]
-    assert Kind.LEASE in observer.synced_kinds
+    assert WatchedKind.LEASE in observer.synced_kinds
     assert script.of(path)[0].query["fieldSelector"] == "metadata.name=muster"
 
 
@@ -98,23 +104,23 @@ async def test_priority_classes(script: ApiScript, transport: Transport) -> None
 async def test_coscheduling_pod_groups(script: ApiScript, transport: Transport) -> None:
     """A coscheduling PodGroup is told of under its API, and so is its deletion, with its UID."""
     item = added("g", namespace="x", spec={"minMember": 4})
-    script.plan(COSCHEDULING, watch(item, listed(7), deleted("g", namespace="x"), then=hold))
+    script.plan(COSCHEDULING_PATH, watch(item, listed(7), deleted("g", namespace="x"), then=hold))
     observer = Recorder()
     async with running(transport, observer):
         await observer.until(lambda: ("group gone", "scheduling.x-k8s.io", "x/g", "uid-g") in observer.told)
     (group,) = observer.groups
-    assert (group.ref, group.min_member) == (GroupRef(GroupApi.COSCHEDULING, "x", "g"), 4)
+    assert (group.ref, group.min_member) == (GroupRef(COSCHEDULING, "x", "g"), 4)
 
 
 async def test_native_pod_groups(script: ApiScript, transport: Transport) -> None:
     """A native PodGroup of the same name is another group."""
     item = added("g", namespace="x", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
-    script.plan(NATIVE, watch(item, listed(7), deleted("g", namespace="x"), then=hold))
+    script.plan(NATIVE_PATH, watch(item, listed(7), deleted("g", namespace="x"), then=hold))
     observer = Recorder()
     async with running(transport, observer):
         await observer.until(lambda: ("group gone", "scheduling.k8s.io", "x/g", "uid-g") in observer.told)
     (group,) = observer.groups
-    assert (group.ref, group.min_member) == (GroupRef(GroupApi.NATIVE, "x", "g"), 3)
+    assert (group.ref, group.min_member) == (GroupRef(NATIVE, "x", "g"), 3)
 
 
 async def test_volcano_pod_groups(script: ApiScript, transport: Transport) -> None:
@@ -128,12 +134,12 @@ async def test_volcano_pod_groups(script: ApiScript, transport: Transport) -> No
         await observer.until(lambda: ("class seen", "high", "1000", "") in observer.told)
         return await watch(high, other, listed(7), deleted("g", namespace="x"), then=hold)(script, request)
 
-    script.plan(VOLCANO, later)
+    script.plan(VOLCANO_PATH, later)
     async with running(transport, observer):
         await observer.until(lambda: ("group gone", "scheduling.volcano.sh", "x/g", "uid-g") in observer.told)
     assert [(group.ref, group.min_member, group.priority) for group in observer.groups] == [
-        (GroupRef(GroupApi.VOLCANO, "x", "g"), 3, 1000),
-        (GroupRef(GroupApi.VOLCANO, "x", "h"), 2, None),
+        (GroupRef(VOLCANO, "x", "g"), 3, 1000),
+        (GroupRef(VOLCANO, "x", "h"), 2, None),
     ]
 
 
@@ -167,7 +173,7 @@ async def test_undecodable_objects_are_counted_by_kind(script: ApiScript, transp
     observer = Recorder()
     async with running(transport, observer) as feeds:
         await observer.until(lambda: ("node seen", "m") in observer.told)
-        assert feeds.undecodable() == {kind: int(kind is Kind.NODE) for kind in REQUIRED_KINDS}
+        assert feeds.undecodable() == {kind: int(kind is WatchedKind.NODE) for kind in REQUIRED_KINDS}
 
 
 async def test_error_of_the_observer_ends_all(script: ApiScript, transport: Transport) -> None:
@@ -176,9 +182,13 @@ async def test_error_of_the_observer_ends_all(script: ApiScript, transport: Tran
     class Broken(Recorder):
         """An observer with a mistake."""
 
-        def node_gone(self, name: str) -> None:
-            """Fail."""
-            raise LookupError(name)
+        def tell(self, event: News) -> None:
+            """Fail for a node that is gone."""
+            match event:
+                case NodeGone(name):
+                    raise LookupError(name)
+                case _:
+                    super().tell(event)
 
     script.plan(NODES, watch(added("n"), listed(7), bookmark(8), deleted("n"), then=hold))
     feeds = Feeds(transport, Broken(), random=Random(1), sleep=Naps())

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from extender.control.ports import Kind
-from extender.kube.feeds import Feeds
+from extender.control.ports import WatchedKind
+from extender.kube.reflector import Feeds
 from extender.kube.transport import Transport
 from tests.kube.apiscript import ApiScript, JsonObject, added, deleted, hold, listed, refuses, watch
 from tests.kube.observer import Recorder
@@ -57,7 +57,7 @@ async def test_queues_may_come_later(script: ApiScript, transport: Transport) ->
     script.plan(QUEUES, *[refuses(404, "NotFound")] * 2, watch(queue(), listed(7), then=hold))
     async with running(transport, observer):
         await observer.until(lambda: ("queue seen", "a", "uid-a") in observer.told)
-    assert Kind.QUEUE in observer.synced_kinds
+    assert WatchedKind.QUEUE in observer.synced_kinds
 
 
 async def test_namespaces(script: ApiScript, transport: Transport) -> None:
@@ -84,11 +84,11 @@ async def test_disruption_budgets(script: ApiScript, transport: Transport) -> No
     assert ("budget seen", "x/b", "2") in observer.told
 
 
-@pytest.mark.parametrize("kind", [Kind.QUEUE, Kind.DISRUPTION_BUDGET])
-async def test_an_api_that_is_not_there_holds_nobody_up(script: ApiScript, transport: Transport, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [WatchedKind.QUEUE, WatchedKind.DISRUPTION_BUDGET])
+async def test_an_api_that_is_not_there_holds_nobody_up(script: ApiScript, transport: Transport, kind: str) -> None:
     """Neither Queues nor PodDisruptionBudgets need be known to the server."""
     observer = Recorder()
-    script.plan(QUEUES if kind is Kind.QUEUE else BUDGETS, refuses(404, "NotFound"))
+    script.plan(QUEUES if kind is WatchedKind.QUEUE else BUDGETS, refuses(404, "NotFound"))
     async with running(transport, observer):
         await observer.until(lambda: kind in observer.synced_kinds)
     assert observer.restarts == []

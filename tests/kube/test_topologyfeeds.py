@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from extender.kube.feeds import Feeds
+from extender.kube.reflector import Feeds
 from extender.kube.transport import Transport
 from tests.kube.apiscript import ApiScript, added, deleted, hold, listed, refuses, watch
 from tests.kube.observer import Recorder
@@ -76,7 +76,7 @@ LAYERS = {"networkTopologySpec": [{"topologyLayer": "spine", "labelKey": ["x/spi
         ),
         (
             "/api/v1/namespaces/muster-system/configmaps",
-            {"data": {"calibration.yaml": "measurements: []"}},
+            {"namespace": "muster-system", "data": {"calibration.yaml": "measurements: []"}},
             ("calibration seen", "ConfigMap muster-system/a", "measurements: []"),
             ("calibration gone",),
         ),
@@ -92,7 +92,10 @@ async def test_an_object_is_told_of_and_so_is_its_end(  # noqa: PLR0917 - a tabl
     gone: tuple[str, ...],
 ) -> None:
     """Each kind is read where it is, told as a value, and forgotten by its name."""
-    script.plan(path, watch(added("a", **content), listed(7), deleted("a"), then=hold))
+    script.plan(
+        path,
+        watch(added("a", **content), listed(7), deleted("a", namespace=str(content.get("namespace", ""))), then=hold),
+    )
     observer = Recorder()
     async with running(transport, observer, "muster-system/a"):
         await observer.until(lambda: gone in observer.told)

@@ -20,6 +20,7 @@ from localcluster.ports import free_ports
 from tests.kube.apiscript import ApiScript, JsonObject, refuses, says
 from tests.kube.conftest import write_kubeconfig
 from tests.kube.watched import Longest, Naps
+from tests.patience import HANGS
 
 VERSION = "/version"
 
@@ -97,7 +98,7 @@ async def test_version_too_old_ends_the_check(script: ApiScript, transport: Tran
     """A version whose kube-scheduler cannot be told of Muster is refused: the error names it, and what to do."""
     script.plan(VERSION, says(info("v1.24.17")))
     with capture_logs() as logs:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS):
             await check_version(transport, random=Random(1))
     (line,) = logs
     assert line["log_level"] == "error"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.podgroup import PodGroup
-from extender.kube.feeds import Feeds
+from extender.kube.reflector import Feeds, feeds
 from extender.kube.transport import Transport
-from extender.kube.workloadfeeds import Namesakes, workload_feeds
+from extender.objects.podgroup import GroupRef
+from extender.objects.sources.jobset import JOBSET
+from extender.objects.sources.kubeflow import KUBEFLOW
+from extender.objects.sources.ray import RAY
+from extender.objects.sources.table import SOURCES
 from tests.kube.apiscript import ApiScript, added, deleted, listed, refuses, watch
 from tests.kube.apiscript import hold as holding
 from tests.kube.observer import Recorder
@@ -55,7 +57,7 @@ async def test_job_sets(script: ApiScript, transport: Transport) -> None:
     script.plan(JOB_SETS, watch(item, listed(7), deleted("s", namespace="x"), then=holding))
     async with running(transport) as observer:
         await observer.until(lambda: ("group gone", "jobset.x-k8s.io", "x/s", "uid-s") in observer.told)
-    assert [(group.ref, group.min_member) for group in observer.groups] == [(GroupRef(GroupApi.JOBSET, "x", "s"), 6)]
+    assert [(group.ref, group.min_member) for group in observer.groups] == [(GroupRef(JOBSET, "x", "s"), 6)]
 
 
 async def test_ray_clusters(script: ApiScript, transport: Transport) -> None:
@@ -64,7 +66,7 @@ async def test_ray_clusters(script: ApiScript, transport: Transport) -> None:
     script.plan(RAY_CLUSTERS, watch(item, listed(7), deleted("r", namespace="x"), then=holding))
     async with running(transport) as observer:
         await observer.until(lambda: ("group gone", "ray.io", "x/r", "uid-r") in observer.told)
-    assert [(group.ref, group.min_member) for group in observer.groups] == [(GroupRef(GroupApi.RAY, "x", "r"), 3)]
+    assert [(group.ref, group.min_member) for group in observer.groups] == [(GroupRef(RAY, "x", "r"), 3)]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ async def test_kubeflow_jobs(script: ApiScript, transport: Transport, resource: 
     async with running(transport) as observer:
         await observer.until(lambda: ("group gone", "kubeflow.org", "x/j", "uid-j") in observer.told)
     (group,) = observer.groups
-    assert (group.ref, group.min_member, group.priority) == (GroupRef(GroupApi.KUBEFLOW, "x", "j"), 4, None)
+    assert (group.ref, group.min_member, group.priority) == (GroupRef(KUBEFLOW, "x", "j"), 4, None)
 
 
 @pytest.mark.parametrize("path", [MPI_JOBS, EARLIER_MPI_JOBS])
@@ -108,13 +110,15 @@ async def test_mpi_jobs_of_either_version(script: ApiScript, transport: Transpor
 async def test_groups_of_a_leader_worker_set(script: ApiScript, transport: Transport) -> None:
     """A set whose pods do not say enough is told of group by group; groups that it has no more are gone."""
 
-    def state(replicas: int, event: Callable[..., dict[str, Any]] = added) -> dict[str, Any]:
+    def state(replicas: int, version: int) -> dict[str, Any]:
         template = {"size": 4}
         spec = {"replicas": replicas, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": template}
-        return event("l", namespace="x", spec=spec)
+        return added("l", namespace="x", version=version, spec=spec)
 
     plain = added("plain", namespace="x", spec={"replicas": 2, "leaderWorkerTemplate": {"size": 4}})
-    script.plan(SETS, watch(plain, state(2), listed(7), state(1), deleted("l", namespace="x"), then=holding))
+    script.plan(
+        SETS, watch(plain, state(2, 3), listed(7), state(1, 8), deleted("l", namespace="x", version=9), then=holding)
+    )
     async with running(transport) as observer:
         await observer.until(lambda: ("group gone", "leaderworkerset.x-k8s.io", "x/l-0", "uid-l/0") in observer.told)
     told = [words[0::2] for words in observer.told if words[0].startswith("group")]
@@ -129,43 +133,7 @@ async def test_groups_of_a_leader_worker_set(script: ApiScript, transport: Trans
 
 def test_none_of_them_need_be_installed() -> None:
     """A cluster without these operators is complete."""
-    feeds = workload_feeds(Recorder(), {})
-    assert all(feed.optional for feed in feeds)
-    assert len({feed.kind for feed in feeds}) == len(feeds)
-
-
-class TestNamesakes:
-    """Kubeflow's jobs of different kinds under one name."""
-
-    REF = GroupRef(GroupApi.KUBEFLOW, "x", "train")
-
-    def job(self, uid: str, created: int) -> PodGroup:
-        """Return a job that was made in a year."""
-        return PodGroup(self.REF, uid, created=f"{created}-01-01T00:00:00Z")
-
-    def test_the_newest_counts(self) -> None:
-        """The pods that there are belong to it, in whatever order the kinds are listed."""
-        observer = Recorder()
-        namesakes = Namesakes(observer)
-        for job in (self.job("new", 2026), self.job("old", 2025), self.job("new", 2026)):
-            namesakes.seen(job)
-        assert [group.uid for group in observer.groups] == ["new", "new"]
-
-    def test_another_counts_when_the_newest_is_gone(self) -> None:
-        """A job that stands beside a deleted one is told of; one that did not count goes without a word."""
-        observer = Recorder()
-        namesakes = Namesakes(observer)
-        for uid, created in (("old", 2025), ("new", 2026), ("middle", 2025)):
-            namesakes.seen(self.job(uid, created))
-        namesakes.gone(self.REF, "middle")
-        namesakes.gone(self.REF, "new")
-        namesakes.gone(self.REF, "old")
-        namesakes.gone(self.REF, "never seen")
-        told = [(words[0], words[3]) for words in observer.told]
-        assert told == [
-            ("group seen", "old"),
-            ("group seen", "new"),
-            ("group gone", "new"),
-            ("group seen", "old"),
-            ("group gone", "old"),
-        ]
+    names = {kind.name for source in SOURCES for kind in source.kinds}
+    described = [feed for feed in feeds(Recorder()) if feed.kind in names]
+    assert len(described) == len(names)
+    assert all(feed.optional for feed in described)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from extender.clock import ManualClock
-from extender.control.ports import ApiError, BudgetError, ClusterEvent, GroupStatus, PodKey, QueueStatus
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.objectref import ObjectRef
+from extender.control.ports import ApiError, BudgetError, ClusterEvent, PodKey
+from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.transport import Transport
 from extender.kube.writer import KubeClusterApi
+from extender.objects.meta import ObjectRef
+from extender.objects.podgroup import GroupRef
+from extender.objects.sources.coscheduling import COSCHEDULING
+from tests.builders import queue_row
 from tests.kube.apiscript import Answer, ApiScript, JsonObject, named, page, refuses, says, status_object
 
 POD = PodKey("x", "p", "uid-p")
@@ -291,11 +294,11 @@ async def test_events_and_statuses_go_through(script: ApiScript, api: KubeCluste
     about = ObjectRef("v1", "Pod", "x", "p", "uid-p")
     await api.record_event(ClusterEvent(about, warning=False, reason="Started", message="m", action="Scheduling"))
     status = GroupStatus("Pending", 0, 0, 0, 0, "False", "BehindHead", "m", 1)
-    await api.update_group_status(GroupRef(GroupApi.COSCHEDULING, "x", "job"), "uid-job", status)
+    await api.update_group_status(GroupRef(COSCHEDULING, "x", "job"), "uid-job", status)
     queues = "/apis/muster.dev/v1alpha1/queues"
     script.plan(queues, says(page(named("q"), version=7)))
     script.plan(f"{queues}/q/status", says(named("q")))
-    usage = QueueStatus((), 0.0, 0, 0, active=True, reason="Ready", message="", observed_generation=1)
+    usage = QueueReport(queue_row("q"))
     await api.update_queue_status("q", "uid-q", usage)
     written = [events, groups, f"{groups}/job/status", queues, f"{queues}/q/status"]
     assert [request.path for request in script.requests] == written

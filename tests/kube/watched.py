@@ -7,12 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from random import Random
 
-from extender.control.ports import Kind
+from extender.control.ports import WatchedKind
 from extender.kube.api import ApiServer
 from extender.kube.reflector import Reflector
-from extender.kube.watch import Feed, WatchOptions
-from extender.wire.codec import decode_pod
-from extender.wire.kubernetes import Pod
+from extender.kube.watch import WatchFeed, WatchOptions
+from extender.objects.podspec import PodObject, decode_pod
 from tests.kube.changes import Changes
 from tests.kube.observer import Recorder
 
@@ -54,21 +53,23 @@ class Watched:
         """Prepare; nothing is read before `running`."""
         self.observer = Recorder()
         self.naps = Naps()
-        feed = Feed(
-            kind=Kind.POD,
+        feed = WatchFeed(
+            kind=WatchedKind.POD,
             path=PODS,
             decode=decode_pod,
             seen=self._seen,
-            gone=lambda who: self.observer.tell("gone", who.key, who.uid),
+            gone=lambda who: self.observer.keep("gone", who.key, who.uid),
             optional=optional,
             older=older,
         )
-        self.reflector: Reflector[Pod] = Reflector(feed, api, self.observer, options, random=Longest(), sleep=self.naps)
+        self.reflector: Reflector[PodObject] = Reflector(
+            feed, api, self.observer, options, random=Longest(), sleep=self.naps
+        )
 
-    def _seen(self, pod: Pod) -> None:
+    def _seen(self, pod: PodObject) -> None:
         assert pod.metadata is not None
         meta = pod.metadata
-        self.observer.tell("seen", f"{meta.namespace or ''}/{meta.name}", meta.uid or "")
+        self.observer.keep("seen", f"{meta.namespace or ''}/{meta.name}", meta.uid or "")
 
     @property
     def told(self) -> list[tuple[str, ...]]:

@@ -30,7 +30,7 @@ def test_server_that_dies_early_shows_the_end_of_its_log(program: ServerFactory)
 def test_server_that_is_never_ready_is_killed(program: ServerFactory) -> None:
     """A process that does not become ready in time is ended, and its log shown."""
     server = program(f"print('still loading', flush=True); {SLEEP}", ready_timeout_seconds=0.5)
-    with pytest.raises(LocalClusterError, match=r"program ready: not within 0.5 s\n(?s:.*)still loading"):
+    with pytest.raises(LocalClusterError, match=r"program ready: not within 2 s\n(?s:.*)still loading"):
         server.start()
     assert not server.running
 

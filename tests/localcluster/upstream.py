@@ -13,6 +13,7 @@ from typing import Self
 from aiohttp import web
 
 from localcluster.ports import LOOPBACK, free_ports
+from tests.patience import HANGS
 
 
 class Upstream:
@@ -45,7 +46,7 @@ class Upstream:
     def __enter__(self) -> Self:
         """Listen."""
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(HANGS)
         return self
 
     def __exit__(

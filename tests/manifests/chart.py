@@ -15,15 +15,16 @@ from typing import Any
 import typer
 import yaml
 
-from extender.cli import app
-from extender.domain.schedulerconfig.check import check_text
-from extender.domain.schedulerconfig.finding import Expectations, Finding
+from extender.cli.commands import app
 from extender.settings import Settings
 from localcluster.build import built_binaries
 from localcluster.manifests import render as kustomize
 from localcluster.programs import Binary
+from muster_lab.tools.schedulerconfig.check import check_text
+from muster_lab.tools.schedulerconfig.finding import Expectations, Finding
 from tests.docs.conftest import ROOT
 from tests.manifests.conftest import Manifest
+from tests.patience import HANGS
 
 CHART = ROOT / "manifests" / "helm" / "muster"
 
@@ -77,7 +78,7 @@ class Helm:
         folders = {f"HELM_{name}_HOME": str(self.folder / name) for name in ("CACHE", "CONFIG", "DATA")}
         environment = {**os.environ, **folders, "KUBECONFIG": os.devnull}
         command = [str(self.executable), *arguments]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environment)
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANGS, env=environment)
 
     def _template(self, values: Mapping[str, Any], namespace: str, version: str) -> subprocess.CompletedProcess[str]:
         options = self._options(values, namespace)

@@ -9,7 +9,7 @@ import pytest
 import typer
 import yaml
 
-from extender.cli import app
+from extender.cli.commands import app
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"

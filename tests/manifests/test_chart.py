@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from tests.docs.conftest import ROOT, read_page
 from tests.manifests.chart import (
     CHART,
     NAMESPACE,
+    VERSION,
     Helm,
     comparable,
     container,
@@ -35,8 +38,8 @@ INSTALL = ROOT / "docs" / "install.md"
 
 VERBS_ONLY = {"kubeScheduler": {"enabled": False}, "replicas": 1, "verbs": {"tls": {"secretName": "muster-tls"}}}
 
-#: Copies in the chart, which cannot reach outside of its folder, and what they are copies of.
-COPIES = {path.relative_to(CHART / "files"): path for path in sorted((CHART / "files").rglob("*")) if path.is_file()}
+#: Files of the chart that are those of manifests/: links in a checkout, the files themselves in a package.
+LINKED = [path.relative_to(CHART / "files") for path in sorted((CHART / "files").rglob("*")) if not path.is_dir()]
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +107,42 @@ def test_monitoring_is_that_of_the_manifests(helm: Helm, default: list[Manifest]
     assert [each["interval"] for each in monitor["spec"]["podMetricsEndpoints"]] == ["1m"]
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=str)
-def test_a_copy_in_the_chart_is_a_copy(copied: Path) -> None:
-    """Files of the chart that stand in manifests/ too are equal, byte for byte: copy them again after a change."""
-    original = ROOT / "manifests" / copied
-    assert COPIES[copied].read_bytes() == original.read_bytes(), f"cp {original} {COPIES[copied]}"
+@pytest.mark.parametrize("linked", LINKED, ids=str)
+def test_what_stands_in_the_manifests_is_linked(linked: Path) -> None:
+    """There is one file of each, which the chart refers to by a relative link."""
+    link = CHART / "files" / linked
+    assert not link.readlink().is_absolute()
+    assert link.resolve() == ROOT / "manifests" / linked
+
+
+def test_a_package_holds_the_files_themselves(helm: Helm, default: list[Manifest], tmp_path: Path) -> None:
+    """What `helm package` makes of a checkout needs nothing beside it, and renders the same objects."""
+    done = helm.run("package", str(CHART), "--destination", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (package,) = tmp_path.glob("muster-*.tgz")
+    with tarfile.open(package) as archive:
+        held = {member.name: archive.extractfile(member) for member in archive if member.isreg()}
+        for linked in LINKED:
+            found = held[f"muster/files/{linked}"]
+            assert found is not None
+            assert found.read() == (ROOT / "manifests" / linked).read_bytes()
+    assert len(LINKED) == sum(name.startswith("muster/files/") for name in held)
+    done = helm.run("template", "muster", str(package), "--namespace", NAMESPACE, "--kube-version", VERSION)
+    assert [item for item in yaml.safe_load_all(done.stdout) if item is not None] == default
+
+
+def test_a_checkout_without_links_is_refused_in_words(helm: Helm, tmp_path: Path) -> None:
+    """Where links became files that hold a path, nothing is installed in part."""
+    chart = shutil.copytree(CHART, tmp_path / "muster", symlinks=True)
+    (chart / "files" / "rbac.yaml").unlink()
+    (chart / "files" / "rbac.yaml").write_text("../../../rbac.yaml")
+    for other in (path for path in (chart / "files").rglob("*") if path.is_symlink()):
+        original = ROOT / "manifests" / other.relative_to(chart / "files")
+        other.unlink()
+        shutil.copy(original, other)
+    done = helm.run("template", "muster", str(chart))
+    assert done.returncode != 0
+    assert "files/rbac.yaml is no copy of a file of manifests/" in done.stderr
 
 
 def test_versions_agree(default: list[Manifest]) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.domain.schedulerconfig.check import check_text
-from extender.domain.schedulerconfig.finding import Expectations
 from extender.settings import Settings
+from muster_lab.tools.schedulerconfig.check import check_text
+from muster_lab.tools.schedulerconfig.finding import Expectations
 from tests.image.dockerfile import read
 from tests.manifests.conftest import ROOT, Manifest, load
 

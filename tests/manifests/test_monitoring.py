@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.admission.effects import EvictionReason
 from extender.control.health import Mode
-from extender.domain.reason import Reason
-from extender.kube.watch import Cause
+from extender.kube.watch import WatchFailure
+from extender.ledger.effects import EvictionReason
+from extender.objects.reason import Reason
 from extender.settings import Settings
 from localcluster.build import built_binaries
 from localcluster.programs import Binary
@@ -40,7 +40,7 @@ WORDS: dict[tuple[str, str], type[StrEnum]] = {
     ("muster_gangs_waiting", "reason"): Reason,
     ("muster:gangs_waiting:leader", "reason"): Reason,
     ("muster_evictions_total", "reason"): EvictionReason,
-    ("muster_watch_restarts_total", "cause"): Cause,
+    ("muster_watch_restarts_total", "cause"): WatchFailure,
     ("muster_degraded", "state"): Mode,
 }
 #: Sections of an alert's page, in this order.

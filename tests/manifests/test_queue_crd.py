@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import pytest
 
-from extender.domain.queue import BorrowWithin, QueueingStrategy, Reclaim, StopPolicy, WithinQueue
+from extender.objects.queue import BorrowWithin, QueueingStrategy, Reclaim, StopPolicy, WithinQueue
 from tests.manifests.conftest import Manifest, load
 
 (CRD,) = load("queue-crd.yaml")

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from extender.domain.membership import GroupRef
-from extender.domain.pod import Pod, read_pod
-from extender.domain.submission.submission import Priorities, read_submission
-from extender.wire import codec
+from extender.objects.pod import Pod, read_pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.podspec import decode_pod
+from extender.objects.priority import Priorities
+from extender.objects.submission import read_submission
 from tests.builders import CREATED, written
 from tests.controlplane.operators import children
 from tests.docs.conftest import ROOT, read_page
@@ -146,7 +147,7 @@ def pods_made_of(objects: list[Manifest]) -> Iterator[Pod]:
         for container in item["spec"]["containers"]:
             resources = container["resources"]
             resources["requests"] = {**resources.get("limits", {}), **resources["requests"]}
-        yield read_pod(codec.decode_pod(written(item)))
+        yield read_pod(decode_pod(written(item)))
 
 
 def counted(pods: Iterator[Pod]) -> dict[GroupRef | None, Counter[tuple[str, str]]]:

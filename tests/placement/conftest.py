@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
-from extender.domain.levels import Levels
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
-from extender.domain.selectors import Selector
-from extender.domain.taints import Taint, Toleration
-from extender.placement.eligibility import Eligibility
-from extender.placement.ground import Ground
+from extender.objects.levels import Levels
+from extender.objects.meta import Selector
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.objects.podspec import Taint, Toleration
+from extender.placement.candidates import Candidates, Eligibility
 from tests.cluster.conftest import GPU, node, shape, table_of
+from tests.examples import share
 
-#: How much hypothesis tries. No deadline: the machine that runs the tests may be busy.
-THOROUGH = settings(deadline=None, max_examples=150)
+#: What decides where gangs go draws more examples than others.
+THOROUGH = share(1.5)
 
 ZONE_A, ZONE_B = Selector(equals=(("zone", "a"),)), Selector(equals=(("zone", "b"),))
 DEDICATED = Taint("dedicated", "gpu", "NoSchedule")
@@ -61,9 +60,9 @@ SHAPES = st.builds(
 )
 
 
-def ground_of(table: NodeTable, levels: Levels | None = None) -> Ground:
+def ground_of(table: NodeTable, levels: Levels | None = None) -> Candidates:
     """Return the ground that a table is, with the levels of a network if any are given."""
-    return Ground(build(table, levels or Levels()), Eligibility(table).mask)
+    return Candidates(build(table, levels or Levels()), Eligibility(table).mask)
 
 
 def admits(table: NodeTable, name: str, wanted: Shape) -> bool:
@@ -78,7 +77,7 @@ def room(table: NodeTable, name: str, wanted: Shape) -> int:
     """Count by the nodes and claims themselves how many pods of a shape the node called `name` still takes."""
     found = table.find(name)
     assert found is not None
-    claims = [claim for uid in table.claimants(name) if (claim := table.claim_of(uid))]
+    claims = [claim for _, claim in table.claims_on(name)]
     taken: Counter[str] = Counter()
     for claim in claims:
         taken.update(dict(claim.shape.requests))

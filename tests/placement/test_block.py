@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import WhatIf
-from extender.domain.keys import Packing
-from extender.domain.levels import Level, Levels
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
-from extender.domain.selectors import Selector
-from extender.domain.topology import Objective, RoleGroup, Slice, TopologyRequest
-from extender.placement.ground import Ground, Terms
+from extender.objects.keys import Packing
+from extender.objects.levels import Level, Levels
+from extender.objects.meta import Selector
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.objects.topology import Objective, RoleGroup, Slice, TopologyRequest
+from extender.placement.candidates import Candidates, PlacementTerms
 from extender.placement.plan import Plan, Shortfall, plan
 from tests.cluster.conftest import GPU, node, pod, table_of
 from tests.placement.conftest import THOROUGH, ground_of
@@ -55,8 +55,8 @@ def chosen(table: NodeTable, pods: Sequence[Pod], topology: TopologyRequest, **s
 def planned(table: NodeTable, pods: Sequence[Pod], topology: TopologyRequest, **settled: int) -> Plan | Shortfall:
     """Plan on what is free in the table."""
     rows = {int(table.rows_of([name.replace("_", "-")])[0]): gpus for name, gpus in settled.items()}
-    ground = replace(ground_of(table, TIERS), settled=rows)
-    return plan(pods, WhatIf(table), ground, Terms(topology=topology))
+    candidates = replace(ground_of(table, TIERS), settled=rows)
+    return plan(pods, WhatIf(table), candidates, PlacementTerms(topology=topology))
 
 
 def racks_of(nodes: dict[str, str]) -> Counter[str]:
@@ -111,9 +111,9 @@ class TestRequired:
     def test_spread(self) -> None:
         """A gang that wants to be spread is spread within its domain."""
         table = racks(3, 3)
-        ground = ground_of(table, TIERS)
-        terms = Terms(Packing.SPREAD, TopologyRequest(required="rack"))
-        result = plan(workers(3, gpus=1), WhatIf(table), ground, terms)
+        candidates = ground_of(table, TIERS)
+        terms = PlacementTerms(Packing.SPREAD, TopologyRequest(required="rack"))
+        result = plan(workers(3, gpus=1), WhatIf(table), candidates, terms)
         assert isinstance(result, Plan)
         assert len(set(result.nodes.values())) == 3
         assert len({name.split("-")[0] for name in result.nodes.values()}) == 1
@@ -150,7 +150,7 @@ class TestSlices:
         """No rack gets a part of a slice, though that leaves nodes free."""
         topology = TopologyRequest(slices=(Slice(2, "rack"),))
         assert all(count % 2 == 0 for count in racks_of(chosen(racks(3, 3, 1), workers(4), topology)).values())
-        assert planned(racks(3, 3, 1), workers(6), topology) == Shortfall(6, 4, level="rack")
+        assert planned(racks(3, 3, 1), workers(6), topology) == Shortfall(6, 4, level="rack", size=2)
 
     def test_in_member_order(self) -> None:
         """A slice consists of neighbours in rank."""
@@ -298,7 +298,7 @@ class TestSeveralShapes:
         table = table_of(node(f"n-{index}", 4, labels=labels) for index in range(3))
         table.claim("other", "n-1", Shape(((GPU, 2),)))
         pods = [*workers(1, gpus=4, name="leader"), *workers(2, gpus=1)]
-        result = plan(pods, WhatIf(table), ground_of(table), Terms())
+        result = plan(pods, WhatIf(table), ground_of(table), PlacementTerms())
         assert isinstance(result, Plan)
         nodes = Counter(result.nodes.values())
         assert nodes["n-1"] == 2
@@ -336,10 +336,10 @@ def test_what_is_asked_for_is_kept(
     """A plan keeps the required level and shared domains of roles; what is not placed leaves no trace."""
     pods = [replace(pod(f"m-{index}", gpus), role=role) for index, (gpus, role) in enumerate(members)]
     groups = (RoleGroup(frozenset({"a"}), "rack"),) if grouped else ()
-    terms = Terms(topology=TopologyRequest(required=required, preferred=preferred, role_groups=groups))
+    terms = PlacementTerms(topology=TopologyRequest(required=required, preferred=preferred, role_groups=groups))
     whatif = WhatIf(table)
-    ground = ground_of(table, TIERS)
-    result = plan(pods, whatif, ground, terms)
+    candidates = ground_of(table, TIERS)
+    result = plan(pods, whatif, candidates, terms)
     if isinstance(result, Shortfall):
         assert (whatif.free == table.free()).all()
         assert 0 <= result.fits < len(pods)
@@ -347,18 +347,20 @@ def test_what_is_asked_for_is_kept(
     taken = table.free() - whatif.free
     assert taken[table.resources.index(GPU)].sum() == sum(gpus for gpus, _ in members)
     assert (whatif.free[:, :] >= 0).all()
-    assert len(_domains(ground, table, [result.nodes[each.uid] for each in pods], required)) <= 1
+    assert len(_domains(candidates, table, [result.nodes[each.uid] for each in pods], required)) <= 1
     if grouped:
-        assert len(_domains(ground, table, [result.nodes[each.uid] for each in pods if each.role == "a"], "rack")) <= 1
+        assert (
+            len(_domains(candidates, table, [result.nodes[each.uid] for each in pods if each.role == "a"], "rack")) <= 1
+        )
 
 
-def _domains(ground: Ground, table: NodeTable, names: list[str], level: str) -> set[str]:
+def _domains(candidates: Candidates, table: NodeTable, names: list[str], level: str) -> set[str]:
     """Return the domains of a level that nodes are in, by their labels."""
     if not level:
         return set()
-    index = ground.tree.levels.find(level)
+    index = candidates.tree.levels.find(level)
     found = [table.find(name) for name in names]
-    if index == ground.tree.depth:
+    if index == candidates.tree.depth:
         return set(names)
     return {
         each.labels["block"] + (each.labels["rack"] if level == "rack" else "") for each in found if each is not None

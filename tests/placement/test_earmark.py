@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from extender.cluster.occupancy import Holding
+from extender.cluster.occupancy import HoldingScope
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import WhatIf
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.placement.candidates import PlacementTerms
 from extender.placement.earmark import earmark
-from extender.placement.ground import Terms
 from extender.placement.plan import Plan, plan
 from tests.cluster.conftest import GPU, node, pod, shape, table_of
 from tests.placement.conftest import SHAPES, THOROUGH, ZONE_A, ground_of, nodes, tables
@@ -23,8 +23,8 @@ from tests.placement.conftest import SHAPES, THOROUGH, ZONE_A, ground_of, nodes,
 
 def kept_for(table: NodeTable, pods: Sequence[Pod]) -> NDArray[np.int64] | None:
     """Return what is kept for the pods in the table as it stands."""
-    later = WhatIf(table, table.potential(), Holding.LASTING)
-    return earmark(pods, WhatIf(table), later, ground_of(table), Terms())
+    later = WhatIf(table, table.potential(), HoldingScope.LASTING)
+    return earmark(pods, WhatIf(table), later, ground_of(table), PlacementTerms())
 
 
 def kept_gpus(table: NodeTable, pods: Sequence[Pod]) -> dict[str, int]:
@@ -50,7 +50,7 @@ def gpu_nodes(*used: int) -> NodeTable:
 
 def members_without_room(table: NodeTable, pods: Sequence[Pod]) -> int:
     """Return how many of the pods do not fit now."""
-    result = plan(pods, WhatIf(table), ground_of(table), Terms())
+    result = plan(pods, WhatIf(table), ground_of(table), PlacementTerms())
     return 0 if isinstance(result, Plan) else result.needed - result.fits
 
 
@@ -143,8 +143,8 @@ def test_tightest_nodes_where_the_roomiest_would_be_in_the_way() -> None:
 def test_nothing_is_taken_where_nothing_can_be_kept() -> None:
     """When not even the potential suffices, both snapshots are as they were."""
     table = gpu_nodes(4, 0)
-    now, potential = WhatIf(table), WhatIf(table, table.potential(), Holding.LASTING)
-    assert earmark([*workers(1), *[pod("z", gpus=9)]], now, potential, ground_of(table), Terms()) is None
+    now, potential = WhatIf(table), WhatIf(table, table.potential(), HoldingScope.LASTING)
+    assert earmark([*workers(1), *[pod("z", gpus=9)]], now, potential, ground_of(table), PlacementTerms()) is None
     assert np.array_equal(now.free, table.free())
     assert np.array_equal(potential.free, table.potential())
 
@@ -179,7 +179,7 @@ def test_what_is_kept_is_the_gangs_request(table: NodeTable, shapes: list[Shape]
 def test_whoever_could_be_planned_later_is_kept_room_for(table: NodeTable, shapes: list[Shape]) -> None:
     """Nothing is kept only for gangs that could not be planned even when everything that can end has ended."""
     pods = [pod(f"m-{index}", shape=each) for index, each in enumerate(shapes)]
-    later = plan(pods, WhatIf(table, table.potential(), Holding.LASTING), ground_of(table), Terms())
+    later = plan(pods, WhatIf(table, table.potential(), HoldingScope.LASTING), ground_of(table), PlacementTerms())
     if isinstance(later, Plan):
         assert kept_for(table, pods) is not None
 
@@ -189,7 +189,7 @@ def test_whoever_could_be_planned_later_is_kept_room_for(table: NodeTable, shape
 def test_equal_pods_are_kept_room_for_whenever_there_will_be_enough(table: NodeTable, each: Shape, count: int) -> None:
     """For pods of one shape the answer is None exactly if the potential is too small."""
     pods = [pod(f"m-{index}", shape=each) for index in range(count)]
-    potential = WhatIf(table, table.potential(), Holding.LASTING)
+    potential = WhatIf(table, table.potential(), HoldingScope.LASTING)
     capacity = potential.counts(table.vector(pods[0].shape.requests), ground_of(table).eligible(pods[0].shape))
     assert (kept_for(table, pods) is None) == (int(np.minimum(capacity, count).sum()) < count)
 

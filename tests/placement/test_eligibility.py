@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
-from extender.domain.pod import Shape
-from extender.domain.selectors import Requirement, Selector, Term
-from extender.domain.taints import Taint, Toleration
-from extender.placement.eligibility import Eligibility
+from extender.objects.meta import Requirement, Selector, SelectorTerm
+from extender.objects.pod import Shape
+from extender.objects.podspec import Taint, Toleration
+from extender.placement.candidates import Eligibility
 from tests.cluster.conftest import node, shape, table_of
+from tests.examples import share
 from tests.placement.conftest import DEDICATED, TOLERATES, ZONE_A, ZONE_B, admits
 
-IN_A = Selector(terms=(Term(labels=(Requirement("zone", "In", ("a",)),)),))
-NOT_IN_A = Selector(terms=(Term(labels=(Requirement("zone", "NotIn", ("a",)),)),))
-BY_NAME = Selector(terms=(Term(fields=(Requirement("metadata.name", "In", ("node-0",)),)),))
+IN_A = Selector(terms=(SelectorTerm(labels=(Requirement("zone", "In", ("a",)),)),))
+NOT_IN_A = Selector(terms=(SelectorTerm(labels=(Requirement("zone", "NotIn", ("a",)),)),))
+BY_NAME = Selector(terms=(SelectorTerm(fields=(Requirement("metadata.name", "In", ("node-0",)),)),))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_mask_that_was_handed_out_stays_as_it_is() -> None:
 
 def test_sets_not_asked_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache keeps what was asked for last, and its answers stay right when it has to start over."""
-    monkeypatch.setattr(Eligibility, "MAX_ENTRIES", 2)
+    monkeypatch.setattr(Eligibility, "MOST_BYTES", 2400)
     table = table_of([node("node-0", labels={"zone": "a"})])
     eligibility = Eligibility(table)
     kept = eligibility.mask(shape(selector=ZONE_A))
@@ -150,5 +150,4 @@ class EligibilityHistory(RuleBasedStateMachine):
         assert all(np.array_equal(given, copy) for given, copy in self.handed_out)
 
 
-TestEligibilityHistory = EligibilityHistory.TestCase
-TestEligibilityHistory.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestEligibilityHistory = share(1, stateful_step_count=30)(EligibilityHistory).TestCase

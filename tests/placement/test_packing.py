@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.domain.keys import Packing
-from extender.placement.packing import Share, pack, strands
+from extender.objects.keys import Packing
+from extender.placement.room import PackingShare, pack, strands
 from tests.cluster.conftest import GPU, node, shape, table_of
 from tests.placement.conftest import THOROUGH
 
@@ -167,7 +167,7 @@ def test_nothing_to_place(packing: Packing) -> None:
 def test_share_names_row_and_pods() -> None:
     """A share is a row and a number of pods, as plain integers."""
     counts, zeros, order = np.array([0, 5]), np.zeros(2, dtype=np.int64), np.array([0, 1])
-    assert pack(counts, 3, Packing.BINPACK, zeros, order) == (Share(1, 3),)
+    assert pack(counts, 3, Packing.BINPACK, zeros, order) == (PackingShare(1, 3),)
 
 
 def test_strands_counts_unused_extended_resources() -> None:

@@ -6,10 +6,9 @@ import pytest
 
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree, build
-from extender.domain.levels import Level, Levels
-from extender.domain.topology import Objective
-from extender.placement.better import Better, next_better
-from extender.placement.placement import Placement, describe
+from extender.objects.levels import Level, Levels
+from extender.objects.topology import Objective
+from extender.placement.placement import Better, Placement, describe, next_better
 from tests.cluster.conftest import node, pod, table_of
 
 TIERS = Levels((Level("block", "block"), Level("rack", "rack")))
@@ -37,6 +36,7 @@ def placed(table: NodeTable, **gpus: int) -> tuple[dict[str, str], Tree]:
         member = pod(f"on-{name}", count)
         table.claim(member.uid, name.replace("_", "-"), member.shape)
         members[member.uid] = name.replace("_", "-")
+    table.occupancy.refresh()
     return members, build(table, TIERS)
 
 
@@ -94,6 +94,7 @@ class TestDescribe:
         first = described(table, b0_r0_0=4, b0_r0_1=4)
         assert first.bus_bandwidth == pytest.approx(835.0)
         table.claim("other", "b0-r1-0", pod("other", 4).shape)
+        table.occupancy.refresh()
         members = {f"uid-on-b0_r0_{index}": f"b0-r0-{index}" for index in range(2)}
         second = describe(members, table, build(table, TIERS), Objective.ALLREDUCE)
         assert second is not None

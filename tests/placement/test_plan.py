@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import WhatIf
-from extender.domain.keys import Packing
-from extender.domain.node import Node
-from extender.domain.pod import Pod, Shape
-from extender.domain.selectors import Selector
-from extender.placement.ground import Terms
-from extender.placement.plan import Plan, Shortfall, group_by_shape, plan, shortfall
+from extender.objects.keys import Packing
+from extender.objects.meta import Selector
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.placement.candidates import PlacementTerms, group_by_shape
+from extender.placement.plan import Plan, Shortfall, plan, plan_anywhere
 from tests.cluster.conftest import GPU, node, pod, shape, table_of
 from tests.placement.conftest import (
     SHAPES,
@@ -36,7 +36,7 @@ from tests.placement.conftest import (
 
 def planned(table: NodeTable, pods: Sequence[Pod], packing: Packing = Packing.BINPACK) -> Plan | Shortfall:
     """Plan on what is free in the table."""
-    return plan(pods, WhatIf(table), ground_of(table), Terms(packing))
+    return plan(pods, WhatIf(table), ground_of(table), PlacementTerms(packing))
 
 
 def chosen(table: NodeTable, pods: Sequence[Pod], packing: Packing = Packing.BINPACK) -> dict[str, str]:
@@ -90,7 +90,7 @@ def most_that_fit(table: NodeTable, pods: Sequence[Pod]) -> int:
 def test_plan_is_whole_and_fits(table: NodeTable, pods: list[Pod], packing: Packing) -> None:
     """A plan gives every pod a node that admits it and has the room; otherwise nothing is taken at all."""
     whatif = WhatIf(table)
-    result = plan(pods, whatif, ground_of(table), Terms(packing))
+    result = plan(pods, whatif, ground_of(table), PlacementTerms(packing))
     if isinstance(result, Plan):
         check_placement(table, pods, result.nodes)
         taken = table.free() - whatif.free
@@ -110,8 +110,18 @@ def test_equal_pods_are_placed_whenever_they_fit(table: NodeTable, each: Shape, 
     result = planned(table, pods, packing)
     assert isinstance(result, Plan) == (capacity >= count)
     if isinstance(result, Shortfall):
-        unmatched = not any(admits(table, n.name, each) for n in table.nodes())
-        assert result == Shortfall(needed=count, fits=capacity, unmatched="default/m-0" if unmatched else "")
+        assert result == Shortfall(needed=count, fits=capacity)
+
+
+@THOROUGH
+@given(tables(), gangs(most=6))
+def test_a_place_anywhere_is_found_exactly_where_there_is_one(table: NodeTable, pods: list[Pod]) -> None:
+    """Where pods go is of no interest then, but that all of them have room is true, and that they have not as well."""
+    ground, terms = ground_of(table), PlacementTerms(Packing.BINPACK)
+    result, best = plan_anywhere(pods, WhatIf(table), ground, terms), plan(pods, WhatIf(table), ground, terms)
+    assert isinstance(result, Plan) == isinstance(best, Plan)
+    if isinstance(result, Plan):
+        check_placement(table, pods, result.nodes)
 
 
 @THOROUGH
@@ -257,13 +267,13 @@ def test_better_attempt_is_reported() -> None:
     assert planned(table, pods) == Shortfall(needed=3, fits=2)
 
 
-def test_unmatched_names_a_pod_that_no_node_admits() -> None:
-    """A pod that no node would admit however empty is named; one that is merely too large is not."""
+def test_pods_that_no_node_admits_fit_nowhere() -> None:
+    """The others count all the same."""
     table = table_of([node("a", gpus=8, labels={"zone": "a"})])
     stuck = pod("stuck", shape=shape(1, selector=ZONE_B))
     twin = pod("twin", shape=shape(1, selector=ZONE_B, tolerations=TOLERATES))
-    assert planned(table, [*workers(1), stuck]) == Shortfall(needed=2, fits=1, unmatched="default/stuck")
-    assert planned(table, [stuck, twin]) == Shortfall(needed=2, fits=0, unmatched="default/stuck")
+    assert planned(table, [*workers(1), stuck]) == Shortfall(needed=2, fits=1)
+    assert planned(table, [stuck, twin]) == Shortfall(needed=2, fits=0)
     assert planned(table, workers(1, gpus=9)) == Shortfall(needed=1, fits=0)
 
 
@@ -282,7 +292,7 @@ def test_request_beyond_int64_fits_nowhere() -> None:
 @pytest.mark.parametrize("packing", Packing)
 def test_cluster_without_nodes(packing: Packing) -> None:
     """On an empty cluster nobody is admitted anywhere."""
-    assert planned(NodeTable(), workers(2), packing) == Shortfall(needed=2, fits=0, unmatched="default/w-0")
+    assert planned(NodeTable(), workers(2), packing) == Shortfall(needed=2, fits=0)
 
 
 def test_nothing_to_place() -> None:
@@ -293,11 +303,11 @@ def test_nothing_to_place() -> None:
 def test_earlier_plans_stay_taken() -> None:
     """A plan finds what earlier plans on the same snapshot left; a failed one in between leaves no trace."""
     table = table_of([node("a", gpus=8), node("b", gpus=8)])
-    whatif, ground = WhatIf(table), ground_of(table)
+    whatif, candidates = WhatIf(table), ground_of(table)
     first, second = workers(1, name="first"), workers(1, name="second")
-    assert nodes_of(plan(first, whatif, ground, Terms())) == {first[0].uid: "a"}
-    assert plan(workers(2), whatif, ground, Terms()) == Shortfall(needed=2, fits=1)
-    assert nodes_of(plan(second, whatif, ground, Terms())) == {second[0].uid: "b"}
+    assert nodes_of(plan(first, whatif, candidates, PlacementTerms())) == {first[0].uid: "a"}
+    assert plan(workers(2), whatif, candidates, PlacementTerms()) == Shortfall(needed=2, fits=1)
+    assert nodes_of(plan(second, whatif, candidates, PlacementTerms())) == {second[0].uid: "b"}
 
 
 def test_shape_without_requests_is_the_least_demanding() -> None:
@@ -313,14 +323,3 @@ def test_groups_keep_the_order_of_the_members() -> None:
     groups = group_by_shape([big[0], *small, *big[1:]])
     assert list(groups) == [shape(8), shape()]
     assert groups[shape(8)] == big
-
-
-@THOROUGH
-@given(tables(), gangs(most=4), st.sampled_from(Packing))
-def test_shortfall_agrees_with_plan(table: NodeTable, pods: list[Pod], packing: Packing) -> None:
-    """To say how far pods fall short takes nothing, and says what a plan would have said."""
-    whatif = WhatIf(table)
-    lack = shortfall(pods, whatif, ground_of(table), Terms(packing))
-    assert (whatif.free == table.free()).all()
-    result = planned(table, pods, packing)
-    assert lack == (result if isinstance(result, Shortfall) else None)

@@ -13,14 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.cluster.tree import Tree
-from extender.domain.levels import Level, Levels
-from extender.domain.topology import Objective
-from extender.fabric.bandwidth import IslandUse, bus_bandwidth, step
-from extender.placement.assign import assign
+from extender.hardware.bandwidth import IslandUse, bus_bandwidth, step
+from extender.objects.levels import Level, Levels
+from extender.objects.topology import Objective
 from extender.placement.bags import Wanted
-from extender.placement.search import Choice, Search
-from extender.placement.tables import IMPOSSIBLE
-from extender.placement.units import Field, Unit
+from extender.placement.room import IMPOSSIBLE, Field, Unit
+from extender.placement.search import DomainChoice, Search, assign
 
 RACKS = Levels((Level("block", "block"), Level("rack", "rack")))
 CLIQUES = Levels((Level("block", "block"), Level("clique", "nvidia.com/gpu.clique")))
@@ -216,7 +214,7 @@ def inside(case: Problem, shares: Placement, level: int) -> tuple[int, ...]:
     return (*terms, len(nodes), room, sum(share**2 for share in shares))
 
 
-def found(case: Problem) -> tuple[Choice, Placement] | None:
+def found(case: Problem) -> tuple[DomainChoice, Placement] | None:
     """Return what the search chooses."""
     search = case.search()
     choices = search.best(range(-1, case.ground.tree.depth + 1), np.ones(case.ground.rows.shape[0], dtype=np.bool_))

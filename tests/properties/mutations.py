@@ -7,29 +7,24 @@ from dataclasses import dataclass
 
 import pytest
 
-from extender.admission import victims
+from extender.admission import admission_pass
 from extender.admission.admission import Admission
-from extender.admission.backoff import Backoff, Pause
-from extender.admission.effects import Evict
-from extender.admission.fitting import Fitting, Unfit
-from extender.admission.ground import PassGround
-from extender.admission.ledger import Reservation
-from extender.admission.preemptions import Preemptions
-from extender.admission.quotarights import QuotaRights
-from extender.admission.reservations import Reservations
-from extender.admission.sharing import Sharing
-from extender.admission.site import Party
 from extender.admission.verbs import Verbs
-from extender.admission.victims import Claimant
-from extender.cluster.whatif import WhatIf
 from extender.control.evictions import Evictions
 from extender.control.ports import PodKey
-from extender.domain.pod import Pod
-from extender.domain.reason import Reason, Wait
+from extender.eviction import policies as victims
+from extender.eviction.policies import QuotaRights
+from extender.eviction.preemptions import Preemptions
+from extender.judge import Case, NoFit, judge
 from extender.kube.writer import KubeClusterApi
-from extender.placement.ground import Ground
+from extender.ledger.effects import Evict
+from extender.ledger.reservations import Backoff, Pause, Reservations
+from extender.ledger.slots import Reservation
+from extender.objects.pod import Pod
+from extender.objects.reason import Reason, Wait
 from extender.placement.plan import Plan
-from extender.quota.tree import QueueTree
+from extender.queues.sharing import Option, Sharing
+from extender.queues.tree import QueueTree
 from tests.properties.faults.client import Client
 
 
@@ -65,12 +60,13 @@ def _bindings_go_elsewhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KubeClusterApi, "bind", astray)
 
 
-def _nothing_expires(patch: pytest.MonkeyPatch) -> None:
+def _what_is_held_is_never_given_back(patch: pytest.MonkeyPatch) -> None:
     def expire(self: Reservations) -> bool:
         self.ledger.expire(self._clock.monotonic())
         return False
 
     patch.setattr(Reservations, "expire", expire)
+    patch.setattr(Reservations, "drop_refused", lambda *_: None)
 
 
 def _pauses_never_end(patch: pytest.MonkeyPatch) -> None:
@@ -128,24 +124,22 @@ def _half_of_a_gang_is_evicted(patch: pytest.MonkeyPatch) -> None:
 
 
 def _those_that_others_left_for_never_start(patch: pytest.MonkeyPatch) -> None:
-    attempt, fit = Preemptions.attempt, Fitting.fit
+    attempt = Preemptions.attempt
     cleared: set[str] = set()
 
-    def remember(
-        self: Preemptions, party: Party, claimant: Claimant, free: Callable[[], WhatIf], ground: Ground
-    ) -> bool:
-        clears = attempt(self, party, claimant, free, ground)
+    def remember(self: Preemptions, case: Case, option: Option) -> bool:
+        clears = attempt(self, case, option)
         if clears:
-            cleared.add(claimant.gang.uid)
+            cleared.add(case.gang.uid)
         return clears
 
-    def refuse(self: Fitting, party: Party, queue: str, ground: PassGround) -> Plan | Unfit:
-        if party.gang.uid in cleared:
-            return Unfit(Wait(Reason.BACKING_OFF, {"attempts": 1}))
-        return fit(self, party, queue, ground)
+    def refuse(case: Case) -> Plan | NoFit:
+        if case.gang.uid in cleared:
+            return NoFit(Wait(Reason.BACKING_OFF, {"attempts": 1}))
+        return judge(case)
 
     patch.setattr(Preemptions, "attempt", remember)
-    patch.setattr(Fitting, "fit", refuse)
+    patch.setattr(admission_pass, "judge", refuse)
 
 
 def _rank_does_not_matter(patch: pytest.MonkeyPatch) -> None:
@@ -161,13 +155,13 @@ def _everybody_gives_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def _quota_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sharing, "lack", lambda *_: None)
+    patch.setattr(Sharing, "shortage", lambda *_: None)
 
 
 MUTATIONS = (
     Mutation("the barrier opens one short", "P1", _barrier_opens_one_short),
     Mutation("Bindings go to another node than was asked for", "P2", _bindings_go_elsewhere),
-    Mutation("nothing expires", "P3", _nothing_expires),
+    Mutation("what is held is never given back", "P3", _what_is_held_is_never_given_back),
     Mutation("pauses never end", "P4", _pauses_never_end),
     Mutation("writes go by name", "P5", _writes_go_by_name),
     Mutation("who was bound before a restart does not count", "P6", _who_was_bound_before_a_restart_does_not_count),

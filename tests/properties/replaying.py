@@ -13,19 +13,17 @@ import pytest
 import yaml
 
 from extender.clock import Clock
-from extender.control import controller as control
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.recording.archive import Snapshot, unpack
-from extender.recording.recorder import Recorder
-from extender.recording.verdict import judge
+from extender.journal.archive import Snapshot, unpack
 from extender.service.app import create_app
 from extender.settings import Settings
-from extender.simulation.scenario_file import read_scenario
-from extender.simulation.scheduler.extender import Transport
-from extender.simulation.simulate import simulate
-from extender.simulation.transports import asgi_transport
-from extender.simulation.world import Connect
+from muster_lab.replay.verdict import judge
+from muster_lab.simulation.scenario_file import read_scenario
+from muster_lab.simulation.scheduler.extender import Transport
+from muster_lab.simulation.simulate import simulate
+from muster_lab.simulation.transports import asgi_transport
+from muster_lab.simulation.world import Connect
 from tests.builders import GPU
 from tests.properties.faults.play import play
 from tests.properties.faults.story import write_story
@@ -36,30 +34,31 @@ _RARELY = 40
 
 
 @contextmanager
-def recorders(patch: pytest.MonkeyPatch) -> Iterator[list[Recorder]]:
-    """Collect what every controller records that is made meanwhile."""
-    made: list[Recorder] = []
+def controllers(patch: pytest.MonkeyPatch) -> Iterator[list[Controller]]:
+    """Collect every controller that is made meanwhile."""
+    made: list[Controller] = []
+    put_together = Controller.__init__
 
-    def kept(settings: Settings, clock: Clock) -> Recorder:
-        made.append(Recorder(settings, clock))
-        return made[-1]
+    def kept(self: Controller, *arguments: Any, **named: Any) -> None:
+        made.append(self)
+        put_together(self, *arguments, **named)
 
     with patch.context() as patched:
-        patched.setattr(control, "Recorder", kept)
+        patched.setattr(Controller, "__init__", kept)
         yield made
 
 
 def run(seed: int, patch: pytest.MonkeyPatch, steps: int) -> list[Snapshot]:
     """Return what each Muster of one random run recorded: odd seeds are stories of so many steps, even scenarios."""
-    with recorders(patch) as made:
+    with controllers(patch) as made:
         if seed % 2:
             play(write_story(f"replay {seed}", steps))
         else:
             simulate(read_scenario(yaml.safe_dump(scenario(seed)), f"seed {seed}"), curious(seed))
     snapshots = []
-    for recorder in made:
-        collected = recorder.snapshot()
-        assert collected is not None, recorder.recording.ended
+    for controller in made:
+        collected = controller.snapshot()
+        assert collected is not None, controller.journal.standing().ended
         snapshots.append(collected())
     return snapshots
 
@@ -87,14 +86,14 @@ def curious(seed: int) -> Connect:
 
 def look(controller: Controller, drawn: random.Random) -> None:
     """Look at everything that people can look at, at one gang closely."""
-    gangs = controller.gangs()
+    gangs = list(controller.inspection.gangs())
     list(controller.scrape_in_steps())
     controller.inspection.queues()
     if gangs:
         ref = drawn.choice(gangs).ref
         controller.inspection.explain(ref)
         controller.inspection.survey(ref)
-        controller.placement_of(ref)
+        controller.admission.placement_of(ref)
 
 
 def scenario(seed: int) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from tests.properties.faults.story import write_story
 from tests.properties.mutations import MUTATIONS, Mutation
 
 SEEDS = 10
-#: Steps of one seed. `FAULT_STEPS=100000 pytest tests/properties/test_faults.py` looks ten times as long.
-STEPS = int(os.environ.get("FAULT_STEPS", "10000"))
+#: Steps of one seed; `make nightly` looks ten times as long.
+STEPS = int(os.environ.get("FAULT_STEPS", "2000"))
 #: Steps within which a deliberate bug has to be found.
 STEPS_TO_FIND_A_BUG = 20_000
 
@@ -28,7 +28,6 @@ def silence() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_promises_hold_under_faults(seed: int) -> None:
     """Whatever is delayed, lost, repeated, refused, killed or paused: no promise is broken, and in the end all run."""
@@ -44,7 +43,6 @@ def test_promises_hold_under_faults(seed: int) -> None:
     assert set(tally.actions) == set(ACTIONS)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
 def test_a_deliberate_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug for each promise, put in on purpose, is found in bounded time, as a breach of that very promise."""

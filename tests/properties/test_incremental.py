@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -19,27 +19,63 @@ from hypothesis.stateful import (
 )
 
 from extender.admission.admission import Admission
-from extender.admission.answers import BindVerdict
-from extender.admission.changes import Changes
-from extender.admission.effects import Effects
-from extender.admission.ground import Footing
-from extender.admission.ledger import SlotState
-from extender.admission.verbs import Verbs
+from extender.admission.admission_pass import Changes
+from extender.admission.cycle import VerdictKey
+from extender.admission.events import (
+    A,
+    Arrive,
+    BindingFailed,
+    BindVerdict,
+    Decide,
+    Event,
+    Filter,
+    GroupGone,
+    GroupSeen,
+    HoldOff,
+    Leave,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    QueueGone,
+    QueueSeen,
+    Rebuild,
+    StandDown,
+    Tick,
+)
 from extender.clock import ManualClock
-from extender.cluster.registry import GangRegistry
+from extender.cluster.model import GangRegistry
 from extender.cluster.table import NodeTable
-from extender.domain.keys import Options, Packing
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import UNSCHEDULABLE_TAINT, Node
-from extender.domain.pod import Phase as PodPhase
-from extender.domain.pod import Pod, Rejection, RejectionReason, Shape
-from extender.domain.podgroup import PodGroup
-from extender.domain.reason import Problem, Reason, Wait
+from extender.ledger.effects import Effects
+from extender.ledger.slots import SlotState
+from extender.objects.keys import Options, Packing
+from extender.objects.meta import LabelSelector, Requirement
+from extender.objects.node import UNSCHEDULABLE_TAINT, Node
+from extender.objects.pod import Phase as PodPhase
+from extender.objects.pod import Pod, Rejection, RejectionReason, Shape
+from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
+from extender.objects.queue import (
+    Flavor,
+    PreemptionPolicy,
+    Queue,
+    QueueingStrategy,
+    Quota,
+    Reclaim,
+    StopPolicy,
+    WithinQueue,
+)
+from extender.objects.reason import Problem, Reason, Wait
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.sources.table import LABEL
+from extender.queues.charges import Charges
+from extender.queues.sharing import Sharing
 from extender.settings import Settings
+from tests.state import forget_verdicts
+from tests.worlds import CollectingEngine
 
 GPU = "nvidia.com/gpu"
 GPUS = 4
-_Answer = TypeVar("_Answer")
 
 
 class JudgesEverybody(Admission):
@@ -48,7 +84,7 @@ class JudgesEverybody(Admission):
     def decide(self) -> bool:
         """Run the pass as if nothing were known."""
         if self.pending:
-            self.forget_verdicts()
+            forget_verdicts(self)
         return super().decide()
 
 
@@ -58,10 +94,9 @@ class Twins(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.kept = Admission(Settings(), self.clock)
-        self.anew = JudgesEverybody(Settings(), self.clock)
-        self.twins = (self.kept, self.anew)
-        self.verbs = {id(admission): Verbs(admission) for admission in self.twins}
+        self.engines = (CollectingEngine(Settings(), self.clock), CollectingEngine(Settings(), self.clock))
+        self.twins = (self.kept, self.anew) = (self.engines[0].admission, self.engines[1].admission)
+        self.anew.__class__ = JudgesEverybody
         self.nodes: dict[str, Node] = {}
         self.groups: dict[GroupRef, PodGroup] = {}
         self.pods: dict[str, Pod] = {}
@@ -70,21 +105,17 @@ class Twins(RuleBasedStateMachine):
 
     # What both hear.
 
-    def tell(self, event: Callable[[Admission], _Answer]) -> _Answer:
+    def tell(self, event: Event[A]) -> A:
         """Let both take in the same; assert that they answer the same, and return that."""
-        kept, anew = (event(admission) for admission in self.twins)
+        kept, anew = (engine.tell(event) for engine in self.engines)
         assert kept == anew
         return kept
-
-    def ask(self, question: Callable[[Verbs], _Answer]) -> _Answer:
-        """Ask both the same; assert that they answer the same, and return that."""
-        return self.tell(lambda admission: question(self.verbs[id(admission)]))
 
     def settle(self) -> None:
         """Let the passes run, and carry out what they ask for, as the API server would."""
         for _ in range(20):
-            self.tell(lambda admission: admission.tick())
-            self.tell(lambda admission: admission.decide())
+            self.tell(Tick())
+            self.tell(Decide())
             effects = self.effects()
             for uid, nomination in effects.nominations.items():
                 if uid in self.pods and not self.pods[uid].node_name:
@@ -92,9 +123,9 @@ class Twins(RuleBasedStateMachine):
             if not (effects.nominations or effects.refused or self.kept.pending):
                 return
 
-    def effects(self) -> Effects:
+    def effects(self) -> Effects[None]:
         """Take what both want done; assert that it is the same, and that whose reason changed is reported."""
-        kept, anew = (admission.take_effects() for admission in self.twins)
+        kept, anew = (engine.effects() for engine in self.engines)
         assert kept.nominations == anew.nominations
         assert (kept.refused, kept.notes, kept.expired) == (anew.refused, anew.notes, anew.expired)
         assert kept.rejections == anew.rejections
@@ -109,23 +140,23 @@ class Twins(RuleBasedStateMachine):
     def see(self, pod: Pod) -> None:
         """Let the API server have a pod as it is now."""
         self.pods[pod.uid] = pod
-        self.tell(lambda admission: admission.pod_seen(pod))
+        self.tell(PodSeen(pod))
 
     def see_node(self, node: Node) -> None:
         """Let the API server have a node as it is now."""
         self.nodes[node.name] = node
-        self.tell(lambda admission: admission.node_seen(node))
+        self.tell(NodeSeen(node))
 
     def see_group(self, group: PodGroup) -> None:
         """Let the API server have a PodGroup as it is now."""
         self.groups[group.ref] = group
-        self.tell(lambda admission: admission.group_seen(group))
+        self.tell(GroupSeen(group))
 
     def create_pod(self, ref: GroupRef | None, gpus: int, **fields: Any) -> Pod:
         """Create a pod."""
         self.serial += 1
         requests = {"cpu": 1000, "pods": 1} | ({GPU: gpus} if gpus else {})
-        values = {"created": f"{self.serial:08d}", "group": ref, "scheduler_name": "muster"}
+        values: dict[str, Any] = {"created": f"{self.serial:08d}", "group": ref or NO_GROUP, "scheduler_name": "muster"}
         name = f"pod-{self.serial}"
         self.see(
             Pod(f"uid-{self.serial}", "default", name, Shape(tuple(sorted(requests.items()))), **(values | fields))
@@ -139,7 +170,7 @@ class Twins(RuleBasedStateMachine):
         """Begin with a few nodes and gangs."""
         for index in range(nodes):
             self.see_node(Node(f"node-{index}", allocatable={"cpu": 8_000, "memory": 0, "pods": 20, GPU: GPUS}))
-        self.tell(lambda admission: admission.rebuild())
+        self.tell(Rebuild())
         for size in sizes:
             self.create_group_of(size, [2], 0, min_member=size)
         self.settle()
@@ -160,7 +191,7 @@ class Twins(RuleBasedStateMachine):
     def create_group_of(self, members: int, gpus: list[int], priority: int, **group: Any) -> None:
         """Create a PodGroup and its pods."""
         self.serial += 1
-        ref = GroupRef(GroupApi.COSCHEDULING, "default", f"gang-{self.serial}")
+        ref = GroupRef(COSCHEDULING, "default", f"gang-{self.serial}")
         self.see_group(PodGroup(ref, f"group-{self.serial}", created=f"{self.serial:08d}", **group))
         for index in range(members):
             self.create_pod(ref, gpus[index % len(gpus)], priority=priority)
@@ -168,7 +199,7 @@ class Twins(RuleBasedStateMachine):
     @rule(gpus=st.sampled_from([1, 4]), minimum=st.sampled_from([None, 1, 3]))
     def create_labelled_member(self, gpus: int, minimum: int | None) -> None:
         """Create a member of one of two gangs without object."""
-        ref = GroupRef(GroupApi.LABEL, "default", f"label-{self.serial % 2}")
+        ref = GroupRef(LABEL, "default", f"label-{self.serial % 2}")
         self.create_pod(ref, gpus, options=Options(min_member=minimum))
         self.settle()
 
@@ -251,7 +282,7 @@ class Twins(RuleBasedStateMachine):
         """Delete a pod."""
         uid = data.draw(st.sampled_from(sorted(self.pods)))
         del self.pods[uid]
-        self.tell(lambda admission: admission.pod_gone(uid))
+        self.tell(PodGone(uid))
         self.settle()
 
     @precondition(lambda self: self.groups)
@@ -268,7 +299,7 @@ class Twins(RuleBasedStateMachine):
     def delete_group(self, data: st.DataObject, again: bool) -> None:
         """Delete a PodGroup, and perhaps create it anew under its name."""
         group = self.groups.pop(data.draw(st.sampled_from(sorted(self.groups, key=str))))
-        self.tell(lambda admission: admission.group_gone(group.ref, group.uid))
+        self.tell(GroupGone(group.ref, group.uid))
         self.serial += 1
         if again:
             self.see_group(replace(group, uid=f"group-{self.serial}"))
@@ -281,7 +312,7 @@ class Twins(RuleBasedStateMachine):
         node = self.nodes[self.some_node(data)]
         if what == "delete":
             del self.nodes[node.name]
-            self.tell(lambda admission: admission.node_gone(node.name))
+            self.tell(NodeGone(node.name))
         elif what == "cordon":
             self.see_node(replace(node, taints=() if node.taints else (UNSCHEDULABLE_TAINT,)))
         else:
@@ -307,8 +338,8 @@ class Twins(RuleBasedStateMachine):
 
     def bring_to_bind(self, pod: Pod) -> BindVerdict | None:
         """Take a pod through filter to bind; return what becomes of its bind call, None if no node is accepted."""
-        accepted = self.ask(lambda verbs: verbs.filter(pod, sorted(self.nodes))).accepted
-        return self.ask(lambda verbs: verbs.arrive(pod.uid, accepted[0])).verdict if accepted else None
+        accepted = self.tell(Filter(pod, sorted(self.nodes))).accepted
+        return self.tell(Arrive(pod.uid, accepted[0])).verdict if accepted else None
 
     @precondition(lambda self: self.waiting())
     @rule(data=st.data())
@@ -316,7 +347,7 @@ class Twins(RuleBasedStateMachine):
         """Let kube-scheduler refuse the planned node of a pending member."""
         pod = data.draw(st.sampled_from(self.waiting()))
         others = sorted(self.nodes.keys() - {pod.nominated_node})
-        self.ask(lambda verbs: verbs.filter(pod, others))
+        self.tell(Filter(pod, others))
         self.settle()
 
     @precondition(lambda self: self.slots())
@@ -325,11 +356,11 @@ class Twins(RuleBasedStateMachine):
         """Answer a bind call: the Binding was made, nobody knows, it was refused; or it was held for too long."""
         uid, node, state = data.draw(st.sampled_from(self.slots()))
         if what == "left":
-            self.ask(lambda verbs: verbs.leave(uid))
+            self.tell(Leave(uid))
         elif state is SlotState.BINDING and what == "bound":
             self.see(replace(self.pods[uid], node_name=node, phase=PodPhase.RUNNING))
         elif state is SlotState.BINDING:
-            self.ask(lambda verbs: verbs.binding_failed(uid, "no", final=what == "refused"))
+            self.tell(BindingFailed(uid, "no", final=what == "refused"))
         self.settle()
 
     @rule(seconds=st.sampled_from([0.3, 1, 10, 16, 31, 61]))
@@ -342,22 +373,23 @@ class Twins(RuleBasedStateMachine):
     def ask_late(self, seconds: float) -> None:
         """Let time pass, and a pass run before the clockwork."""
         self.clock.advance(seconds)
-        self.tell(lambda admission: admission.reconsider())
-        self.tell(lambda admission: admission.decide())
+        for admission in self.twins:
+            admission.reconsider()
+        self.tell(Decide())
         self.settle()
 
     @rule(on=st.booleans())
     def hold_off(self, on: bool) -> None:
         """Let nominations get through, or not."""
-        self.tell(lambda admission: admission.hold_off(Wait(Reason.WRITES_BACKLOGGED) if on else None))
+        self.tell(HoldOff(Wait(Reason.WRITES_BACKLOGGED) if on else None))
         self.settle()
 
     @rule()
     def stand_down(self) -> None:
         """Give up deciding, hear a little, and take it up again."""
-        self.tell(lambda admission: admission.stand_down())
+        self.tell(StandDown())
         self.create_pod(None, 0)
-        self.tell(lambda admission: admission.rebuild())
+        self.tell(Rebuild())
         self.settle()
 
     # What must be the same.
@@ -371,7 +403,7 @@ class Twins(RuleBasedStateMachine):
         assert _slots(self.kept) == _slots(self.anew)
         assert kept.waits == anew.waits
         keeps = [
-            [(keep.gang.ref, keep.position, keep.firm, keep.kept.tolist()) for keep in admission.term.keeps]
+            [(keep.gang.ref, keep.position, keep.firm, keep.kept.tolist()) for keep in admission.tenure.keeps]
             for admission in (self.kept, self.anew)
         ]
         assert keeps[0] == keeps[1]
@@ -396,7 +428,7 @@ class Twins(RuleBasedStateMachine):
 
     def waiting(self) -> list[Pod]:
         """Return the pending members of gangs."""
-        return [pod for _, pod in sorted(self.pods.items()) if pod.group is not None and pod.placeable]
+        return [pod for _, pod in sorted(self.pods.items()) if pod.placeable]
 
     def bound(self) -> list[Pod]:
         """Return the pods that hold something on a node."""
@@ -419,6 +451,93 @@ def _slots(admission: Admission) -> list[tuple[str, str, SlotState, float]]:
 TestTwins = Twins.TestCase
 TestTwins.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
+#: Queues that may exist, and two that never do.
+QUEUES = ("a", "b", "c")
+ANY_QUEUE = st.sampled_from([*QUEUES, "nobody", ""])
+#: Nobody is evicted: the twins search for victims at other times, which is for `Preemptions` to pace.
+KEEPING = PreemptionPolicy(within_queue=WithinQueue.NEVER, reclaim_within_cohort=Reclaim.NEVER)
+TEAM = LabelSelector((Requirement("team", "In", ("one",)),))
+
+
+class Sharers(Twins):
+    """The same with Queues that come, go, move and change while gangs wait and run in them."""
+
+    @rule(
+        name=st.sampled_from(QUEUES),
+        parent=st.sampled_from(["", "", "nobody", *QUEUES]),
+        gpus=st.sampled_from([None, 0, 2, 4, 8]),
+        limit=st.sampled_from([None, 0, 4]),
+        others=st.fixed_dictionaries(
+            {
+                "weight": st.sampled_from([1.0, 2.0]),
+                "default": st.booleans(),
+                "namespaces": st.sampled_from([None, TEAM]),
+                "strategy": st.sampled_from(QueueingStrategy),
+                "stop_policy": st.sampled_from([StopPolicy.NONE, StopPolicy.NONE, StopPolicy.HOLD]),
+                "max_running_gangs": st.sampled_from([None, None, 1]),
+            }
+        ),
+    )
+    def put_queue(self, name: str, parent: str, gpus: int | None, limit: int | None, others: dict[str, Any]) -> None:
+        """Create a Queue or edit it."""
+        quota = {} if gpus is None else {GPU: Quota(gpus, limit, limit)}
+        flavors = (Flavor("any", quota),)
+        self.tell(QueueSeen(Queue(name, uid=name, parent=parent, flavors=flavors, preemption=KEEPING, **others)))
+        self.settle()
+
+    @rule(name=st.sampled_from(QUEUES))
+    def drop_queue(self, name: str) -> None:
+        """Delete a Queue."""
+        self.tell(QueueGone(name))
+        self.settle()
+
+    @rule(team=st.sampled_from(["one", "two"]))
+    def label_namespace(self, team: str) -> None:
+        """Let the namespace be of another team."""
+        self.tell(NamespaceSeen("default", {"team": team}))
+        self.settle()
+
+    @rule(
+        queue=ANY_QUEUE,
+        peer=ANY_QUEUE,
+        members=st.integers(1, 3),
+        gpus=st.sampled_from([0, 1, 4]),
+        minimum=st.sampled_from([1, 1, 2]),
+    )
+    def create_sharing_gang(self, queue: str, peer: str, members: int, gpus: int, minimum: int) -> None:
+        """Create a gang that names a queue, or whose owner names one to another scheduler."""
+        self.serial += 1
+        ref, options = GroupRef(LABEL, "default", f"shares-{self.serial}"), Options(min_member=minimum)
+        for _ in range(members):
+            self.create_pod(ref, gpus, options=replace(options, queue=queue, peer_queue=peer))
+        self.settle()
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data(), queue=ANY_QUEUE)
+    def move_gang(self, data: st.DataObject, queue: str) -> None:
+        """Let all pods of a gang name another queue."""
+        group = self.pods[data.draw(st.sampled_from(sorted(self.pods)))].group
+        for pod in [pod for pod in self.pods.values() if pod.group == group]:
+            self.see(replace(pod, options=replace(pod.options, queue=queue)))
+        self.settle()
+
+    @invariant()
+    def the_same_is_charged(self) -> None:
+        """Assert that the queues are charged the same, and what those are that decide afresh."""
+        charged = [
+            {name: (tree.usage(name), tree.gangs(name)) for name in tree}
+            for tree in (admission.sharing.tree for admission in self.twins)
+        ]
+        assert charged[0] == charged[1]
+        sharing = self.kept.sharing
+        for name in sharing.tree:
+            held = [self.pods[uid] for uids in sharing.charges.holders(name).values() for uid in uids]
+            assert {sharing.queue_of_pod(pod)[0] for pod in held} <= {name}
+
+
+TestSharers = Sharers.TestCase
+TestSharers.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Omission:
@@ -426,6 +545,7 @@ class Omission:
 
     name: str
     leave_out: Callable[[pytest.MonkeyPatch], None]
+    machine: type[Twins] = Twins
 
     def __str__(self) -> str:
         """Name it in the report of tests."""
@@ -448,12 +568,12 @@ def _unmarked(owner: type, method: str, store: str) -> Callable[[pytest.MonkeyPa
 def _without(part: str) -> Callable[[pytest.MonkeyPatch], None]:
     """Return how to have footings compare as equal that differ in `part`."""
 
-    def equal(self: Footing, other: object) -> bool:
-        return isinstance(other, Footing) and all(
+    def equal(self: VerdictKey, other: object) -> bool:
+        return isinstance(other, VerdictKey) and all(
             mine == theirs for name, mine, theirs in zip(self._fields, self, other, strict=True) if name != part
         )
 
-    return lambda patch: patch.setattr(Footing, "__eq__", equal)
+    return lambda patch: patch.setattr(VerdictKey, "__eq__", equal)
 
 
 def _time_stands_still(patch: pytest.MonkeyPatch) -> None:
@@ -473,10 +593,41 @@ OMISSIONS = (
     Omission("a slot that was given up", _unmarked(GangRegistry, "withdraw", "changed")),
     Omission("what is remembered of a gang", _unmarked(GangRegistry, "touch", "changed")),
     Omission("capacity", _without("generation")),
-    Omission("what is kept for others", _without("keeps")),
+    Omission("what is kept for others", _without("earmarks")),
     Omission("the obstacle", _without("obstacle")),
     Omission("time", _time_stands_still),
+    Omission("a tree of queues", lambda patch: patch.setattr(Sharing, "take_concerned", lambda _: []), Sharers),
+    Omission("gangs whose queue moves", lambda patch: patch.setattr(Sharing, "_touch", lambda *_: None), Sharers),
+    Omission(
+        "pods of a queue that moves", lambda patch: patch.setattr(Charges, "look_at_queues", lambda *_: None), Sharers
+    ),
+    Omission("defaults", lambda patch: patch.setattr(Sharing, "_follow_default", lambda *_: None), Sharers),
 )
+
+
+def test_gang_that_can_never_fit_is_told_so_again_once_writes_get_through() -> None:
+    """What held all gangs off does not stay its reason."""
+    twins = Twins()
+    twins.start(nodes=1, sizes=[1, 3])
+    for on in (True, False):
+        twins.hold_off(on=on)
+        twins.the_same_is_decided()
+    assert twins.kept.reservations.waits["group-3"].reason is Reason.EXCEEDS_CLUSTER
+
+
+def test_room_is_kept_for_a_gang_as_soon_as_a_pod_of_another_scheduler_ends() -> None:
+    """That nothing could be kept for it before does not count any more."""
+    twins = Twins()
+    twins.start(nodes=3, sizes=[3, 2, 2])
+    twins.see_node(replace(twins.nodes["node-0"], taints=(UNSCHEDULABLE_TAINT,)))
+    twins.settle()
+    foreign = twins.create_pod(None, 3, scheduler_name="other", node_name="node-2", phase=PodPhase.RUNNING)
+    twins.settle()
+    twins.stand_down()
+    twins.see(replace(foreign, phase=PodPhase.SUCCEEDED))
+    twins.settle()
+    twins.the_same_is_decided()
+    assert [head.gang.uid for head in twins.kept.heads] == ["group-1"]
 
 
 @pytest.mark.parametrize("omission", OMISSIONS, ids=str)
@@ -494,4 +645,4 @@ def test_whatever_is_not_taken_in_is_found(omission: Omission, monkeypatch: pyte
         suppress_health_check=list(HealthCheck),
     )
     with pytest.raises((AssertionError, ValueError)):  # arrays of a table that has grown do not fit those of before
-        run_state_machine_as_test(Twins, settings=hunt)
+        run_state_machine_as_test(omission.machine, settings=hunt)

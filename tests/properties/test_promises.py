@@ -9,16 +9,28 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from extender.admission.admission import Admission
-from extender.admission.answers import BindVerdict
-from extender.admission.ledger import SlotState
-from extender.admission.verbs import Verbs
+from extender.admission.events import (
+    Arrive,
+    BindingFailed,
+    BindVerdict,
+    Decide,
+    Filter,
+    GroupSeen,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Rebuild,
+    Tick,
+)
 from extender.clock import ManualClock
-from extender.domain.membership import GroupApi, GroupRef
-from extender.domain.node import UNSCHEDULABLE_TAINT, Node
-from extender.domain.pod import Phase, Pod, Shape
-from extender.domain.podgroup import PodGroup
+from extender.ledger.slots import SlotState
+from extender.objects.node import UNSCHEDULABLE_TAINT, Node
+from extender.objects.pod import Phase, Pod, Shape
+from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
+from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.settings import Settings
+from tests.state import State
+from tests.worlds import CollectingEngine
 
 GPU = "nvidia.com/gpu"
 GPUS = 8
@@ -40,24 +52,26 @@ class Cluster(RuleBasedStateMachine):
 
     def boot(self) -> None:
         """Start a Muster that knows nothing, and let it list the cluster."""
-        self.admission = Admission(Settings(), self.clock)
-        self.verbs = Verbs(self.admission)
+        self.engine = CollectingEngine(Settings(), self.clock)
+        self.admission = self.engine.admission
+        self.tell = self.engine.tell
+        self.state = State(self)
         for node in self.nodes.values():
-            self.admission.node_seen(node)
+            self.tell(NodeSeen(node))
         for group in self.groups.values():
-            self.admission.group_seen(group)
+            self.tell(GroupSeen(group))
         for pod in self.pods.values():
-            self.admission.pod_seen(pod)
-        self.admission.rebuild()
+            self.tell(PodSeen(pod))
+        self.tell(Rebuild())
         self.in_flight = {}
         self.settle()
 
     def settle(self) -> None:
         """Let the pass run and carry out what it asks for, as the API server would."""
         for _ in range(20):
-            self.admission.tick()
-            self.admission.decide()
-            effects = self.admission.take_effects()
+            self.tell(Tick())
+            self.tell(Decide())
+            effects = self.engine.effects()
             for uid, nomination in effects.nominations.items():
                 if uid in self.pods and not self.pods[uid].node_name:
                     self.change(uid, nominated_node=nomination.node)
@@ -71,28 +85,31 @@ class Cluster(RuleBasedStateMachine):
     def check_may_start(self, uid: str) -> None:
         """Assert P1: a member is let go only when minMember members have arrived, are bound or have succeeded."""
         pod = self.pods[uid]
-        assert pod.group is not None
         members = [p for p in self.pods.values() if p.group == pod.group]
         there = [p for p in members if p.bound or p.phase is Phase.SUCCEEDED]
         arrived = [p for p in members if not p.node_name and not p.done and self.has_arrived(p)]
-        assert len(there) + len(arrived) >= self.groups[pod.group].min_member
+        assert len(there) + len(arrived) >= self.minimum(pod.group)
+
+    def minimum(self, ref: GroupRef) -> int:
+        """Return how many members of a gang must start together; a pod that names no group is a gang of one."""
+        return 1 if ref.is_pod else self.groups[ref].min_member
 
     def has_arrived(self, pod: Pod) -> bool:
         """Tell whether the ledger has seen the pod at bind."""
-        entry = self.admission.reservations.ledger.of_pod(pod.uid)
-        return entry is not None and entry[1].state is not SlotState.RESERVED
+        slot = self.state.slot(pod)
+        return slot is not None and slot.state is not SlotState.RESERVED
 
     def is_let_go(self, pod: Pod) -> bool:
         """Tell whether the pod has passed the barrier, so that only its Binding is outstanding."""
-        entry = self.admission.reservations.ledger.of_pod(pod.uid)
-        return entry is not None and entry[1].state is SlotState.BINDING
+        slot = self.state.slot(pod)
+        return slot is not None and slot.state is SlotState.BINDING
 
     def change(self, uid: str, **changes: object) -> None:
         """Change a pod at the API server, and let Muster see it."""
         self.pods[uid] = replace(self.pods[uid], **changes)  # type: ignore[arg-type]  # keywords of Pod
-        self.admission.pod_seen(self.pods[uid])
+        self.tell(PodSeen(self.pods[uid]))
 
-    def create_pod(self, ref: GroupRef | None, gpus: int, priority: int) -> Pod:
+    def create_pod(self, ref: GroupRef, gpus: int, priority: int) -> Pod:
         """Create a pod at the API server, and let Muster see it."""
         self.serial += 1
         shape = Shape(tuple(sorted(({"cpu": 1000, "pods": 1} | ({GPU: gpus} if gpus else {})).items())))
@@ -108,7 +125,7 @@ class Cluster(RuleBasedStateMachine):
             scheduler_name="muster",
         )
         self.pods[pod.uid] = pod
-        self.admission.pod_seen(pod)
+        self.tell(PodSeen(pod))
         return pod
 
     @initialize(nodes=st.integers(1, 4))
@@ -117,7 +134,7 @@ class Cluster(RuleBasedStateMachine):
         for index in range(nodes):
             name = f"node-{index}"
             self.nodes[name] = Node(name, allocatable={"cpu": 16_000, "memory": 0, "pods": 20, GPU: GPUS})
-            self.admission.node_seen(self.nodes[name])
+            self.tell(NodeSeen(self.nodes[name]))
         self.settle()
 
     @rule(
@@ -129,25 +146,21 @@ class Cluster(RuleBasedStateMachine):
     def create_gang(self, members: int, gpus: int, extra: int, priority: int) -> None:
         """Create a PodGroup with all its pods."""
         self.serial += 1
-        ref = GroupRef(GroupApi.COSCHEDULING, "default", f"gang-{self.serial}")
+        ref = GroupRef(COSCHEDULING, "default", f"gang-{self.serial}")
         self.groups[ref] = PodGroup(ref, uid=f"group-{self.serial}", min_member=members, created=f"{self.serial:08d}")
         self.sizes[ref] = gpus
-        self.admission.group_seen(self.groups[ref])
+        self.tell(GroupSeen(self.groups[ref]))
         for _ in range(members + extra):
             self.create_pod(ref, gpus, priority)
         self.settle()
 
     @rule(gpus=st.integers(0, 8))
     def create_single(self, gpus: int) -> None:
-        """Create a pod without gang, and schedule it as kube-scheduler would."""
-        self.serve_single(self.create_pod(None, gpus, 0).uid)
+        """Create a pod that names no group: a gang of one, planned in the filter call that asks for it."""
+        pod = self.create_pod(NO_GROUP, gpus, 0)
+        self.sizes[pod.group] = gpus
+        self.serve_member(pod.uid)
         self.settle()
-
-    def serve_single(self, uid: str) -> None:
-        """Take a pod without gang through filter and bind."""
-        accepted = self.verbs.filter(self.pods[uid], sorted(self.nodes)).accepted
-        if accepted and self.verbs.arrive(uid, accepted[0]).verdict is BindVerdict.WRITE:
-            self.change(uid, node_name=accepted[0], phase=Phase.RUNNING)
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
@@ -160,12 +173,12 @@ class Cluster(RuleBasedStateMachine):
     def serve_member(self, uid: str) -> None:
         """Take one pending member of a gang through filter to bind."""
         pod = self.pods[uid]
-        if pod.group is None or not pod.placeable:
+        if not pod.placeable:
             return
-        accepted = self.verbs.filter(pod, sorted(self.nodes)).accepted
-        assert accepted == self.verbs.filter(pod, sorted(self.nodes)).accepted, "P5: filter is idempotent"
+        accepted = self.tell(Filter(pod, sorted(self.nodes))).accepted
+        assert accepted == self.tell(Filter(pod, sorted(self.nodes))).accepted, "P5: filter is idempotent"
         if accepted:
-            arrival = self.verbs.arrive(uid, accepted[0])
+            arrival = self.tell(Arrive(uid, accepted[0]))
             if arrival.verdict in {BindVerdict.HOLD, BindVerdict.WRITE}:
                 self.in_flight[uid] = accepted[0]
 
@@ -174,14 +187,13 @@ class Cluster(RuleBasedStateMachine):
     def write_binding(self, data: st.DataObject, ok: bool, final: bool) -> None:
         """Let the API server answer one Binding that may be written."""
         uid = data.draw(st.sampled_from(sorted(self.in_flight)))
-        entry = self.admission.reservations.ledger.of_pod(uid)
-        if entry is None or entry[1].state is not SlotState.BINDING:
+        if not self.is_let_go(self.pods[uid]):
             return
         node = self.in_flight.pop(uid)
         if ok:
             self.change(uid, node_name=node, phase=Phase.RUNNING)
         else:
-            self.verbs.binding_failed(uid, "conflict", final=final)
+            self.tell(BindingFailed(uid, "conflict", final=final))
         self.settle()
 
     @precondition(lambda self: self.pods)
@@ -200,9 +212,10 @@ class Cluster(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.pods)))
         pod = self.pods.pop(uid)
         self.in_flight.pop(uid, None)
-        self.admission.pod_gone(uid)
-        if again and pod.group is not None:
-            self.create_pod(pod.group, pod.shape.request(GPU), pod.priority)
+        self.tell(PodGone(uid))
+        if again:
+            gpus = pod.shape.request(GPU)
+            self.sizes[self.create_pod(pod.group, gpus, pod.priority).group] = gpus
         self.settle()
 
     @precondition(lambda self: self.nodes)
@@ -212,7 +225,7 @@ class Cluster(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.nodes)))
         taints = () if self.nodes[name].taints else (UNSCHEDULABLE_TAINT,)
         self.nodes[name] = replace(self.nodes[name], taints=taints)
-        self.admission.node_seen(self.nodes[name])
+        self.tell(NodeSeen(self.nodes[name]))
         self.settle()
 
     @rule(seconds=st.sampled_from([1, 25, 70]))
@@ -233,7 +246,7 @@ class Cluster(RuleBasedStateMachine):
         for pod in self.pods.values():
             if pod.bound:
                 used.update({(pod.node_name, resource): value for resource, value in pod.shape.requests})
-        for reservation in self.admission.reservations.ledger:
+        for reservation in self.state.reservations():
             for uid, slot in reservation.slots.items():
                 assert not self.pods[uid].bound
                 used.update({(slot.node, resource): value for resource, value in slot.pod.shape.requests})
@@ -243,20 +256,19 @@ class Cluster(RuleBasedStateMachine):
     @invariant()
     def ledger_knows_how_many_gpus_are_promised(self) -> None:
         """Assert that what is kept in step is what the slots add up to."""
-        ledger = self.admission.reservations.ledger
-        promised = [slot for reservation in ledger for slot in reservation.slots.values()]
-        assert ledger.gpus == sum(slot.pod.shape.request(GPU) for slot in (*promised, *ledger.singles()))
+        promised = [slot for reservation in self.state.reservations() for slot in reservation.slots.values()]
+        assert self.state.promised_gpus() == sum(slot.pod.shape.request(GPU) for slot in promised)
 
     @invariant()
     def every_waiting_gang_has_a_reason(self) -> None:
         """Assert P8: members without a slot belong to a gang with a reason, or wait as extras."""
         if not self.admission.rebuilt or self.admission.pending:
             return
-        for gang in self.admission.model.gangs:
+        for gang in self.state.gangs():
             let_go = sum(self.is_let_go(pod) for pod in gang.members.values())
             census = gang.census()
             if census.placeable > let_go and census.secured + let_go < gang.min_member:
-                assert gang.uid in self.admission.reservations.waits
+                assert self.state.wait(gang.uid) is not None
 
     def serve_everybody(self) -> None:
         """Take every pending member through filter and bind, and let every Binding that may be written succeed."""
@@ -264,8 +276,7 @@ class Cluster(RuleBasedStateMachine):
             self.serve_member(uid)
         self.settle()
         for uid, node in list(self.in_flight.items()):
-            entry = self.admission.reservations.ledger.of_pod(uid)
-            if entry is not None and entry[1].state is SlotState.BINDING:
+            if self.is_let_go(self.pods[uid]):
                 self.in_flight.pop(uid)
                 self.change(uid, node_name=node, phase=Phase.RUNNING)
         self.settle()
@@ -273,7 +284,7 @@ class Cluster(RuleBasedStateMachine):
     def finish_what_runs(self) -> None:
         """Let every pod succeed that has no gang, or one that has its minimum."""
         for uid, pod in list(self.pods.items()):
-            gang = self.admission.model.gang_of(pod)
+            gang = self.state.gang(pod.group)
             if pod.bound and (gang is None or gang.census().secured >= gang.min_member):
                 self.change(uid, phase=Phase.SUCCEEDED)
         self.settle()
@@ -282,21 +293,21 @@ class Cluster(RuleBasedStateMachine):
         """Assert P4 and P6: left in peace, every gang that fits alone runs, whatever happened before."""
         for name, node in self.nodes.items():
             self.nodes[name] = replace(node, taints=())
-            self.admission.node_seen(self.nodes[name])
-        for _ in range(len(self.groups) * 3 + 10):
+            self.tell(NodeSeen(self.nodes[name]))
+        for _ in range(len(self.state.gangs()) * 3 + 10):
             self.clock.advance(130)  # beyond every pause and deadline: nothing may depend on luck
             self.settle()
             self.serve_everybody()
             self.finish_what_runs()
-        for gang in self.admission.model.gangs:
+        for gang in self.state.gangs():
             census = gang.census()
-            if gang.group is None or census.exist < gang.min_member:
+            if (gang.group is None and not gang.ref.is_pod) or census.exist < gang.min_member:
                 continue
             size = self.sizes[gang.ref]
             room = sum(20 if size == 0 else GPUS // size for _ in self.nodes)
             if size and room < gang.min_member:
                 continue
-            assert census.placeable == 0, f"{gang.ref} never ran: {self.admission.reservations.waits.get(gang.uid)}"
+            assert census.placeable == 0, f"{gang.ref} never ran: {self.state.wait(gang.uid)}"
 
 
 TestPromises = Cluster.TestCase

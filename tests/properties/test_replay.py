@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import structlog
 
-from extender.recording.anonymising import anonymise
-from extender.recording.archive import unpack
-from extender.recording.verdict import judge
+from extender.admission.events import Rebuild
+from extender.journal.anonymising import anonymise
+from extender.journal.archive import unpack
+from muster_lab.replay.verdict import judge
 from tests.properties.replaying import run
 
 #: Random runs. `REPLAY_RUNS=1000 pytest tests/properties/test_replay.py` plays a hundred times as many and more.
@@ -30,7 +31,6 @@ def silence() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-@pytest.mark.timeout(60 + 6 * RUNS)
 def test_another_process_gives_every_answer_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit, whatever the hashes are seeded with: decisions, reasons, evictions, the state at the end."""
     inputs = terms = 0
@@ -38,7 +38,7 @@ def test_another_process_gives_every_answer_again(tmp_path: Path, monkeypatch: p
         for number, snapshot in enumerate(run(seed, monkeypatch, STEPS)):
             (tmp_path / f"{seed}-{number}.tar.gz").write_bytes(snapshot.pack())
             inputs += snapshot.header.inputs
-            terms += sum(noted.what.name == "rebuild" for noted in snapshot.noted()) if seed < 10 else 0
+            terms += sum(isinstance(noted.event, Rebuild) for noted in snapshot.noted()) if seed < 10 else 0
     command = [sys.executable, "-m", "tests.properties.replaying", str(tmp_path)]
     environment = os.environ | {"PYTHONHASHSEED": "4711"}
     played = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

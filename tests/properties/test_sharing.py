@@ -8,10 +8,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from extender.domain import keys
-from extender.domain.queue import Flavor, Preemption, Queue, Quota
-from extender.domain.reason import Reason
-from tests.admission.conftest import GPU, Job, World
+from extender.admission.events import PodGone, PodSeen, QueueSeen
+from extender.objects import keys
+from extender.objects.queue import Flavor, PreemptionPolicy, Queue, Quota
+from extender.objects.reason import Reason
+from tests.worlds import GPU, Job, World
 
 #: Nodes of eight GPUs, and what of them belongs to which queue: all of it to somebody.
 NODES = 8
@@ -34,11 +35,11 @@ class Cluster:
     def __init__(self) -> None:
         self.world = World()
         self.world.nodes(NODES)
-        self.world.admission.queue_seen(Queue("all", uid="all"))
+        self.world.tell(QueueSeen(Queue("all", uid="all")))
         for name, gpus in NOMINAL.items():
             flavors = (Flavor("any", {GPU: Quota(gpus)}),)
-            self.world.admission.queue_seen(
-                Queue(name, uid=name, parent="all", flavors=flavors, preemption=Preemption())
+            self.world.tell(
+                QueueSeen(Queue(name, uid=name, parent="all", flavors=flavors, preemption=PreemptionPolicy()))
             )
         self.jobs: list[Job] = []
         self.homes: dict[str, str] = {}
@@ -72,13 +73,13 @@ class Cluster:
 
     def _follow(self) -> bool:
         """Run who is placed, and let go who is evicted; return whether anybody was."""
-        preemptors = {clearance.gang.ref for clearance in self.world.admission.term.clearances.under_way.values()}
+        preemptors = self.world.state.preemptors()
         evicted = {each.pod.uid for each in self.world.effects().evictions.values()}
         victims = [job for job in self.jobs if any(pod.uid in evicted for pod in job.pods)]
         for job in victims:
             assert all(pod.uid in evicted for pod in job.pods), f"{job.ref} was evicted in part"
             for index, pod in enumerate(job.pods):
-                self.world.admission.pod_gone(pod.uid)
+                self.world.tell(PodGone(pod.uid))
                 job.pods[index] = self.world.pod(pod.name, 8, group=job.ref, priority=pod.priority, options=pod.options)
         self.world.judge()
         for job in self.jobs:
@@ -86,7 +87,7 @@ class Cluster:
                 assert job.reserved, f"{job.ref} had others evicted and is not placed: {job.wait}"
         for job in victims:
             for pod in job.pods:
-                self.world.admission.pod_seen(pod)
+                self.world.tell(PodSeen(pod))
         self.world.judge()
         for job in self.jobs:
             if job.reserved:
@@ -100,9 +101,7 @@ class Cluster:
     def check(self) -> None:
         """Assert what holds at every moment."""
         self.world.check_promises()
-        tree = self.world.admission.sharing.tree
-        self.world.admission.sharing.charges.refresh()
-        used = {name: tree.used(name, "any", GPU) for name in NOMINAL}
+        used = {name: self.world.state.used(name, "any", GPU) for name in NOMINAL}
         assert sum(used.values()) <= sum(NOMINAL.values())
         for name in NOMINAL:
             held = sum(8 for job in self.jobs if self.homes[job.ref.name] == name for pod in job.pods if pod.bound)

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.admission.explaining.account import Account, explain_gang
-from extender.admission.explaining.material import gather
-from extender.admission.explaining.scene import Scene
-from extender.admission.explaining.waterfall import Cause, Waterfall
-from extender.domain import keys
-from extender.domain.node import NOT_READY_TAINT, UNSCHEDULABLE_TAINT, Node
-from extender.domain.pod import Shape
-from extender.domain.queue import Flavor, Queue, Quota
-from extender.domain.reason import Reason
-from extender.domain.selectors import Selector
-from extender.domain.taints import Taint, Toleration
-from extender.domain.topology import TopologyTerms
-from extender.numa.nodetopology import NodeTopology, Policy, Zone
-from extender.placement.eligibility import Eligibility
-from tests.admission.conftest import GPU, Job, World
+from extender.admission.events import NodeSeen, NodeTopologySeen, PodSeen, QueueSeen
+from extender.explain.account import WaitAccount, explain_gang
+from extender.explain.inquiry import inquire
+from extender.explain.waterfall import NodeCause, Waterfall
+from extender.objects import keys
+from extender.objects.meta import Selector
+from extender.objects.node import NOT_READY_TAINT, UNSCHEDULABLE_TAINT, Node
+from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
+from extender.objects.pod import Shape
+from extender.objects.podspec import Taint, Toleration
+from extender.objects.queue import Flavor, Queue, Quota
+from extender.objects.reason import Reason
+from extender.objects.topology import TopologyTerms
+from tests.worlds import GPU, Job, World
 
 LEVELS = [{"name": "block", "nodeLabel": "block"}, {"name": "rack", "nodeLabel": "rack"}]
 INFRA, SPOT = Taint("dedicated", "infra", "NoSchedule"), Taint("spot", "", "NoExecute")
@@ -63,24 +61,24 @@ def build(nodes: Sequence[Any], gangs: Sequence[Any]) -> tuple[World, list[Job]]
     """Return a cluster of these nodes, with these gangs in it, all judged until nothing changes any more."""
     world = World(topology_levels=LEVELS)
     flavor = Flavor("fast", {GPU: Quota(16)}, (("pool", "fast"),))
-    world.admission.queue_seen(Queue("team", uid="team", flavors=(flavor,)))
+    world.tell(QueueSeen(Queue("team", uid="team", flavors=(flavor,))))
     for index, (gpus, rack, fast, taints, taken, aligned) in enumerate(nodes):
         name = f"node-{index}"
         labels = {"rack": f"r{rack}", "block": f"b{rack // 2}"} | ({"pool": "fast"} if fast else {})
         allocatable: dict[str, int] = {"cpu": 64_000, "memory": 2**40, "pods": 110}
         if gpus:
             allocatable[GPU] = gpus
-        world.admission.node_seen(Node(name, uid=name, allocatable=allocatable, labels=labels, taints=tuple(taints)))
+        world.tell(NodeSeen(Node(name, uid=name, allocatable=allocatable, labels=labels, taints=tuple(taints))))
         if aligned and gpus:
             half = {GPU: gpus // 2}
-            zones = tuple(Zone(i, f"z{i}", half, half, {}, half) for i in (0, 1))
-            world.admission.model.put_node_topology(NodeTopology(name, Policy.SINGLE_NUMA_NODE, zones=zones))
+            zones = tuple(Zone(i, f"z{i}", half, half, half) for i in (0, 1))
+            world.tell(NodeTopologySeen(NodeTopology(name, TopologyPolicy.SINGLE_NUMA_NODE, zones=zones)))
         if taken and gpus:
             other = world.pod(f"other-{index}", min(taken, gpus), scheduler_name="default", node_name=name)
-            world.admission.pod_seen(other)
+            world.tell(PodSeen(other))
     jobs = [create(world, f"gang-{index}", gang) for index, gang in enumerate(gangs)]
     for _ in range(3):
-        world.admission.forget_verdicts()
+        world.state.forget_verdicts()
         world.judge()
     return world, jobs
 
@@ -96,28 +94,23 @@ def create(world: World, name: str, gang: Any) -> Job:
         shape = Shape(requests, Selector(equals=(("pool", "fast"),) if fast else ()), tolerations)
         for index in range(members):
             job.pods.append(world.pod(f"{name}-{number}-{index}", group=job.ref, shape=shape))
-            world.admission.pod_seen(job.pods[-1])
+            world.tell(PodSeen(job.pods[-1]))
     world.judge()
     planned = dict(job.reserved)
     if fate == "runs" and planned:
         job.run()
     if fate == "is refused" and planned:
-        ledger = world.admission.reservations.ledger
-        found = ledger.of_pod(next(pod.uid for pod in job.pods if pod.name in planned))
-        assert found is not None
-        world.admission.refused(*found)
+        world.refuse(next(pod for pod in job.pods if pod.name in planned))
         world.judge()
     if fate == "is turned away":
         for node in list(planned.values())[:1]:
-            world.admission.rejections.add(job.pods[0].shape, node)
-            world.admission.model.table.reassess(node)
+            world.reject(job.pods[0].shape, node)
     return job
 
 
-def account_of(world: World, job: Job) -> tuple[Scene, Account]:
+def account_of(world: World, job: Job) -> WaitAccount:
     """Return what is worked out about a gang."""
-    scene = Scene(gather(world.admission, job.gang))
-    return scene, explain_gang(scene)
+    return explain_gang(inquire(world.admission, job.gang, world.now))
 
 
 @settings(max_examples=120)
@@ -126,11 +119,11 @@ def test_a_waterfall_adds_up_and_agrees_with_the_pass(nodes: Sequence[Any], gang
     """Each node is in one step or usable; how many fit, and why no more do, is what the pass said."""
     world, jobs = build(nodes, gangs)
     for job in jobs:
-        scene, account = account_of(world, job)
+        account = account_of(world, job)
         for fall in account.waterfalls:
             adds_up(fall, len(nodes))
-            mask = Eligibility(world.admission.model.table).mask(fall.shape)
-            assert np.array_equal(scene.obstacles(fall.shape).codes == 0, mask)
+            mask = world.state.admitting(fall.shape)
+            assert not (fall.open_to & ~mask).any()
         agrees(job, account)
 
 
@@ -144,12 +137,12 @@ def adds_up(fall: Waterfall, nodes: int) -> None:
         assert step.left == left
         assert step.detail
     assert fall.usable == left
-    order = [list(Cause).index(step.cause) for step in fall.steps]
+    order = [list(NodeCause).index(NodeCause(step.cause)) for step in fall.steps]
     assert order == sorted(set(order))
     assert 0 <= fall.fits <= fall.pods
 
 
-def agrees(job: Job, account: Account) -> None:
+def agrees(job: Job, account: WaitAccount) -> None:
     """Assert that what is worked out about a gang says the same as its reason does."""
     wait, falls, miss = job.wait, account.waterfalls, account.nearest
     if job.reserved or job.gang.has_minimum:
@@ -170,17 +163,17 @@ def agrees(job: Job, account: Account) -> None:
         assert fits == wait.numbers["fits"]
         assert miss is not None
         assert (miss.fits, miss.needed) == (fits, pods) or job.gang.topology.required
-        assert wait.reason is not Reason.DOMAIN_FULL or (falls[0].usable == 0 and Cause.OUTSIDE_DOMAIN in causes)
+        assert wait.reason is not Reason.DOMAIN_FULL or (falls[0].usable == 0 and NodeCause.OUTSIDE_DOMAIN in causes)
 
 
 #: Reasons that have nothing to do with nodes.
 QUOTA = {Reason.QUOTA_EXCEEDED, Reason.EXCEEDS_QUOTA, Reason.BACKING_OFF, Reason.INVALID_QUEUE}
 #: Reasons that a step of the waterfall shows.
 SHOWN = {
-    Reason.BEHIND_HEAD: Cause.KEPT_FOR_HEAD,
-    Reason.REFUSED_BY_SCHEDULER: Cause.REFUSED_BY_SCHEDULER,
-    Reason.REJECTED_BY_KUBELET: Cause.REJECTED_BY_KUBELET,
-    Reason.ZONES_FULL: Cause.NUMA_MISALIGNED,
+    Reason.BEHIND_HEAD: NodeCause.KEPT_FOR_HEAD,
+    Reason.REFUSED_BY_SCHEDULER: NodeCause.REFUSED_BY_SCHEDULER,
+    Reason.REJECTED_BY_KUBELET: NodeCause.REJECTED_BY_KUBELET,
+    Reason.ZONES_FULL: NodeCause.NUMA_MISALIGNED,
 }
 #: Reasons that say how many fit now.
 COUNTED = {Reason.INSUFFICIENT_CAPACITY, Reason.DOMAIN_FULL}

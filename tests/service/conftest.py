@@ -9,10 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.board.board import Board
 from extender.service.app import create_app, create_read_app, create_view_app
+from extender.service.board.board import Board
+from extender.service.stream import Stream
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster, muster, term
 
 __all__ = ["muster", "term"]
@@ -35,8 +36,8 @@ async def http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.fixture
 async def view_http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of the application for people."""
-    board = Board(muster.controller, muster.metrics, LoopClock(asyncio.get_running_loop()))
-    app = create_view_app(muster.controller, muster.settings, muster.metrics, board)
+    stream = Stream(Board(muster.controller, muster.metrics, LoopClock(asyncio.get_running_loop())))
+    app = create_view_app(muster.controller, muster.settings, muster.metrics, stream)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
         yield client
 

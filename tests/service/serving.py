@@ -15,8 +15,9 @@ from uvicorn.server import ServerState
 from extender.control.metrics import Metrics
 from extender.service.connections import ConnectionRules, GuardedProtocol
 from extender.settings import Settings
+from tests.patience import HANGS
 
-POST = b"POST /v1/bind HTTP/1.1\r\nHost: muster\r\n"
+POST = b"POST /v1/bind HTTP/1.1\r\nHost: localhost\r\n"
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -93,7 +94,7 @@ async def served(
         server.close()
         for connection in list(state.connections):
             connection.transport.abort()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             await until(lambda: not state.connections)
 
 

@@ -17,6 +17,7 @@ from extender.control.metrics import Metrics
 from extender.service.certificates import CertificateError, Reload, ServingCertificates, TlsFiles, expiries
 from extender.settings import Settings
 from tests.kube.certificates import Certificate, make_certificate
+from tests.patience import HANGS
 from tests.service.serving import POST, Service, served
 
 REQUEST = POST + b"Content-Length: 5\r\nConnection: close\r\n\r\nhello"
@@ -125,7 +126,10 @@ class TestHandshake:
     async def test_a_handshake_may_not_take_for_ever(self, mounted: Mounted) -> None:
         """Who connects and does not begin TLS is sent away."""
         certificates = ServingCertificates(mounted.files, Metrics(), 10)
-        async with served(Settings(head_timeout_seconds=0.3), tls=certificates.context) as service, asyncio.timeout(5):
+        async with (
+            served(Settings(head_timeout_seconds=0.3), tls=certificates.context) as service,
+            asyncio.timeout(HANGS),
+        ):
             assert await service.send() == b""
 
     async def test_only_allowed_names_are_answered(self, mounted: Mounted, made: Callable[[str], Certificate]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from extender.service.connections import client_names
 from extender.settings import Settings
+from tests.patience import HANGS
 from tests.service.serving import POST, served, until
 
 LIMITS = Settings(head_limit_bytes=2048, header_limit=16)
@@ -120,8 +121,8 @@ async def test_who_does_not_read_the_answer_is_dropped() -> None:
     async with served(HASTY) as service:
         caller = socket.create_connection(("127.0.0.1", service.port))
         with caller:
-            caller.sendall(b"GET /large HTTP/1.1\r\nHost: muster\r\n\r\n")
-            async with asyncio.timeout(5):
+            caller.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            async with asyncio.timeout(HANGS):
                 await until(lambda: service.refused("slow_reader") == 1)
 
 

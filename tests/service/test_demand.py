@@ -6,12 +6,6 @@ import asyncio
 
 import httpx
 
-from extender.admission.demand import PodSet
-from extender.domain.selectors import Requirement, Selector
-from extender.domain.selectors import Term as NodeTerm
-from extender.domain.taints import Toleration
-from extender.service.demand import pod_set_json
-from tests.cluster.conftest import shape
 from tests.control.conftest import Muster, Term
 
 DEMAND = "/api/v1/demand"
@@ -55,7 +49,7 @@ async def test_who_judges_nobody_does_not_say_that_nobody_lacks_anything(
     term.lease_gone()
     muster.sync()
     answer = await http.get(DEMAND)
-    assert (answer.status_code, answer.json()["detail"]) == (503, "no gang is judged here: another replica leads")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "no gang is evaluated here: another replica leads")
 
 
 async def test_it_is_not_served_to_other_machines(read_http: httpx.AsyncClient) -> None:
@@ -67,30 +61,3 @@ async def test_it_is_documented(http: httpx.AsyncClient) -> None:
     """The OpenAPI document names its answers."""
     path = (await http.get("/openapi.json")).json()["paths"][DEMAND]["get"]
     assert sorted(path["responses"]) == ["200", "503"]
-
-
-def test_constraints_are_in_the_words_of_a_pods_spec() -> None:
-    """Selector, affinity and tolerations are such that a node group can be tried for them."""
-    term = NodeTerm(
-        labels=(Requirement("zone", "In", ("a", "b")),), fields=(Requirement("metadata.name", "In", ("n",)),)
-    )
-    constrained = shape(
-        selector=Selector(equals=(("pool", "gpu"),), terms=(term,)),
-        tolerations=(Toleration("spot", "Exists", "", "NoSchedule"), Toleration("", "Exists", "", "")),
-    )
-    assert pod_set_json(PodSet(2, constrained)) == {
-        "count": 2,
-        "requests": {"cpu": "1"},
-        "nodeSelector": {"pool": "gpu"},
-        "nodeSelectorTerms": [
-            {
-                "matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}],
-                "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}],
-            }
-        ],
-        "tolerations": [
-            {"key": "spot", "operator": "Exists", "effect": "NoSchedule"},
-            {"operator": "Exists"},
-        ],
-    }
-    assert pod_set_json(PodSet(1, shape()))["nodeSelectorTerms"] is None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from extender.service.joined_writes import JoinedWrites
+from extender.service.connections import JoinedWrites
 
 
 class Wire(asyncio.Transport):

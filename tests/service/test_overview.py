@@ -7,6 +7,7 @@ import asyncio
 import httpx
 import pytest
 
+from extender.admission.events import NodeGone
 from tests.control.conftest import Muster
 
 READS = ("status", "gangs", "nodes", "capacity", "board", "events")
@@ -94,7 +95,7 @@ async def test_gangs_are_chosen_by_parameters(http: httpx.AsyncClient, busy: Mus
 async def test_parameters_that_cannot_be(http: httpx.AsyncClient, busy: Muster, query: str, detail: str) -> None:
     """What nobody knows is refused by its name, not ignored."""
     answer = await http.get(f"/api/v1/{query}")
-    assert busy.controller.ready
+    assert busy.controller.health.ready
     assert (answer.status_code, answer.json()["detail"]) == (400, detail)
 
 
@@ -106,7 +107,7 @@ async def test_events_go_on_from_where_one_was(http: httpx.AsyncClient, busy: Mu
     assert (await http.get(f"/api/v1/events?after={first['next']}")).json()["events"] == []
     assert (await http.get("/api/v1/events?gang=default/waiting")).json()["events"] == []
     busy.gang("third", 0)
-    busy.controller.observer.node_gone("node-0")
+    busy.controller.tell(NodeGone("node-0"))
     await judged(busy)
     later = (await http.get(f"/api/v1/events?after={first['next']}&limit=1")).json()
     assert len(later["events"]) == 1
@@ -115,7 +116,7 @@ async def test_events_go_on_from_where_one_was(http: httpx.AsyncClient, busy: Mu
 
 async def test_capacity_and_nodes(client: httpx.AsyncClient, busy: Muster) -> None:
     """Nodes tell who holds what, and capacity what is left."""
-    busy.controller.observer.node_gone("node-1")
+    busy.controller.tell(NodeGone("node-1"))
     await judged(busy)
     nodes = (await client.get("/api/v1/nodes")).json()["nodes"]
     assert [(node["name"], node["gpus"]["free"]) for node in nodes] == [("node-0", 8)]
@@ -125,7 +126,7 @@ async def test_capacity_and_nodes(client: httpx.AsyncClient, busy: Muster) -> No
 
 async def test_the_view_has_no_verbs(view_http: httpx.AsyncClient, busy: Muster) -> None:
     """The listener for people neither answers kube-scheduler nor evicts anybody."""
-    assert busy.controller.ready
+    assert busy.controller.health.ready
     assert (await view_http.post("/v1/filter", content=b"{}")).status_code == 404
     assert (await view_http.post("/api/v1/gangs/default/waiting/defrag")).status_code in {404, 405}
     assert (await view_http.get("/api/v1/queues")).status_code == 200

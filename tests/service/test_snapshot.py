@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
-from extender.recording.archive import unpack
-from extender.recording.verdict import judge
-from extender.service.snapshot import add_snapshot
+from extender.journal.archive import unpack
+from extender.service.app import Application
+from extender.service.snapshot import snapshot_routes
 from extender.settings import Settings
+from muster_lab.replay.verdict import judge
 from tests.control.conftest import Muster
 
 PATH = "/api/v1/snapshot"
@@ -20,8 +20,7 @@ PATH = "/api/v1/snapshot"
 @pytest.fixture
 async def client(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of an application that has nothing else."""
-    app = FastAPI()
-    add_snapshot(app, muster.controller)
+    app = Application(snapshot_routes(muster.controller))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
         yield client
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from extender.board.board import Board
-from extender.board.writing import picture_json
 from extender.service import stream
 from extender.service.app import create_app
-from extender.service.stream import Stream, hang_up
+from extender.service.board.board import Board
+from extender.service.stream import Stream, board_document, hang_up
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
+from tests.patience import HANGS
 from tests.service.serving import Service, served
 
-REQUEST = b"GET /api/v1/stream HTTP/1.1\r\nHost: muster\r\n\r\n"
+REQUEST = b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ class Reader:
     async def event(self) -> tuple[str, dict[str, Any]]:
         """Return the next event that has data: its name and the document."""
         name = ""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             while True:
                 line = (await self.reader.readline()).decode()
                 if line.startswith("event: "):
@@ -184,7 +184,7 @@ async def test_a_service_that_stops_ends_its_streams(muster: Muster) -> None:
         page = await Reader.open(service)
         await page.event()
         hang_up(app)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             rest = await page.reader.readuntil(b"0\r\n\r\n")
     assert rest.endswith(b"0\r\n\r\n")
     hang_up(object())
@@ -197,9 +197,9 @@ async def test_pages_that_come_together_share_a_picture(muster: Muster, monkeypa
     def counted(picture: Any) -> Any:
         """Count, and write it."""
         written.append(picture.seq)
-        return picture_json(picture)
+        return board_document(picture)
 
-    monkeypatch.setattr(stream, "picture_json", counted)
+    monkeypatch.setattr(stream, "board_document", counted)
     monkeypatch.setattr(stream, "_PAUSE_SECONDS", 0.05)
     muster.sync()
     live = Stream(Board(muster.controller, muster.metrics, LoopClock(asyncio.get_running_loop())))

@@ -9,11 +9,12 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from extender.admission.events import PodSeen
 from extender.control.ports import PodKey
-from extender.domain.pod import Phase, Rejection, RejectionReason
+from extender.objects.pod import Phase, Rejection, RejectionReason
 from extender.service.app import create_app
 from extender.settings import Settings
-from extender.simulation.virtual_time import LoopClock
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
 from tests.service.conftest import pod_body
 from tests.service.serving import served
@@ -92,34 +93,34 @@ class TestFilter:
             "Error": "",
         }
 
-    async def test_a_single_pod_is_refused_resolvably_where_gangs_hold_the_room(
-        self, http: httpx.AsyncClient, muster: Muster
-    ) -> None:
-        """FailedNodes leaves kube-scheduler the option to preempt."""
+    async def test_a_single_pod_is_pinned_to_its_planned_node(self, http: httpx.AsyncClient, muster: Muster) -> None:
+        """It is planned in the call that asks for it, beside what gangs have reserved."""
         muster.nodes(2)
         muster.sync()
         muster.gang("a", 1)
+        muster.controller.tell(PodSeen(muster.pod("single", 8)))
         answer = await ask(http, "filter", {"Pod": pod_body("single"), "NodeNames": NAMES})
         assert isinstance(answer, dict)
-        assert answer["NodeNames"] == ["node-1"]
-        assert answer["FailedNodes"] == {"node-0": "no room beside what is reserved for gangs"}
+        assert (answer["NodeNames"], answer["FailedNodes"]) == (["node-1"], {})
 
-    async def test_a_node_whose_kubelet_refuses_is_refused_unresolvably(
+    async def test_a_single_pod_that_waits_is_refused_unresolvably(
         self, http: httpx.AsyncClient, muster: Muster
     ) -> None:
-        """Each node carries its own reason; evicting somebody helps on one of them alone."""
+        """Every node carries the one reason: whom to evict is not for kube-scheduler to find."""
         muster.nodes(2)
         muster.sync()
         muster.gang("a", 1)
         failed = replace(muster.pod("failed", 8), node_name="node-1", phase=Phase.FAILED)
         rejection = Rejection(RejectionReason.TOPOLOGY_AFFINITY, "no locality")
-        muster.controller.observer.pod_seen(replace(failed, rejection=rejection))
+        muster.controller.tell(PodSeen(replace(failed, rejection=rejection)))
+        muster.controller.tell(PodSeen(muster.pod("single", 8)))
         answer = await ask(http, "filter", {"Pod": pod_body("single"), "NodeNames": NAMES})
+        words = "pod waits: kubelets rejected such pods on nodes that have room; 0 of 1 members fit on other nodes"
         assert answer == {
             "NodeNames": [],
             "Nodes": None,
-            "FailedNodes": {"node-0": "no room beside what is reserved for gangs"},
-            "FailedAndUnresolvableNodes": {"node-1": "its kubelet turned away a pod that asks for the same"},
+            "FailedNodes": {},
+            "FailedAndUnresolvableNodes": dict.fromkeys(NAMES, words),
             "Error": "",
         }
 
@@ -128,6 +129,7 @@ class TestFilter:
         muster.nodes(2)
         muster.sync()
         muster.gang("a", 1)
+        muster.controller.tell(PodSeen(muster.pod("single", 8)))
         items = [{"metadata": {"name": name}, "status": {"x": [1, None]}} for name in NAMES]
         answer = await ask(http, "filter", {"Pod": pod_body("single"), "Nodes": {"items": items}, "NodeNames": None})
         assert isinstance(answer, dict)
@@ -171,7 +173,7 @@ class TestBind:
         muster.nodes(2)
         muster.sync()
         muster.gang("a", 2)
-        await asyncio.sleep(0.6)
+        await _nominated(muster, 2)
         planned = dict(muster.api.nominations)
         calls = [
             {"PodName": name, "PodNamespace": "default", "PodUID": f"{name}-uid", "Node": planned[name]}
@@ -195,10 +197,19 @@ async def test_prioritize_answers_a_host_priority_list(http: httpx.AsyncClient, 
     """Hosts in the order of the request, integer scores."""
     muster.nodes(2)
     muster.sync()
-    pod = muster.pod("other", 4)
-    muster.controller.observer.pod_seen(replace(pod, node_name="node-1", phase=Phase.RUNNING))
-    answer = await ask(http, "prioritize", {"Pod": pod_body("single", 4), "NodeNames": NAMES})
+    other, single = muster.pod("other", 4), muster.pod("single", 4)
+    muster.controller.tell(PodSeen(replace(other, node_name="node-1", phase=Phase.RUNNING)))
+    muster.controller.tell(PodSeen(single))
+    question = {"Pod": pod_body("single", 4), "NodeNames": NAMES}
+    await ask(http, "filter", question)
+    answer = await ask(http, "prioritize", question)
     assert answer == [{"Host": "node-0", "Score": 0}, {"Host": "node-1", "Score": 10}]
+
+
+def foreign_body(name: str) -> dict[str, object]:
+    """Return a pod of another scheduler as kube-scheduler sends it."""
+    body = pod_body(name)
+    return {**body, "spec": {**body["spec"], "schedulerName": "default-scheduler"}}
 
 
 class TestPreempt:
@@ -209,10 +220,9 @@ class TestPreempt:
         muster.nodes(2)
         muster.sync()
         solo = muster.pod("solo", 8)
-        muster.controller.observer.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
-        muster.controller.observer.pod_seen(muster.pod("urgent", 8))
+        muster.controller.tell(PodSeen(replace(solo, node_name="node-0", phase=Phase.RUNNING)))
         victims = {"node-0": {"Pods": [{"UID": "solo-uid"}], "NumPDBViolations": 1}, "node-1": {"Pods": None}}
-        body = {"Pod": pod_body("urgent"), "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
+        body = {"Pod": foreign_body("urgent"), "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
         assert await ask(http, "preempt", body) == {"NodeNameToMetaVictims": {"node-0": victims["node-0"]}}
 
     async def test_whole_victims_are_answered_by_uid(self, http: httpx.AsyncClient, muster: Muster) -> None:
@@ -220,10 +230,9 @@ class TestPreempt:
         muster.nodes(1)
         muster.sync()
         solo = muster.pod("solo", 8)
-        muster.controller.observer.pod_seen(replace(solo, node_name="node-0", phase=Phase.RUNNING))
-        muster.controller.observer.pod_seen(muster.pod("urgent", 8))
+        muster.controller.tell(PodSeen(replace(solo, node_name="node-0", phase=Phase.RUNNING)))
         victims = {"node-0": {"Pods": [pod_body("solo"), None], "NumPDBViolations": 0}, "node-1": None}
-        answer = await ask(http, "preempt", {"Pod": pod_body("urgent"), "NodeNameToVictims": victims})
+        answer = await ask(http, "preempt", {"Pod": foreign_body("urgent"), "NodeNameToVictims": victims})
         assert answer == {"NodeNameToMetaVictims": {"node-0": {"Pods": [{"UID": "solo-uid"}], "NumPDBViolations": 0}}}
 
     async def test_a_gang_member_gets_an_empty_map(self, http: httpx.AsyncClient, muster: Muster) -> None:
@@ -326,7 +335,7 @@ class TestLimits:
         muster.nodes(4)
         muster.sync()
         muster.gang("a", 4)
-        await asyncio.sleep(0.6)
+        await _nominated(muster, 4)
         planned = dict(muster.api.nominations)
         calls = [
             {"PodName": name, "PodNamespace": "default", "PodUID": f"{name}-uid", "Node": node}
@@ -347,6 +356,7 @@ class TestLimits:
         """Each verb but bind has its own count; who sends slowly takes a place until its body is complete."""
         muster.nodes(1)
         muster.sync()
+        muster.controller.tell(PodSeen(muster.pod("single", 8)))
         going_on = asyncio.Event()
 
         async def slowly() -> AsyncIterator[bytes]:
@@ -360,7 +370,7 @@ class TestLimits:
         refused = await ask(http, "filter", offer)
         assert isinstance(refused, dict)
         assert refused["Error"] == "2 calls are under way, no more are taken (setting call_limit)"
-        assert await ask(http, "prioritize", offer) == [{"Host": "node-0", "Score": 0}]
+        assert await ask(http, "prioritize", offer) == [{"Host": "node-0", "Score": 10}]
         going_on.set()
         await asyncio.gather(*slow)
         answer = await ask(http, "filter", offer)
@@ -400,7 +410,9 @@ class TestLimits:
         """kube-scheduler hears of it before it gives up; the write is not stopped half-way."""
         muster.nodes(1)
         muster.sync()
-        muster.controller.observer.pod_seen(muster.pod("single", 8))
+        pod = muster.pod("single", 8)
+        muster.controller.tell(PodSeen(pod))
+        await muster.controller.filter(pod, ["node-0"])
         answered, write = asyncio.Event(), muster.api.bind
 
         async def slow_write(pod: PodKey, node: str, annotations: Mapping[str, str]) -> None:
@@ -426,7 +438,9 @@ class TestLimits:
         """Nobody waits for it any more, so the log is where it shows."""
         muster.nodes(1)
         muster.sync()
-        muster.controller.observer.pod_seen(muster.pod("single", 8))
+        pod = muster.pod("single", 8)
+        muster.controller.tell(PodSeen(pod))
+        await muster.controller.filter(pod, ["node-0"])
         answered = asyncio.Event()
 
         async def broken_write(_pod: PodKey, _node: str, _annotations: Mapping[str, str]) -> None:
@@ -451,7 +465,7 @@ class TestLimits:
             for _ in range(3):
                 _, writer = await service.connect()
                 writer.write(
-                    b"POST /v1/filter HTTP/1.1\r\nHost: muster\r\nContent-Length: 90000\r\n\r\n" + b" " * 50_000
+                    b"POST /v1/filter HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n" + b" " * 50_000
                 )
                 await asyncio.sleep(0.02)
                 writer.transport.abort()
@@ -462,3 +476,10 @@ class TestLimits:
         logs = capsys.readouterr().out
         assert "the client went away before its request was complete" in logs
         assert "Traceback" not in logs
+
+
+async def _nominated(muster: Muster, pods: int) -> None:
+    """Wait until so many pods are nominated: what kube-scheduler does not ask for is written after half a second."""
+    async with asyncio.timeout(60):
+        while len(muster.api.nominations) < pods:  # noqa: ASYNC110 - the API made for tests has no event for it
+            await asyncio.sleep(0.01)

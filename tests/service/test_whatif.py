@@ -8,12 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
-from extender.service.whatif import add_whatif
-from tests.admission.explaining.hypothetical import objects
+from extender.admission.events import PriorityClassGone, PriorityClassSeen
+from extender.service.app import Application
+from extender.service.gangs import WhatIfRoutes
 from tests.builders import Json
 from tests.control.conftest import Muster, Term
+from tests.explain.hypothetical import objects
 
 ASK = "/api/v1/explain"
 
@@ -21,8 +22,7 @@ ASK = "/api/v1/explain"
 @pytest.fixture
 async def whatif(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of an application that answers nothing but these questions."""
-    app = FastAPI()
-    add_whatif(app, muster.controller, muster.settings)
+    app = Application(WhatIfRoutes(muster.controller, muster.settings).routes())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
         yield client
 
@@ -53,7 +53,7 @@ async def test_a_gang_that_would_start_says_where(whatif: httpx.AsyncClient, syn
     assert {pod["state"] for pod in gang["pods"]} == {"reserved"}
     assert all(pod["gpus"] == list(range(8)) for pod in gang["pods"])
     assert gang["suggestions"] == []
-    assert not synced.controller.gangs()
+    assert not list(synced.controller.inspection.gangs())
     assert synced.api.nominations == []
 
 
@@ -106,10 +106,10 @@ def _labelled(name: str, pods: int) -> list[Json]:
 
 async def test_the_clusters_priority_classes_count(whatif: httpx.AsyncClient, synced: Muster) -> None:
     """By name, and the global default for pods that name none."""
-    synced.controller.observer.priority_class_seen("high", 7, global_default=False)
+    synced.controller.tell(PriorityClassSeen("high", 7, global_default=False))
     (gang,) = await ask(whatif, objects(1, priorityClassName="high"))
     assert gang["assumptions"] == []
-    synced.controller.observer.priority_class_gone("high")
+    synced.controller.tell(PriorityClassGone("high"))
     (gang,) = await ask(whatif, objects(1, priorityClassName="high"))
     assert gang["assumptions"][0].startswith("no PriorityClass is called high; priority 0 is assumed")
 
@@ -183,8 +183,12 @@ async def test_a_replica_that_stands_by_is_not_asked(whatif: httpx.AsyncClient, 
 
 async def test_the_openapi_document_describes_it(whatif: httpx.AsyncClient) -> None:
     """The body, and every status."""
-    asked: dict[str, Any] = (await whatif.get("/openapi.json")).json()["paths"][ASK]["post"]
-    schema = asked["requestBody"]["content"]["application/json"]["schema"]
+    openapi = (await whatif.get("/openapi.json")).json()
+    asked: dict[str, Any] = openapi["paths"][ASK]["post"]
+    assert asked["requestBody"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/WhatIfQuestion"
+    }
+    schema = openapi["components"]["schemas"]["WhatIfQuestion"]
     assert schema["required"] == ["objects"]
     assert schema["properties"]["objects"]["minItems"] == 1
     assert set(asked["responses"]) == {"200", "400", "413", "429", "503"}

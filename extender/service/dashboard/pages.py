@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, Self
 
-from fastapi import FastAPI, HTTPException, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 _NOT_MODIFIED, _NOT_FOUND = 304, 404
 _INDEX = "index.html"
@@ -22,14 +25,13 @@ _MEDIA_TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
 }
-#: The page runs its own modules and asks its own service, nothing else; nobody may put it into a frame.
+#: The page runs its own modules and asks its own service, nothing else; no site may put it into a frame.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Final = {
     "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Vary": "Accept-Encoding",
@@ -59,7 +61,7 @@ class Page:
         """Return the file of that name; equal content gives equal bytes and an equal tag.
 
         Raises:
-            ValueError: nobody knows what kind of file it is.
+            ValueError: the type of a file is not known.
         """
         kind = name.rpartition(".")[2]
         if kind not in _MEDIA_TYPES:
@@ -95,30 +97,28 @@ def read_pages() -> Pages:
     return Pages.of({file.name: file.read_bytes() for file in found if file.is_file()})
 
 
-def add_dashboard(app: FastAPI) -> None:
-    """Add the page at `/`, and its files, to an application that has `/api/v1/stream`."""
+def dashboard_routes(*, shown: bool) -> list[BaseRoute]:
+    """Return the page at `/` and its files, or what says at `/` that there is none, and where else to look."""
+    if not shown:
+        return [Route("/", _switched_off)]
     pages = read_pages()
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def index(request: Request) -> Response:
         return _answer(request, pages.index, _REVALIDATE)
 
-    @app.api_route("/dashboard/{version}/{name}", methods=["GET", "HEAD"], include_in_schema=False)
-    async def asset(request: Request, version: str, name: str) -> Response:
-        page = pages.assets.get(name) if version == pages.version else None
-        if page is None:
+    async def asset(request: Request) -> Response:
+        page = pages.assets.get(request.path_params["name"])
+        if page is None or request.path_params["version"] != pages.version:
             raise HTTPException(
                 _NOT_FOUND, "this is not a file of the running release's dashboard; load the page again"
             )
         return _answer(request, page, _FOR_EVER)
 
+    return [Route("/", index), Route("/dashboard/{version}/{name}", asset)]
 
-def add_dashboard_off(app: FastAPI) -> None:
-    """Say at `/` that there is no dashboard, and where else to look."""
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def index() -> Response:
-        return Response(_SWITCHED_OFF, _NOT_FOUND, media_type="text/plain")
+async def _switched_off(_: Request) -> Response:
+    return Response(_SWITCHED_OFF, _NOT_FOUND, media_type="text/plain")
 
 
 def _answer(request: Request, page: Page, caching: str) -> Response:

@@ -9,8 +9,9 @@ from enum import Enum, auto
 from functools import partial
 from typing import TypeVar
 
-from extender.control.ports import ApiError, Kind
-from extender.domain.pod import Phase
+from extender.control.ports import ApiError, WatchedKind
+from extender.objects.pod import Phase
+from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
 from tests.properties.faults.apiline import Stream, Wreck, WriteFault
 from tests.properties.faults.population import GPUS, PICKY_STEM, Gang, Population
 from tests.properties.faults.process import State
@@ -129,9 +130,11 @@ def end_single(scene: Scene, a: int, b: int) -> None:
 @action(Theme.WORK, 4)
 def delete_member(scene: Scene, a: int, b: int) -> None:
     """Delete a member; its controller creates it again at once, later, or never."""
-    nominated = [pod for pod in scene.people.pods() if pod.nominated_node and pod.group and not pod.node_name]
+    nominated = [
+        pod for pod in scene.people.pods() if pod.nominated_node and not pod.group.is_pod and not pod.node_name
+    ]
     chosen = _pick(nominated, a // 16) if b // 4 % 2 else None  # one that is on its way is the hardest case
-    gang = _gang(scene, a) if chosen is None or chosen.group is None else scene.people.gangs.get(chosen.group.name)
+    gang = _gang(scene, a) if chosen is None else scene.people.gangs.get(chosen.group.name)
     if gang is None:
         return
     member = chosen.name if chosen is not None else gang.names()[a // 16 % gang.members]
@@ -551,8 +554,8 @@ def _node(scene: Scene, number: int) -> str:
     return scene.people.nodes[number % len(scene.people.nodes)]
 
 
-def _kind(number: int) -> Kind:
-    kinds = (Kind.POD, Kind.POD, Kind.NODE, Kind.COSCHEDULING_POD_GROUP, Kind.QUEUE)
+def _kind(number: int) -> str:
+    kinds = (WatchedKind.POD, WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE)
     return kinds[number % len(kinds)]
 
 

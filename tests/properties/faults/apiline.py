@@ -9,7 +9,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from extender.control.ports import ApiError, Kind
+from extender.control.ports import ApiError
 from extender.kube.api import DISCONNECTED, TIMEOUT
 
 
@@ -51,7 +51,7 @@ class Line:
     latency: float
     watch_latency: float
     down: bool = False
-    lag: dict[Kind, float] = field(default_factory=dict)
+    lag: dict[str, float] = field(default_factory=dict)
     faults: dict[str, deque[WriteFault]] = field(default_factory=dict)
     killed: Callable[[], None] = lambda: None
     overtake: Callable[[str], None] = lambda _: None
@@ -72,7 +72,7 @@ class Line:
 class Stream:
     """One watch connection: lines that the server has sent, on their way or arrived."""
 
-    def __init__(self, kind: Kind, line: Line, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, kind: str, line: Line, loop: asyncio.AbstractEventLoop) -> None:
         """Carry `kind` over `line`."""
         self.kind = kind
         self.stalled = False

@@ -78,7 +78,7 @@ async def _calm(world: World, people: Population) -> None:
         people.add_node(name)
     open_queues(people)
     for pod in people.pods():
-        if not pod.group:
+        if pod.group.is_pod:
             people.delete_pod(pod.name)
     await world.pass_time(5.0)  # the longest grace period
     for name, gang in list(people.gangs.items()):

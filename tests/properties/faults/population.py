@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from extender.control.ports import ApiError, Kind
-from extender.domain import keys
-from extender.domain.pod import Phase, Pod
-from extender.simulation.cluster import Cluster
-from extender.simulation.manifests import (
+from extender.control.ports import ApiError, WatchedKind
+from extender.objects import keys
+from extender.objects.pod import Phase, Pod
+from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
+from muster_lab.simulation.cluster import Cluster
+from muster_lab.simulation.manifests import (
     disruption_budget_manifest,
     node_manifest,
     pod_group_manifest,
@@ -20,7 +21,7 @@ from extender.simulation.manifests import (
     priority_class_manifest,
     queue_manifest,
 )
-from extender.simulation.scenario import DisruptionLimit, Member, ScenarioGang, ScenarioNode
+from muster_lab.simulation.scenario import DisruptionLimit, ScenarioGang, ScenarioMember, ScenarioNode
 
 Json: TypeAlias = dict[str, Any]
 
@@ -81,7 +82,7 @@ class Population:
         self.gangs: dict[str, Gang] = {}
         self._serial = 0
         for value, name in _CLASSES.items():
-            cluster.create(Kind.PRIORITY_CLASS, priority_class_manifest(name, value))
+            cluster.create(WatchedKind.PRIORITY_CLASS, priority_class_manifest(name, value))
         for name in self.nodes:
             self.add_node(name)
 
@@ -110,11 +111,11 @@ class Population:
         if gang.duration:
             manifest["metadata"]["annotations"][keys.EXPECTED_DURATION] = f"{gang.duration}s"
         with suppress(ApiError):
-            self._cluster.create(Kind.COSCHEDULING_POD_GROUP, manifest)
+            self._cluster.create(COSCHEDULING_POD_GROUPS, manifest)
 
     def create_member(self, gang: Gang, name: str, *, gated: bool = False) -> None:
         """Create one pod of a gang."""
-        manifest = pod_manifest(_scenario(gang), Member(name, _requests(gang.gpus)), "muster", placed=False)
+        manifest = pod_manifest(_scenario(gang), ScenarioMember(name, _requests(gang.gpus)), "muster", placed=False)
         manifest["spec"]["terminationGracePeriodSeconds"] = gang.grace
         if gang.queue:
             manifest["metadata"]["labels"][keys.QUEUE] = gang.queue
@@ -135,14 +136,14 @@ class Population:
         """Create a pod without gang for Muster's scheduler."""
         name = self.next_name("single-")
         manifest = pod_manifest(
-            _scenario(Gang(name, 1, 1, gpus, priority)), Member(name, _requests(gpus)), "muster", placed=False
+            _scenario(Gang(name, 1, 1, gpus, priority)), ScenarioMember(name, _requests(gpus)), "muster", placed=False
         )
         manifest["metadata"]["labels"] = {keys.QUEUE: queue} if queue else {}
         self._create(manifest)
 
     def create_foreign(self, node: str, gpus: int) -> None:
         """Let another scheduler put a pod on a node, if what runs there leaves room by its reckoning."""
-        found = self._cluster.find(Kind.NODE, "", node)
+        found = self._cluster.find(WatchedKind.NODE, "", node)
         if found is None or found.node.taints:
             return
         used: Counter[str] = Counter()
@@ -153,7 +154,7 @@ class Population:
             return
         name = self.next_name("foreign-")
         manifest = pod_manifest(
-            _scenario(Gang(name, 1, 1, gpus)), Member(name, _requests(gpus)), "default-scheduler", placed=False
+            _scenario(Gang(name, 1, 1, gpus)), ScenarioMember(name, _requests(gpus)), "default-scheduler", placed=False
         )
         manifest["metadata"]["labels"] = {}
         manifest["spec"]["nodeName"] = node
@@ -162,12 +163,12 @@ class Population:
     def delete_pod(self, name: str) -> None:
         """Delete a pod."""
         with suppress(ApiError):
-            self._cluster.delete(Kind.POD, NAMESPACE, name)
+            self._cluster.delete(WatchedKind.POD, NAMESPACE, name)
 
     def delete_group(self, name: str) -> None:
         """Delete a PodGroup."""
         with suppress(ApiError):
-            self._cluster.delete(Kind.COSCHEDULING_POD_GROUP, NAMESPACE, name)
+            self._cluster.delete(COSCHEDULING_POD_GROUPS, NAMESPACE, name)
 
     def delete_gang(self, name: str) -> None:
         """Delete a gang with everything that belongs to it."""
@@ -184,7 +185,7 @@ class Population:
             json["spec"]["minMember"] = minimum
             json["metadata"]["generation"] = json["metadata"].get("generation", 1) + 1
 
-        self._update(Kind.COSCHEDULING_POD_GROUP, name, patch)
+        self._update(COSCHEDULING_POD_GROUPS, name, patch)
 
     def open_gates(self, name: str) -> None:
         """Take the scheduling gates off a gang's pods."""
@@ -193,7 +194,7 @@ class Population:
             json["spec"].pop("schedulingGates", None)
 
         for member in self.gangs[name].names():
-            self._update(Kind.POD, member, patch)
+            self._update(WatchedKind.POD, member, patch)
 
     def end_pod(self, name: str, phase: Phase) -> None:
         """Let a pod end that is on a node."""
@@ -202,7 +203,7 @@ class Population:
             if json["spec"].get("nodeName") and json["status"]["phase"] in {"Pending", "Running"}:
                 json["status"]["phase"] = phase.value
 
-        self._update(Kind.POD, name, patch)
+        self._update(WatchedKind.POD, name, patch)
 
     def clear_nomination(self, name: str) -> None:
         """Take a nomination off a pod, as kube-scheduler does after an attempt that fails."""
@@ -210,7 +211,7 @@ class Population:
         def patch(json: Json) -> None:
             json["status"].pop("nominatedNodeName", None)
 
-        self._update(Kind.POD, name, patch)
+        self._update(WatchedKind.POD, name, patch)
 
     def has_minimum(self, name: str) -> bool:
         """Tell whether minMember members of a gang are on nodes or have succeeded."""
@@ -235,7 +236,7 @@ class Population:
             if pod.phase is Phase.FAILED:
                 self.delete_pod(pod.name)
         for member in gang.names():
-            if self._cluster.find(Kind.POD, NAMESPACE, member) is None:
+            if self._cluster.find(WatchedKind.POD, NAMESPACE, member) is None:
                 self.create_member(gang, member)
         self.create_group(gang)
 
@@ -251,11 +252,11 @@ class Population:
 
     def pods(self) -> list[Pod]:
         """Return all pods, in order of creation."""
-        return [version.pod for version in self._cluster.list(Kind.POD)]
+        return [version.pod for version in self._cluster.list(WatchedKind.POD)]
 
     def members(self, gang: Gang) -> list[Pod]:
         """Return the pods of a gang that exist."""
-        found = (self._cluster.find(Kind.POD, NAMESPACE, name) for name in gang.names())
+        found = (self._cluster.find(WatchedKind.POD, NAMESPACE, name) for name in gang.names())
         return [version.pod for version in found if version is not None]
 
     # How they share.
@@ -269,28 +270,28 @@ class Population:
                 json["metadata"]["generation"] += 1
 
         try:
-            self._cluster.create(Kind.QUEUE, queue_manifest(name, spec))
+            self._cluster.create(WatchedKind.QUEUE, queue_manifest(name, spec))
         except ApiError:
-            self._cluster.update(Kind.QUEUE, ("", name), patch)
+            self._cluster.update(WatchedKind.QUEUE, ("", name), patch)
 
     def delete_queue(self, name: str) -> None:
         """Delete a Queue."""
         with suppress(ApiError):
-            self._cluster.delete(Kind.QUEUE, "", name)
+            self._cluster.delete(WatchedKind.QUEUE, "", name)
 
     def create_budget(self, gang: Gang, limit: DisruptionLimit) -> None:
         """Limit how many of a gang's pods may be evicted, with a PodDisruptionBudget of the gang's name."""
         with suppress(ApiError):
-            self._cluster.create(Kind.DISRUPTION_BUDGET, disruption_budget_manifest(_scenario(gang), limit))
+            self._cluster.create(WatchedKind.DISRUPTION_BUDGET, disruption_budget_manifest(_scenario(gang), limit))
 
     def delete_budgets(self) -> None:
         """Delete all PodDisruptionBudgets."""
-        for version in self._cluster.list(Kind.DISRUPTION_BUDGET):
-            self._cluster.delete(Kind.DISRUPTION_BUDGET, version.key.namespace, version.key.name)
+        for version in self._cluster.list(WatchedKind.DISRUPTION_BUDGET):
+            self._cluster.delete(WatchedKind.DISRUPTION_BUDGET, version.key.namespace, version.key.name)
 
     def scale(self, pod: Pod) -> tuple[str, int] | None:
         """Return the gang of a pod and how many members it wants; None for a pod without."""
-        gang = None if pod.group is None else self.gangs.get(pod.group.name)
+        gang = None if pod.group.is_pod else self.gangs.get(pod.group.name)
         return None if gang is None else (gang.name, gang.members)
 
     # Nodes.
@@ -299,7 +300,7 @@ class Population:
         """Create a node as it should be, or put it right."""
         allocatable = {"cpu": str(_CPUS), "memory": "64Gi", "pods": "20", GPU: str(GPUS)}
         try:
-            self._cluster.create(Kind.NODE, node_manifest(ScenarioNode(name, allocatable)))
+            self._cluster.create(WatchedKind.NODE, node_manifest(ScenarioNode(name, allocatable)))
         except ApiError:
             self._node(name, lambda json: json["status"].update(allocatable=allocatable))
             self._node(name, lambda json: json["spec"].update(taints=[], unschedulable=False))
@@ -330,22 +331,22 @@ class Population:
     def remove_node(self, name: str) -> None:
         """Delete a node; the pods that were on it are collected."""
         with suppress(ApiError):
-            self._cluster.delete(Kind.NODE, "", name)
+            self._cluster.delete(WatchedKind.NODE, "", name)
         for pod in self.pods():
             if pod.node_name == name:
                 self.delete_pod(pod.name)
 
     def _node(self, name: str, patch: Callable[[Json], None]) -> None:
         with suppress(ApiError):
-            self._cluster.update(Kind.NODE, ("", name), patch)
+            self._cluster.update(WatchedKind.NODE, ("", name), patch)
 
-    def _update(self, kind: Kind, name: str, patch: Callable[[Json], None]) -> None:
+    def _update(self, kind: str, name: str, patch: Callable[[Json], None]) -> None:
         with suppress(ApiError):
             self._cluster.update(kind, (NAMESPACE, name), patch)
 
     def _create(self, manifest: Json) -> None:
         with suppress(ApiError):
-            self._cluster.create(Kind.POD, manifest)
+            self._cluster.create(WatchedKind.POD, manifest)
 
 
 def _requests(gpus: int) -> dict[str, str]:

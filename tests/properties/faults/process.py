@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from extender.simulation.virtual_time import EPOCH, VirtualTimeLoop
+from muster_lab.simulation.virtual_time import EPOCH, VirtualTimeLoop
 
 T = TypeVar("T")
 _Arguments = TypeVarTuple("_Arguments")

@@ -7,15 +7,16 @@ import heapq
 import math
 from dataclasses import dataclass, field
 
-from extender.control.ports import Kind
-from extender.simulation.cluster import Cluster, has_condition
-from extender.simulation.objects import Change, Stored
+from extender.control.ports import WatchedKind
+from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
+from muster_lab.simulation.cluster import Cluster, has_condition
+from muster_lab.simulation.objects import ObjectChange, Stored
 from tests import judge
 
 #: How long Muster retries a Binding, http_timeout_seconds less bind_hold_seconds, and how long it counts a member as
 #: arrived whose held call was answered in vain (seconds).
 _BINDING_RETRIES, _ON_THE_WAY_BACK = 10.0, 15.0
-_JUDGED = frozenset({Kind.POD, Kind.NODE, Kind.COSCHEDULING_POD_GROUP, Kind.QUEUE})
+_JUDGED = frozenset({WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE})
 _EVICTED = {"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}
 
 
@@ -41,7 +42,7 @@ class Record:
     news: list[float] = field(default_factory=list)
     writes: list[float] = field(default_factory=list)
     quiet_at: float | None = None
-    _changes: list[tuple[float, Change]] = field(default_factory=list)
+    _changes: list[tuple[float, ObjectChange]] = field(default_factory=list)
     _calls: list[_Call] = field(default_factory=list)
     _deaths: list[float] = field(default_factory=list)
     _events: list[judge.Change] = field(default_factory=list)
@@ -55,17 +56,17 @@ class Record:
     @property
     def bindings(self) -> int:
         """Count the pods that were put on a node after they had been created."""
-        pods = (c for _, c in self._changes if c.object.key.kind is Kind.POD and c.before is not None)
+        pods = (c for _, c in self._changes if c.object.key.kind is WatchedKind.POD and c.before is not None)
         return sum(bool(c.object.pod.node_name) and not c.before.pod.node_name for c in pods if c.before is not None)
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: ObjectChange) -> None:
         self._changes.append((self.loop.time(), change))
 
     @property
     def evictions(self) -> int:
         """Count the pods that were evicted through the Eviction API."""
         marks = (c for _, c in self._changes if c.after is not None and c.before is not None)
-        pods = (c for c in marks if c.object.key.kind is Kind.POD)
+        pods = (c for c in marks if c.object.key.kind is WatchedKind.POD)
         return sum(_is_evicted(c.after) and not _is_evicted(c.before) for c in pods)
 
     def told(self, version: int, event: judge.Json) -> None:

@@ -13,11 +13,11 @@ from starlette.types import ASGIApp
 from extender.clock import Clock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.kube.feeds import Feeds
+from extender.kube.reflector import Feeds
 from extender.kube.writer import KubeClusterApi
 from extender.service.verbs import VerbRoutes
 from extender.settings import Settings
-from extender.simulation.scheduler.extender import PREFIX, TransportError
+from muster_lab.simulation.scheduler.extender import PREFIX, TransportError
 from tests.properties.faults.apiline import Line
 from tests.properties.faults.apiserver import ApiServerFront
 from tests.properties.faults.client import Client
@@ -57,7 +57,7 @@ class Replica:
         client = Client(around.front, around.line, self.process)
         api = KubeClusterApi(client, around.clock, name)
         self.controller = Controller(settings, around.clock, api, metrics)
-        feeds = Feeds(client, self.controller.observer, random=Random(name))
+        feeds = Feeds(client, self.controller, random=Random(name))
         routes = VerbRoutes(self.controller, settings, metrics, around.clock).routes()
         self._verbs: dict[str, ASGIApp] = {route.path: route.app for route in routes}
         for work in (self.controller.run(), feeds.run()):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.control.ports import Kind
-from extender.simulation.cluster import has_condition
-from extender.simulation.disruption import DisruptionController
-from extender.simulation.objects import Change
-from extender.simulation.scenario import DisruptionLimit
+from extender.control.ports import WatchedKind
+from muster_lab.simulation.cluster import has_condition
+from muster_lab.simulation.disruption import DisruptionController
+from muster_lab.simulation.objects import ObjectChange
+from muster_lab.simulation.scenario import DisruptionLimit
 from tests.properties.faults.actions import ACTIONS, Scene, Theme, action, gang_shape
 from tests.properties.faults.population import GPU, GPUS, Gang, Json, Population
 from tests.properties.faults.world import World
@@ -58,12 +58,12 @@ class Owners:
         self.budgets = DisruptionController(world.cluster, people.scale)
         world.cluster.watch(self._take_in)
 
-    def _take_in(self, change: Change) -> None:
+    def _take_in(self, change: ObjectChange) -> None:
         gone = change.before
-        if change.after is not None or gone is None or gone.key.kind is not Kind.POD:
+        if change.after is not None or gone is None or gone.key.kind is not WatchedKind.POD:
             return
         seconds = _RETURNS[int(gone.uid[:8], 16) % len(_RETURNS)]
-        if has_condition(gone.json, _EVICTED) and gone.pod.group is not None and seconds is not None:
+        if has_condition(gone.json, _EVICTED) and not gone.pod.group.is_pod and seconds is not None:
             self._world.later(seconds, self._recreate, gone.pod.group.name, gone.key.name)
 
     def _recreate(self, gang: str, member: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from extender.simulation.scheduler.extender import PREFIX, TransportError
+from muster_lab.simulation.scheduler.extender import PREFIX, TransportError
 from tests.properties.faults.process import Process
 
 Answerer: TypeAlias = Callable[[str, bytes], Awaitable[bytes]]

@@ -9,13 +9,13 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from extender.control.ports import Kind
-from extender.domain.pod import Pod
+from extender.control.ports import WatchedKind
+from extender.objects.pod import Pod
 from extender.settings import Settings
-from extender.simulation.cluster import Cluster
-from extender.simulation.kubelet import Kubelet
-from extender.simulation.scheduler.extender import ExtenderClient
-from extender.simulation.scheduler.scheduler import Scheduler
+from muster_lab.simulation.cluster import Cluster
+from muster_lab.simulation.kubelet import Kubelet
+from muster_lab.simulation.scheduler.extender import ExtenderClient
+from muster_lab.simulation.scheduler.scheduler import Scheduler
 from tests.properties.faults.apiline import Line
 from tests.properties.faults.apiserver import ApiServerFront
 from tests.properties.faults.population import PICKY_STEM
@@ -146,7 +146,7 @@ class World:
 
     def pods(self) -> list[Any]:
         """Return all pods as they stand."""
-        return [version.pod for version in self.cluster.list(Kind.POD)]
+        return [version.pod for version in self.cluster.list(WatchedKind.POD)]
 
     async def close(self) -> None:
         """Stop everything."""

@@ -31,7 +31,7 @@ export class Filter {
     this.words = [];
   }
 
-  /** Look through the model's gangs and nodes anew: once for all that is drawn of them. */
+  /** Look through the model's gangs and nodes again: once for all that is drawn of them. */
   refresh(model) {
     if (!this.on) return;
     const nodes = [...model.nodes.values()];

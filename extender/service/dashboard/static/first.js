@@ -10,7 +10,7 @@ export function ask(signal) {
 
 const controller = new AbortController();
 const answer = ask(controller.signal);
-answer.catch(() => undefined); // whoever takes it hears of a failure
+answer.catch(() => undefined); // its reader gets the failure
 
 /** The first connection: its answer to come, and what ends it. */
 export const first = { controller, answer };

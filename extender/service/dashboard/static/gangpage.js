@@ -6,7 +6,7 @@ import { callout, facts, left, members, panel, phase, right } from "./gangparts.
 import { COLOURED } from "./model.js";
 import { reason } from "./stream.js";
 
-/** The page asks again so soon: when the gang changed, when it waits and others may have, when nobody answered. */
+/** The page asks again so soon: when the gang changed, when it waits and others may have, when there was no answer. */
 const CHANGED_MS = 1_000;
 const WAITING_MS = 10_000;
 const RETRY_MS = 5_000;

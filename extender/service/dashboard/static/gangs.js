@@ -1,4 +1,4 @@
-// The tables of gangs: those that wait, in the order in which they are judged, and those that have or had nodes.
+// The tables of gangs: those that wait, in the order of the queue, and those that have or had nodes.
 
 import { el, keyed, replace, say, tableHead } from "./dom.js";
 import { count, domainName, expected, gbps, many, span } from "./format.js";
@@ -85,7 +85,7 @@ export class WaitingTable extends GangTable {
   update(model, filter) {
     const rows = model.waiting();
     const kept = rows.map((row, index) => ({ ...row, position: index + 1 })).filter((row) => filter.gang(row));
-    say(this.heading, rows.length ? `${many(rows.length, "gang")} in the order in which they are judged` : "");
+    say(this.heading, rows.length ? `${many(rows.length, "gang")} in the order of the queue` : "");
     const now = model.now();
     const cells = (row) => [
       el("td", { class: "number" }, count(row.position)),
@@ -164,7 +164,7 @@ function whereabouts({ level, domain, nodes }) {
   return level === "node" ? domain : domainName(level, domain);
 }
 
-/** Write a gang's age; seconds only in its first minutes, so that rows are not written anew each second. */
+/** Write a gang's age; seconds only in its first minutes, so that rows are not written each second. */
 function age(row, now) {
   const seconds = Math.max(0, (row.since ? now - Date.parse(row.since) : 0) / 1000);
   if (seconds < 60) return `${Math.floor(seconds / 5) * 5} s`;

@@ -1,6 +1,6 @@
 // Keys that work everywhere on the page.
 
-/** Have keys go to the parts of the page; not while somebody writes, nor together with a modifier. */
+/** Have keys go to the parts of the page; not while text is entered, nor together with a modifier. */
 export function startKeys({ filter, canvas, waiting, main, skip }) {
   const goals = {
     "/": () => filter.focus(),

@@ -90,7 +90,7 @@ export class Model {
     return Date.now() + this.skew;
   }
 
-  /** Return the gangs that wait: in the order in which they are judged, then those that are not judged yet. */
+  /** Return the gangs that wait: in the order of the queue, then those that have no place in it yet. */
   waiting() {
     const judged = new Set(this.order);
     const others = [...this.gangs.values()].filter((row) => row.phase === "Pending" && !judged.has(gangKey(row)));

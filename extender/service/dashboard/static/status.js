@@ -52,7 +52,7 @@ function tiles({ gpus, nodes, gangs, waiting, oldestWait }, now) {
       facts: [gangs, reasons],
       draw: () => [
         figure(count(Math.max(waits, gangs.Pending ?? 0))),
-        note(reasons.map(([code, number]) => `${count(number)} ${code}`).join(", ") || "nobody waits"),
+        note(reasons.map(([code, number]) => `${count(number)} ${code}`).join(", ") || "none waits"),
       ],
     },
     {
@@ -61,7 +61,7 @@ function tiles({ gpus, nodes, gangs, waiting, oldestWait }, now) {
       draw: () =>
         oldestWait
           ? [figure(waited), el("p", {}, el("a", { href: gangLink(oldestWait.gang) }, oldestWait.gang))]
-          : [figure("–"), note("nobody waits")],
+          : [figure("–"), note("none waits")],
     },
   ];
 }

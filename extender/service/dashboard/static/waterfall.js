@@ -12,7 +12,7 @@ const CAUSES = {
   LacksResource: "have none of a resource at all",
   TooSmall: "too small, even when empty",
   RefusedByScheduler: "kube-scheduler refused them",
-  RejectedByKubelet: "the kubelet turned such pods away",
+  RejectedByKubelet: "the kubelet rejected such pods",
   TooFull: "too full",
   ReservedForOthers: "reserved for other gangs",
   KeptForHead: "kept for the gang at the head",

@@ -12,13 +12,25 @@ app.kubernetes.io/name: muster
 {{- end }}
 
 {{/*
+The text of a file of manifests/. In a checkout it is a symbolic link, which Helm follows; a package holds the file itself.
+  (dict "root" $ "file" "files/rbac.yaml" "with" "kind")
+*/}}
+{{- define "muster.file" -}}
+{{- $text := .root.Files.Get .file }}
+{{- if not (contains .with $text) }}
+{{- fail (printf "%s is no copy of a file of manifests/: the checkout lost its symbolic links (git config core.symlinks true), install the package that `helm package` makes of a whole one" .file) }}
+{{- end }}
+{{- $text }}
+{{- end }}
+
+{{/*
 The objects of a file, in the release's namespace and with its labels. The files are those of manifests/, whose namespace
 is muster-system.
   (dict "root" $ "file" "files/rbac.yaml" "annotations" (dict))
 */}}
 {{- define "muster.objects" -}}
 {{- $labels := include "muster.labels" .root | fromYaml }}
-{{- $text := .root.Files.Get .file | replace "muster-system" .root.Release.Namespace }}
+{{- $text := include "muster.file" (dict "root" .root "file" .file "with" "kind: ") | replace "muster-system" .root.Release.Namespace }}
 {{- range $document := splitList "\n---\n" $text }}
 {{- $object := fromYaml $document }}
 {{- $_ := set $object.metadata "labels" (merge (dict) ($object.metadata.labels | default dict) ($.labels | default dict) $labels) }}
@@ -108,7 +120,7 @@ muster-settings-{{ include "muster.settings" . | include "muster.hash" }}
 {{- end }}
 {{- else }}
 {{- if not .Values.verbs.tls.secretName }}
-{{- fail "verbs.tls.secretName is needed with kubeScheduler.enabled: false: whoever can call the verbs can place pods, so off loopback they are served over TLS alone" }}
+{{- fail "verbs.tls.secretName is needed with kubeScheduler.enabled: false: every client of the verbs can place pods, so off loopback they are served over TLS alone" }}
 {{- end }}
 {{- if ne (int .Values.replicas) 1 }}
 {{- fail "replicas must be 1 with kubeScheduler.enabled: false: replicas know by the Lease of the kube-scheduler in their own pod which of them decides" }}

@@ -5,7 +5,7 @@
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 
-# Two of these would place the same pods: whoever does not hold the Lease stands by. The Muster beside it watches the
+# Two of these would place the same pods: the one without the Lease stands by. The Muster beside it watches the
 # same Lease (--scheduler-lease) and acts only while its kube-scheduler holds it.
 leaderElection:
   leaderElect: true
@@ -37,11 +37,11 @@ profiles:
   {{- end }}
 
 extenders:
-  # Loopback: the protocol has no token, so whoever reaches this port can place pods. The two run in one pod.
+  # Loopback: the protocol has no token, so every client of this port can place pods. The two run in one pod.
   - urlPrefix: http://127.0.0.1:{{ .Values.verbs.port }}/v1
     # filter refuses members of waiting gangs and pins the others to their planned node.
     filterVerb: filter
-    # prioritize ranks nodes for pods outside gangs; a pinned member never gets that far.
+    # prioritize ranks nodes for single pods, if Muster's setting single_pods is ranked; a pinned pod never gets that far.
     prioritizeVerb: prioritize
     # bind is held until enough members of the gang have arrived; then all are bound at once.
     bindVerb: bind

@@ -1,0 +1,247 @@
+"""What decisions rest on: the state of one cycle, which makes of it the case of each gang, for `judge` to decide.
+
+Nothing but the cycle itself moves anything while it lasts: what it reserves, what it keeps for gangs that have to wait.
+A verdict stands as long as its `VerdictKey` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from extender.clock import Clock
+from extender.cluster.gangs import Gang
+from extender.cluster.model import ClusterModel
+from extender.judge import ANYWHERE, Case
+from extender.ledger.earmark import Earmark
+from extender.ledger.rejections import Vetoes
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason, Wait
+from extender.placement.capacityview import CapacityViews, PodSet
+from extender.placement.plan import Planner, plan
+from extender.queues.order import Position, Walk
+from extender.queues.sharing import NAMELESS, FlavorOffer, Option, QuotaCheck, Sharing
+
+
+@dataclass(slots=True)
+class Entry:
+    """A gang that wants nodes, as it stood when it last changed, and what was found out about it.
+
+    `core` is what it cannot start without; None for a gang that only wants places for members beyond minMember. With
+    `gated` it asks for no nodes yet, only whether its queue has quota for it; one that `blocks` lets not
+    every gang pass; one that `borrows` would take its queue beyond its quota, when that was last asked; one that
+    `is_deferred` came after the others, because its namespace has had reservations in vain. Its verdict was given on
+    `judged_on`, which made it a `head` or not; that on the members beyond on `extras_judged_on`. As long as no node has
+    changed since `hopeless_since`, a generation of the node table, it would not fit if all of them were empty. So many
+    `searches` for a place gave up.
+    """
+
+    gang: Gang
+    queue: str
+    position: Position
+    core: PodSet | None
+    gated: bool = False
+    blocks: bool = False
+    borrows: bool = False
+    is_deferred: bool = False
+    judged_on: VerdictKey | None = None
+    head: Earmark | None = None
+    extras_judged_on: VerdictKey | None = None
+    hopeless_since: int = -1
+    searches: int = 0
+
+    @property
+    def is_urgent(self) -> bool:
+        """Tell whether it comes before all that is not, whatever queue it is in."""
+        return not (self.position.not_partial and self.position.not_aged)
+
+
+def line_up(walk: Walk[Entry], waits: Mapping[str, Wait]) -> list[Entry]:
+    """Return who waits for nodes or quota, in the order in which a pass judges them as things stand.
+
+    Who would borrow comes after all who would not, as when it was last judged. `waits` is gang UID -> why it waits.
+    """
+    line: list[Entry] = []
+    while stretch := walk.stretch():
+        for each in stretch:
+            patient = each.queue != NAMELESS and not (walk.is_last or each.is_urgent)
+            if each.is_deferred and not walk.is_last:
+                walk.defer(each, alone=True)
+            elif patient and (each.borrows or walk.defers(each.queue)):
+                walk.defer(each)
+            else:
+                line.append(each)
+    return [each for each in line if _waits(each, waits)]
+
+
+def _waits(entry: Entry, waits: Mapping[str, Wait]) -> bool:
+    """Tell whether a gang wants nodes for what it cannot start without, and has no promise of them."""
+    wait = waits.get(entry.gang.uid)
+    return entry.core is not None and (wait is None or wait.reason is not Reason.AWAITING_MEMBERS)
+
+
+class VerdictKey(NamedTuple):
+    """What a verdict about a gang rests on apart from the gang itself.
+
+    `generation` is that of the node table: it grows with every change of a node and of what is taken there, and so of
+    what is charged to queues. `earmarks` are what is kept for others. `obstacle` is why no gang at all is placed.
+    `ahead` is the gang that keeps all behind it in its queue waiting, "" without one. With `frugal` no gang of its
+    tree of queues may borrow.
+    """
+
+    generation: int
+    earmarks: tuple[Earmark, ...]
+    obstacle: Wait | None
+    ahead: str = ""
+    frugal: bool = False
+
+
+#: How much is done in a step of a pass between two looks at the clock.
+GLANCE: Final = 32
+
+
+class Pace:
+    """Tell when a step of a pass has lasted for long enough: the event loop serves nothing else meanwhile.
+
+    Attributes:
+        done: how much has been done since the last look at the clock.
+    """
+
+    #: How long a step may take (seconds). One gang is the least that it evaluates; a plan for 1,000 pods takes longer.
+    STEP_SECONDS: Final = 0.008
+
+    def __init__(self, clock: Clock) -> None:
+        """Go by `clock`; no step has begun."""
+        self._clock = clock
+        self._until = 0.0
+        self.done = 0
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self._until, self.done = self._clock.monotonic() + self.STEP_SECONDS, 0
+
+    def is_over(self) -> bool:
+        """Look at the clock: tell whether the step is to end."""
+        self.done = 0
+        return self._clock.monotonic() >= self._until
+
+
+class Cycle:
+    """The state of one cycle: what its next verdict rests on.
+
+    Attributes:
+        views: the nodes.
+        obstacle: why no gang at all is placed, None where gangs are.
+        heads: what is kept for the gangs that wait for room, the first in the queue first.
+        firm: what is being cleared for gangs, or kept for those that lost members, by gang UID.
+        ahead: by queue, the gang that keeps all behind it waiting, and its place.
+        frugal: for roots of trees in which no gang may borrow, the gang that has waited for so long that this is so.
+        now: when it began (epoch seconds).
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what decisions rest on
+        self,
+        model: ClusterModel,
+        sharing: Sharing,
+        vetoes: Vetoes,
+        views: CapacityViews,
+        now: float,
+        obstacle: Wait | None = None,
+        planner: Planner = plan,
+    ) -> None:
+        """Begin without any gang that waits for room. With an `obstacle` no gang is placed."""
+        self._model = model
+        self._sharing = sharing
+        self._vetoes = vetoes
+        self.obstacle = obstacle
+        self._planner = planner
+        self._state: tuple[object, ...] = ()
+        self._split: tuple[Sequence[Earmark], bool] = ((), False)  # earmarks, and whether any has a start
+        self.views = views
+        self.now = now
+        self.heads: tuple[Earmark, ...] = ()
+        self.firm: dict[str, Earmark] = {}
+        self.ahead: dict[str, tuple[Position, str]] = {}
+        self.frugal: dict[str, str] = {}
+
+    def verdict_key(self, queue: str) -> VerdictKey:
+        """Return what a verdict given now on a gang of a queue rests on."""
+        earmarks = (*self.heads, *self.firm.values())
+        _, ahead = self.ahead.get(queue, (None, ""))
+        frugal = bool(self.frugal) and self._sharing.root(queue) in self.frugal
+        return VerdictKey(self._model.table.generation, earmarks, self.obstacle, ahead, frugal)
+
+    def key_for_newcomer(self, queue: str, place: Position) -> VerdictKey:
+        """Return what the verdict would rest on of a gang that came into a queue now, at some place."""
+        key = self.verdict_key(queue)
+        blocker, _ = self.ahead.get(queue, (None, ""))
+        heads = (head for head in self.heads if head.position < place)
+        return key._replace(
+            earmarks=(*heads, *self.firm.values()),
+            ahead=key.ahead if blocker is not None and blocker < place else "",
+        )
+
+    def has_moved(self) -> bool:
+        """Tell whether verdict keys may be others than when this was last asked."""
+        state = (self._model.table.generation, self.heads, self.firm, len(self.ahead), len(self.frugal))
+        before, self._state = self._state, state
+        return before != state
+
+    def case(
+        self, pod_set: PodSet, queue: str, key: VerdictKey, *, known: bool = True, now: float | None = None
+    ) -> Case:
+        """Return the case of members of a gang on what `key` says; one that is not `known` has no past.
+
+        `now` is in epoch seconds, that of the cycle if it is left out.
+        """
+        gang, quota = pod_set.gang, None
+        offers: Sequence[FlavorOffer] = ANYWHERE
+        if queue:
+            patient = self.frugal.get(self._sharing.root(queue), "") if self.frugal else ""
+            quota = QuotaCheck(self._sharing, gang.uid, queue, pod_set.amounts, patient)
+            offers = [quota.offer(option) for option in self._options(pod_set, queue, known=known)]
+        return Case(
+            pod_set,
+            queue,
+            self.views,
+            offers,
+            key.obstacle or (self._obstacle_of(gang, queue, key.ahead, known=known) if queue else None),
+            self._kept_from(gang, key.earmarks, self.now if now is None else now),
+            self._vetoes.of_gang(gang.uid, self._model.table) if known and gang.uid in self._vetoes.of_gangs else {},
+            self._planner,
+            quota,
+        )
+
+    def _obstacle_of(self, gang: Gang, queue: str, ahead: str, *, known: bool) -> Wait | None:
+        """Return why nothing of a gang starts in its queue now, whatever is free."""
+        if ahead:
+            return Wait(Reason.BEHIND_IN_QUEUE, names={"queue": queue, "head": ahead})
+        # What is only thought of runs nowhere, whatever gang of its name does.
+        return self._sharing.barred(queue, gang.ref if known else GroupRef(gang.ref.api, gang.ref.namespace, ""))
+
+    def _options(self, pod_set: PodSet, queue: str, *, known: bool) -> Sequence[Option]:
+        """Return where members of a gang may be placed, what they prefer first."""
+        held = self._sharing.charges.holders(queue).get(pod_set.gang.ref, ()) if known else ()
+        return self._sharing.options(queue, pod_set.amounts, held)
+
+    def borrows(self, pod_set: PodSet, queue: str, *, known: bool = True) -> bool:
+        """Tell whether members would take their queue beyond its quota in every flavor that they may be placed in."""
+        sharing, amounts = self._sharing, pod_set.amounts
+        with sharing.charges.apart_from(pod_set.gang.uid):
+            options = self._options(pod_set, queue, known=known)
+            return all(sharing.borrows(queue, each, amounts) for each in options)
+
+    def _kept_from(self, gang: Gang, earmarks: Sequence[Earmark], now: float) -> Sequence[Earmark]:
+        """Return what a gang may not use; what is being cleared for it is its own, also if others wait before it."""
+        cleared = gang.uid in self.firm
+        if earmarks is not self._split[0]:  # for a thousand gangs in turn they are the same
+            self._split = earmarks, any(each.start is not None for each in earmarks)
+        if not cleared and not self._split[1]:
+            return earmarks
+        duration = gang.expected_duration
+        return [
+            each
+            for each in earmarks
+            if each.gang is not gang and (each.firm or not (cleared or each.open_to(duration, now)))
+        ]

@@ -1,0 +1,321 @@
+"""The engine: events go in, answers and effects come out. Nothing else changes a decision.
+
+What is observed of the cluster changes the model, and what it may change is evaluated again: `events.Decide` runs the
+cycle, whose six phases are `AdmissionPass.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from extender.admission import events
+from extender.admission.admission import Admission
+from extender.admission.events import A, Event
+from extender.admission.verbs import Verbs
+from extender.clock import Clock
+from extender.ledger.effects import Effects, Nomination
+from extender.ledger.rejections import KubeletRejections
+from extender.ledger.slots import SlotState
+from extender.objects.budget import DisruptionBudget
+from extender.objects.node import Node
+from extender.objects.nodetopology import NodeTopology
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.queue import Queue
+from extender.settings import Settings
+
+
+class Observations:
+    """Keep the model, the ledger and the queues in step with what the watches tell."""
+
+    def __init__(self, admission: Admission, effects: Effects[None]) -> None:
+        """Tell `admission`; what has to be carried out goes to `effects`."""
+        self._admission = admission
+        self._effects = effects
+        self._model = admission.model
+        self._kubelets = KubeletRejections(admission.model, admission.rejections)
+
+    def pod_seen(self, pod: Pod) -> None:
+        """Take in a pod that was added or changed."""
+        pod = self._model.within_node(pod)
+        admission, deciding = self._admission, self._admission.rebuilt
+        change = self._model.put_pod(pod, admission.clock.monotonic())
+        before = change.before
+        if before is not None and before.options != pod.options:
+            self._model.table.claimed[pod.uid] = None  # it may be in another queue now
+        if before is None or _decisive(before) != _decisive(pod):
+            admission.reconsider(pod.group)
+        if pod.refusal or (before is not None and before.refusal):
+            self._follow_refusal(pod, before)
+        self._follow_slot(pod, before)
+        news = before is not None or pod.rejection is not None
+        if news and self._kubelets.follow(pod, before, self._effects if deciding else None):
+            admission.reconsider()
+        if change.gang is not None:
+            if before is not None and before.bound and not pod.bound:
+                admission.tenure.repairs.lost(pod, change.gang)
+            self._effects.changed[change.gang.ref] = None
+            if pod.node_name and deciding:
+                admission.reservations.open_barrier(change.gang)
+            group = change.gang.group
+            if deciding and group is not None and group.options.problems:
+                admission.problems.about_group(change.gang)
+        if deciding and (pod.options.problems or pod.problem is not None):
+            admission.problems.about_pod(pod)
+
+    def pod_gone(self, uid: str) -> None:
+        """Forget a pod that was deleted."""
+        admission, pod = self._admission, self._model.pods.get(uid)
+        admission.reservations.drop(uid, "the pod was deleted")
+        change = self._model.drop_pod(uid)
+        self._effects.nominations.pop(uid, None)
+        admission.problems.forget(uid)
+        admission.refusals.forget(uid)
+        if pod is not None:
+            admission.reconsider(pod.group)
+            if pod.bound:
+                admission.rejections.eased(pod.node_name)
+        if change.gang is not None:
+            if pod is not None and pod.bound:
+                admission.tenure.repairs.lost(pod, change.gang)
+            self._effects.changed[change.gang.ref] = None
+            if self._model.gangs.get(change.gang.ref) is None:
+                admission.reservations.end_life(change.gang.uid, "the gang is gone")
+
+    def group_seen(self, group: PodGroup) -> None:
+        """Take in a PodGroup that was added or changed; a new UID starts a new life that inherits nothing."""
+        admission, known = self._admission, self._model.gangs.get(group.ref)
+        unchanged = known is not None and known.group == group
+        gang, ended = self._model.gangs.put_group(group, admission.clock.monotonic())
+        if unchanged:
+            return
+        if ended is not None:
+            admission.reservations.end_life(ended, f"PodGroup {group.ref} was created again")
+        admission.reconsider(group.ref)
+        self._effects.changed[gang.ref] = None
+        if admission.rebuilt:
+            admission.problems.about_group(gang)
+
+    def group_gone(self, ref: GroupRef, uid: str) -> None:
+        """Forget a PodGroup that was deleted; what it had reserved is released, what runs runs on."""
+        gang = self._model.gangs.drop_group(ref, uid)
+        if gang is not None:
+            self._admission.reservations.end_life(uid, f"PodGroup {ref} was deleted")
+            self._admission.problems.forget(uid)
+            self._admission.reconsider(ref)
+            self._effects.changed[gang.ref] = None
+
+    # What shares the cluster, and what protects running pods.
+
+    def queue_seen(self, queue: Queue) -> None:
+        """Take in a Queue; if that decides anything, the gangs of its tree are evaluated again."""
+        if self._admission.sharing.put_queue(queue):
+            self._admission.reconsider()
+
+    def queue_gone(self, name: str) -> None:
+        """Forget a Queue that was deleted; its gangs wait from now on, those that run go on."""
+        if self._admission.sharing.drop_queue(name):
+            self._admission.reconsider()
+
+    def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
+        """Take in a namespace that was added or changed."""
+        if self._admission.sharing.put_namespace(name, labels):
+            self._admission.reconsider()
+
+    def budget_seen(self, budget: DisruptionBudget) -> None:
+        """Take in a PodDisruptionBudget that was added or changed."""
+        if self._admission.budgets.put(budget):
+            self._admission.reconsider()
+
+    def budget_gone(self, namespace: str, name: str) -> None:
+        """Forget a PodDisruptionBudget that was deleted."""
+        if self._admission.budgets.drop(namespace, name):
+            self._admission.reconsider()
+
+    def eviction_refused(self, uid: str, why: str) -> None:
+        """Take in that the API server refuses to evict a pod."""
+        self._admission.tenure.preemptions.refused(uid, why)
+        self._admission.reconsider()
+
+    # Where there is room, and how it is connected.
+
+    def node_seen(self, node: Node) -> None:
+        """Take in a node that was added or changed."""
+        if self._model.put_node(node):
+            self._admission.tenure.repairs.node_seen(node)
+            self._admission.reconsider()
+            self._admission.rejections.eased(node.name)
+            for pod in self._model.excessive_on(node.name):
+                self.pod_seen(pod)
+
+    def node_gone(self, name: str) -> None:
+        """Forget a node that was deleted."""
+        if self._model.drop_node(name):
+            self._admission.reconsider()
+        self._admission.tenure.repairs.node_gone(name)
+        self._admission.rejections.forget_node(name)
+
+    def node_topology_seen(self, topology: NodeTopology) -> None:
+        """Take in a node's NUMA zones; its kubelet may take pods now that it did not take before."""
+        if self._model.hardware.put_topology(topology):
+            self._admission.rejections.eased(topology.node)
+            self._admission.reconsider()
+
+    def learned(self, *, new: bool) -> None:
+        """Have everything evaluated again if something of network or hardware is known that was not."""
+        if new:
+            self._admission.reconsider()
+
+    def _follow_refusal(self, pod: Pod, before: Pod | None) -> None:
+        """Take in what kube-scheduler says of a pod that it does not place, or said before."""
+        if self._admission.refusals.follow(pod, before):
+            self._admission.follow_refusal(pod)
+        self._admission.reservations.nudges.follow(pod, before)
+
+    def _follow_slot(self, pod: Pod, before: Pod | None) -> None:
+        """Keep the ledger in step with one pod."""
+        reservations = self._admission.reservations
+        if pod.node_name:
+            reservations.ledger.fulfil(pod)
+            return
+        entry = None if before is None else reservations.ledger.of_pod(pod.uid)
+        if entry is None:
+            if self._admission.rebuilt and pod.nominated_node and self._is_ours(pod):
+                self._effects.nominations[pod.uid] = Nomination(pod, "")
+            return
+        reservation, slot = entry
+        if pod.done or pod.deleting or pod.gated:
+            if slot.state is not SlotState.BINDING:
+                reservations.drop(pod.uid, "the member cannot be placed any more")
+        elif pod.group != reservation.ref or pod.shape != slot.pod.shape:
+            reservations.drop(pod.uid, "the member changed")
+        elif slot.state is SlotState.RESERVED and before is not None and before.nominated_node != pod.nominated_node:
+            if before.nominated_node == slot.node and reservations.renominate(pod, slot):
+                self._admission.reconsider(pod.group)
+            reservations.nudges.watch(pod.uid)
+
+    def _is_ours(self, pod: Pod) -> bool:
+        """Tell whether a nomination on the pod can only be Muster's: no managed pod preempts for itself."""
+        return pod.placeable and self._model.manages(pod)
+
+
+def _decisive(pod: Pod) -> tuple[object, ...]:
+    """Return what of a pod can change a decision; conditions, nominations and Running cannot."""
+    return (
+        pod.node_name,
+        pod.done,
+        pod.gated,
+        pod.deleting,
+        pod.group,
+        pod.shape,
+        pod.role,
+        pod.rank,
+        pod.priority,
+        pod.scheduler_name,
+        pod.options,
+    )
+
+
+_COLLECTED = tuple(each.name for each in fields(Effects) if each.name not in {"answer", "empty"})
+
+
+class Engine:
+    """Take in one event after the other; equal events at equal times give equal answers and effects.
+
+    What is read between two events changes nothing: charges and occupancy are up to date after every event.
+
+    Attributes:
+        admission: what decisions stand on, and what has been decided: to be read.
+        verbs: what answers kube-scheduler from it; questions that change nothing may be asked directly.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        """Start with an empty cluster; nothing is decided before `events.Rebuild`."""
+        self._collected: Effects[None] = Effects(None)
+        self.admission = Admission(settings, clock, self._collected)
+        self._nodes = self.admission.model.table
+        self.verbs = Verbs(self.admission)
+        self._handlers = self._table()
+
+    def apply(self, event: Event[A]) -> Effects[A]:
+        """Take in an event; return the answer, where something is asked, and what is to be carried out."""
+        try:
+            answer = self._handlers[type(event)](event)
+        finally:
+            self._bring_up_to_date()
+        return self._effects(answer)
+
+    def _bring_up_to_date(self) -> None:
+        """Compute what follows from claims that were made or given back: nothing is left to those that only read."""
+        if self._nodes.claimed:
+            self.admission.sharing.charges.refresh()
+        if self._nodes.occupancy.changed:
+            self._nodes.occupancy.refresh()
+
+    def _effects(self, answer: A) -> Effects[A]:
+        """Return with `answer` what the event called for, and begin to collect again."""
+        found, collected = Effects(answer), self._collected
+        for name in _COLLECTED:
+            if value := getattr(collected, name):
+                found.empty = False
+                setattr(found, name, value)
+                setattr(collected, name, type(value)())
+        if found.changed:
+            gangs, waits = self.admission.model.gangs, self.admission.reservations.waits
+            for ref in found.changed:
+                gang = gangs.get(ref)
+                found.changed[ref] = None if gang is None else waits.get(gang.uid)
+        return found
+
+    def _stand_down(self) -> None:
+        """Give up deciding; what has not been carried out is left to the replica that decides next."""
+        self.admission.stand_down()
+        self._effects(None)
+
+    def _table(self) -> dict[type, Callable[[Any], Any]]:
+        """Return what each event does."""
+        admission, model, verbs = self.admission, self.admission.model, self.verbs
+        observed, learned = (each := Observations(admission, self._collected)), each.learned
+        return {
+            events.PodSeen: lambda e: observed.pod_seen(e.pod),
+            events.PodGone: lambda e: observed.pod_gone(e.uid),
+            events.GroupSeen: lambda e: observed.group_seen(e.group),
+            events.GroupGone: lambda e: observed.group_gone(e.ref, e.uid),
+            events.QueueSeen: lambda e: observed.queue_seen(e.queue),
+            events.QueueGone: lambda e: observed.queue_gone(e.name),
+            events.NamespaceSeen: lambda e: observed.namespace_seen(e.name, e.labels),
+            events.NamespaceGone: lambda e: admission.sharing.drop_namespace(e.name),
+            events.BudgetSeen: lambda e: observed.budget_seen(e.budget),
+            events.BudgetGone: lambda e: observed.budget_gone(e.namespace, e.name),
+            events.PriorityClassSeen: lambda e: admission.priorities.put(
+                e.name, e.value, global_default=e.global_default
+            ),
+            events.PriorityClassGone: lambda e: admission.priorities.drop(e.name),
+            events.NodeSeen: lambda e: observed.node_seen(e.node),
+            events.NodeGone: lambda e: observed.node_gone(e.name),
+            events.NodeTopologySeen: lambda e: observed.node_topology_seen(e.topology),
+            events.NodeTopologyGone: lambda e: learned(new=model.hardware.drop_topology(e.name)),
+            events.HyperNodeSeen: lambda e: learned(new=model.network.put_hyper_node(e.hyper_node)),
+            events.HyperNodeGone: lambda e: learned(new=model.network.drop_hyper_node(e.name)),
+            events.LevelsSeen: lambda e: learned(new=model.network.put_list(e.levels)),
+            events.LevelsGone: lambda e: learned(new=model.network.drop_list(e.group, e.name)),
+            events.DeviceSeen: lambda e: learned(new=model.hardware.put_report(e.report)),
+            events.DeviceGone: lambda e: learned(new=model.hardware.drop_report(e.name)),
+            events.CalibrationSeen: lambda e: learned(new=model.hardware.put_calibration(e.about, e.data)),
+            events.CalibrationGone: lambda _: learned(new=model.hardware.drop_calibration()),
+            events.EvictionRefused: lambda e: observed.eviction_refused(e.uid, e.why),
+            events.Rebuild: lambda _: admission.rebuild(),
+            events.StandDown: lambda _: self._stand_down(),
+            events.HoldOff: lambda e: admission.hold_off(e.obstacle),
+            events.Tick: lambda _: admission.tick(),
+            events.Decide: lambda _: admission.decide(),
+            events.Defragment: lambda e: admission.defragment(e.ref, apply=e.apply),
+            events.Filter: lambda e: verbs.filter(e.pod, e.names),
+            events.Prioritize: lambda e: verbs.prioritize(e.pod, e.names),
+            events.Preempt: lambda e: verbs.preempt(e.pod, e.victims),
+            events.Arrive: lambda e: verbs.arrive(e.uid, e.node),
+            events.Leave: lambda e: verbs.leave(e.uid),
+            events.BindingFailed: lambda e: verbs.binding_failed(e.uid, e.why, final=e.final),
+        }

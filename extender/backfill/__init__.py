@@ -1,4 +1,0 @@
-"""When the blocked head of the queue will start, and who may use what is kept for it until then.
-
-Values and snapshots; the runtimes come from the gangs, the time from whoever asks.
-"""

@@ -1,8 +1,0 @@
-"""What documents are made of."""
-
-from __future__ import annotations
-
-from typing import Any, TypeAlias
-
-Json: TypeAlias = dict[str, Any]
-"""A JSON object."""

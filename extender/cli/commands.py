@@ -1,0 +1,146 @@
+"""The command line put together: Muster's own commands, and those that installed packages plug into it.
+
+A package adds commands by entry points of the group `muster.commands`; each names a module with a function
+`register(app)`. One that cannot be loaded costs only its own command: `muster serve` runs whatever else is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Protocol
+
+import typer
+
+from extender.cli import (
+    capacity,
+    defrag,
+    events,
+    explain,
+    gangs,
+    nodes,
+    queues,
+    serve,
+    snapshot,
+    status,
+    top,
+    watch,
+)
+
+HELP = (
+    "Gang-schedule GPU workloads with the kube-scheduler that you run. "
+    "Installed as kubectl-muster too, which kubectl runs as `kubectl muster`."
+)
+
+#: The group of entry points that name plug-ins.
+PLUGINS = "muster.commands"
+
+_EXIT_FAILED = 1
+
+_COMPLETION_EPILOG = (
+    "Examples: `muster completion bash > ~/.local/share/bash-completion/completions/muster`; "
+    "`muster completion zsh > ~/.zfunc/_muster`, with ~/.zfunc in fpath; "
+    "`muster completion fish > ~/.config/fish/completions/muster.fish`."
+)
+
+
+class Command(Protocol):
+    """A module with commands."""
+
+    def register(self, app: typer.Typer) -> None:
+        """Add them to the command line."""
+
+
+class Shell(StrEnum):
+    """Which shell completes."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell that is to complete.")]) -> None:
+    """Print a script that has a shell complete what `muster` takes.
+
+    Exit codes: 0 printed, 2 a shell that is not known.
+    """
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # used there, and in its docs
+
+    typer.echo(get_completion_script(prog_name="muster", complete_var="_MUSTER_COMPLETE", shell=shell.value))
+
+
+def command_line(plugins: Iterable[EntryPoint]) -> typer.Typer:
+    """Return the command line with `plugins`, in the order of `muster --help`: what is asked most comes first."""
+    built = typer.Typer(
+        name="muster",
+        help=HELP,
+        no_args_is_help=True,
+        pretty_exceptions_show_locals=False,  # among them are tokens and request bodies
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    built.callback()(_options)
+    asking = (status, gangs, queues, nodes, top, capacity, events, watch, explain, defrag, snapshot)
+    _add(built, "Ask a running Muster", asking)
+    _add(built, "Run Muster", (serve,))
+    built.command(epilog=_COMPLETION_EPILOG, rich_help_panel="Run Muster")(completion)
+    for plugin in sorted(plugins, key=lambda each: each.name):
+        try:
+            _add(built, "Simulate, study, convert", (plugin.load(),))
+        except Exception as error:  # noqa: BLE001 - what other packages do when they are imported is their affair
+            _add_broken(built, plugin, error)
+    return built
+
+
+def _add(built: typer.Typer, panel: str, modules: Sequence[Command]) -> None:
+    """Add the commands of modules under one heading of `muster --help`."""
+    commands, groups = len(built.registered_commands), len(built.registered_groups)
+    for module in modules:
+        module.register(built)
+    for command in built.registered_commands[commands:]:
+        command.rich_help_panel = panel
+    for group in built.registered_groups[groups:]:
+        group.rich_help_panel = panel
+
+
+def _add_broken(built: typer.Typer, plugin: EntryPoint, error: Exception) -> None:
+    """Add a command that says why it is missing."""
+    package = plugin.dist.name if plugin.dist else plugin.value
+    problem = f"{type(error).__name__}: {error}"
+
+    def broken() -> None:
+        typer.echo(f"muster {plugin.name} cannot be loaded from {package} ({plugin.value}): {problem}", err=True)
+        raise typer.Exit(_EXIT_FAILED)
+
+    built.command(
+        plugin.name,
+        help=f"Cannot be loaded from {package}.",
+        rich_help_panel="Broken plug-ins",
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(broken)
+
+
+def _show_version(*, wanted: bool) -> None:
+    if wanted:
+        from extender import __version__
+
+        typer.echo(f"muster {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=lambda wanted: _show_version(wanted=wanted),
+            is_eager=True,
+            help="Show the version and stop.",
+        ),
+    ] = False,
+) -> None:
+    del version  # its callback has done everything
+
+
+app = command_line(entry_points(group=PLUGINS))

@@ -1,0 +1,413 @@
+"""Which kinds are watched: where they are, how they are read, and what is told of them. One row for each kind.
+
+The watches of the API server and the simulated one both work from this table.
+How fresh each cache is is kept beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
+
+from extender.admission import events
+from extender.clock import Clock
+from extender.control.metrics import Metrics
+from extender.control.ports import LeaseGone, LeaseSeen, News, WatchedKind
+from extender.hardware.calibration import ConfigMap, decode_config_map
+from extender.objects.budget import decode_disruption_budget, read_budget
+from extender.objects.devices import decode_device, read_device
+from extender.objects.hypernodes import decode_hyper_node, read_hyper_node
+from extender.objects.lease import decode_lease, read_lease
+from extender.objects.levelobjects import (
+    NETWORK_TOPOLOGY_GROUP,
+    decode_network_topology,
+    decode_topology,
+    read_network_topology,
+    read_topology,
+)
+from extender.objects.meta import (
+    Decoder,
+    Identity,
+    MetadataOnly,
+    ObjectMeta,
+    ObjectRef,
+    decode_metadata,
+    identify,
+    share_labels,
+)
+from extender.objects.node import NodeObject, decode_node, read_node
+from extender.objects.nodetopology import NodeResourceTopology, decode_node_resource_topology, read_node_topology
+from extender.objects.pod import read_pod
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.podspec import decode_pod
+from extender.objects.priority import PriorityClass, PriorityClasses, decode_priority_class
+from extender.objects.queue import decode_queue, read_queue
+from extender.objects.sources.source import WorkloadKind
+from extender.objects.sources.table import SOURCES
+
+T = TypeVar("T")
+
+log = structlog.get_logger("muster.control")
+
+
+class DescribedGangs:
+    """What objects say of gangs; of several objects that describe one gang the newest counts.
+
+    The pods of Kubeflow do not say of which kind their job is: two that run at a time would make pods of the same
+    names, which the API server refuses, but a job that has ended may stand beside another one.
+    """
+
+    def __init__(self) -> None:
+        self._of_object: dict[str, tuple[GroupRef, ...]] = {}
+        self._by_ref: dict[GroupRef, dict[str, PodGroup]] = {}
+
+    def seen(self, uid: str, groups: Sequence[PodGroup]) -> Iterator[News]:
+        """Take in the gangs that the object with this UID describes now, none for one that was deleted."""
+        described = tuple(group.ref for group in groups)
+        for ref in self._of_object.pop(uid, ()):
+            if ref not in described:
+                yield from self._drop(ref, uid)
+        if described:
+            self._of_object[uid] = described
+        for group in groups:
+            objects = self._by_ref.setdefault(group.ref, {})
+            objects[uid] = group
+            if _newest(objects) is group:
+                yield events.GroupSeen(group)
+
+    def _drop(self, ref: GroupRef, uid: str) -> Iterator[News]:
+        """Forget what an object says of a gang; the newest of the others counts now."""
+        objects = self._by_ref[ref]
+        counted = _newest(objects)
+        dropped = objects.pop(uid)
+        if not objects:
+            del self._by_ref[ref]
+        if counted is dropped:
+            yield events.GroupGone(ref, dropped.uid)
+            if objects:
+                yield events.GroupSeen(_newest(objects))
+
+
+def _newest(objects: Mapping[str, PodGroup]) -> PodGroup:
+    return max(objects.values(), key=lambda group: (group.created, group.uid))
+
+
+class Known:
+    """What objects said before that decides how others are read."""
+
+    def __init__(self) -> None:
+        self.priorities = PriorityClasses()
+        self.gangs = DescribedGangs()
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(Generic[T]):
+    """One watched kind.
+
+    Attributes:
+        name: what the API calls its collection in full, the label in metrics: `queues.muster.dev`.
+        kind: what an object says of itself: `Queue`.
+        paths: the collection over all namespaces, under the newest version of the API first; of the others one counts
+            where the server does not have the newer ones.
+        decode: reads an object's JSON.
+        seen: returns what an object that was added or changed amounts to.
+        gone: returns what it means that an object was deleted.
+        namespaced: whether its objects are in namespaces.
+        optional: whether a server without this API counts as one without objects.
+        vital: whether nothing may be decided while it is out of date.
+        selector: a part of every query, for a watch of some objects only.
+    """
+
+    name: str
+    kind: str
+    paths: tuple[str, ...]
+    decode: Decoder[T]
+    seen: Callable[[T, Known], Iterator[News]]
+    gone: Callable[[Identity, Known], Iterator[News]]
+    namespaced: bool = False
+    optional: bool = True
+    vital: bool = False
+    selector: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def api_version(self) -> str:
+        """Return the newest version of its API, as objects say it: `muster.dev/v1alpha1`."""
+        return "/".join(self.paths[0].split("/")[2:-1])
+
+
+def _row(  # noqa: PLR0913, PLR0917 - a row of the table
+    name: str,
+    kind: str,
+    paths: str | tuple[str, ...],
+    decode: Decoder[T],
+    seen: Callable[[T], News],
+    gone: Callable[[Identity], News],
+    *,
+    namespaced: bool = False,
+    optional: bool = True,
+    vital: bool = False,
+) -> Watched[T]:
+    """Return the row of a kind of which each object is one thing to tell, whatever others said."""
+    return Watched(
+        name,
+        kind,
+        (paths,) if isinstance(paths, str) else paths,
+        decode,
+        lambda item, _known: iter((seen(item),)),
+        lambda who, _known: iter((gone(who),)),
+        namespaced,
+        optional,
+        vital,
+    )
+
+
+def _priority_seen(item: PriorityClass, known: Known) -> Iterator[News]:
+    name, value = identify(item.metadata).name, item.value or 0
+    known.priorities.put(name, value, global_default=bool(item.global_default))
+    yield events.PriorityClassSeen(name, value, global_default=bool(item.global_default))
+
+
+def _priority_gone(who: Identity, known: Known) -> Iterator[News]:
+    known.priorities.drop(who.name)
+    yield events.PriorityClassGone(who.name)
+
+
+def _groups(kind: WorkloadKind[Any]) -> Watched[Any]:
+    """Return the row of a kind by which a source describes gangs."""
+    return Watched(
+        kind.name,
+        kind.kind,
+        tuple(f"/apis/{kind.group}/{version}/{kind.resource}" for version in kind.versions),
+        kind.decode,
+        lambda item, known: known.gangs.seen(identify(item.metadata).uid, kind.read(item, known.priorities.values)),
+        lambda who, known: known.gangs.seen(who.uid, ()),
+        namespaced=True,
+        vital=kind.vital,
+    )
+
+
+def _topologies(name: str, group: str, *versions: str) -> Watched[Any]:
+    """Return the row of a Topology, of which Kueue and KAI have one each."""
+    return _row(
+        name,
+        "Topology",
+        tuple(f"/apis/{group}/{version}/topologies" for version in versions),
+        decode_topology,
+        lambda item: events.LevelsSeen(read_topology(item, f"{group}/{versions[0]}")),
+        lambda who: events.LevelsGone(group, who.name),
+    )
+
+
+def _node(item: NodeObject) -> News:
+    node = read_node(item)
+    if node.problem is not None:
+        log.warning("node is not usable", node=node.name, problem=str(node.problem))
+    return events.NodeSeen(node)
+
+
+def _node_topology(item: NodeResourceTopology) -> News:
+    topology = read_node_topology(item)
+    if topology.problem is not None:
+        log.warning("NodeResourceTopology has a problem", node=topology.node, problem=str(topology.problem))
+    return events.NodeTopologySeen(topology)
+
+
+def _namespace(item: MetadataOnly) -> News:
+    """Return a namespace's labels alone, which say whose queues its gangs may be in."""
+    meta = item.metadata or ObjectMeta()
+    return events.NamespaceSeen(meta.name or "", share_labels(meta.labels or {}))
+
+
+def _calibration(item: ConfigMap) -> News:
+    return events.CalibrationSeen(ObjectRef.of("v1", "ConfigMap", item.metadata or ObjectMeta()), item.data or {})
+
+
+#: Watched where there is leader election; it decides nothing about gangs. One Lease of one namespace is meant.
+LEASE: Final = _row(
+    WatchedKind.LEASE,
+    "Lease",
+    "/apis/coordination.k8s.io/v1/leases",
+    decode_lease,
+    lambda item: LeaseSeen(read_lease(item)),
+    lambda _who: LeaseGone(),
+    namespaced=True,
+    optional=False,
+    vital=True,
+)
+#: The ConfigMap with measured bandwidths. One of one namespace is meant.
+CALIBRATION: Final = _row(
+    WatchedKind.CALIBRATION,
+    "ConfigMap",
+    "/api/v1/configmaps",
+    decode_config_map,
+    _calibration,
+    lambda _who: events.CalibrationGone(),
+    namespaced=True,
+    optional=False,
+)
+
+#: All that is watched of every cluster. Each must have been listed before the first decision; the vital ones must be
+#: fresh: who knows too little of these gives a node twice, or starts a gang in part. The others make placements better,
+#: or are rules that people seldom change. Of what changed unheard a kubelet, the API server (of budgets), or the next
+#: list will tell: no watch of theirs that hangs may keep gangs waiting.
+WATCHED: Final[tuple[Watched[Any], ...]] = (
+    _row(
+        WatchedKind.NODE,
+        "Node",
+        "/api/v1/nodes",
+        decode_node,
+        _node,
+        lambda who: events.NodeGone(who.name),
+        optional=False,
+        vital=True,
+    ),
+    Watched(
+        WatchedKind.PRIORITY_CLASS,
+        "PriorityClass",
+        ("/apis/scheduling.k8s.io/v1/priorityclasses",),
+        decode_priority_class,
+        _priority_seen,
+        _priority_gone,
+        optional=False,
+    ),
+    *(_groups(kind) for source in SOURCES for kind in source.kinds),
+    _row(
+        WatchedKind.NODE_TOPOLOGY,
+        "NodeResourceTopology",
+        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+        decode_node_resource_topology,
+        _node_topology,
+        lambda who: events.NodeTopologyGone(who.name),
+    ),
+    _row(
+        WatchedKind.HYPER_NODE,
+        "HyperNode",
+        "/apis/topology.volcano.sh/v1alpha1/hypernodes",
+        decode_hyper_node,
+        lambda item: events.HyperNodeSeen(read_hyper_node(item)),
+        lambda who: events.HyperNodeGone(who.name),
+    ),
+    # Kueue has served its Topology in each of these, and nothing that is read here has changed.
+    _topologies(WatchedKind.KUEUE_TOPOLOGY, "kueue.x-k8s.io", "v1beta2", "v1beta1", "v1alpha1"),
+    _topologies(WatchedKind.KAI_TOPOLOGY, "kai.scheduler", "v1alpha1"),
+    _row(
+        WatchedKind.NETWORK_TOPOLOGY,
+        "ClusterNetworkTopology",
+        f"/apis/{NETWORK_TOPOLOGY_GROUP}/v1alpha1/clusternetworktopologies",
+        decode_network_topology,
+        lambda item: events.LevelsSeen(read_network_topology(item)),
+        lambda who: events.LevelsGone(NETWORK_TOPOLOGY_GROUP, who.name),
+    ),
+    _row(
+        WatchedKind.DEVICE,
+        "Device",
+        "/apis/scheduling.koordinator.sh/v1alpha1/devices",
+        decode_device,
+        lambda item: events.DeviceSeen(read_device(item)),
+        lambda who: events.DeviceGone(who.name),
+    ),
+    _row(
+        WatchedKind.NAMESPACE,
+        "Namespace",
+        "/api/v1/namespaces",
+        decode_metadata,
+        _namespace,
+        lambda who: events.NamespaceGone(who.name),
+        optional=False,
+    ),
+    _row(
+        WatchedKind.QUEUE,
+        "Queue",
+        "/apis/muster.dev/v1alpha1/queues",
+        decode_queue,
+        lambda item: events.QueueSeen(read_queue(item)),
+        lambda who: events.QueueGone(who.name),
+    ),
+    _row(
+        WatchedKind.DISRUPTION_BUDGET,
+        "PodDisruptionBudget",
+        "/apis/policy/v1/poddisruptionbudgets",
+        decode_disruption_budget,
+        lambda item: events.BudgetSeen(read_budget(item)),
+        lambda who: events.BudgetGone(who.namespace, who.name),
+        namespaced=True,
+    ),
+    # All of them: members that have succeeded count, and pods of other schedulers take room.
+    Watched(
+        WatchedKind.POD,
+        "Pod",
+        ("/api/v1/pods",),
+        decode_pod,
+        lambda item, known: iter((events.PodSeen(read_pod(item, known.priorities.default)),)),
+        lambda who, _known: iter((events.PodGone(who.uid),)),
+        namespaced=True,
+        optional=False,
+        vital=True,
+    ),
+    CALIBRATION,
+)
+
+REQUIRED_KINDS: Final = tuple(row.name for row in WATCHED)
+VITAL_KINDS: Final = tuple(row.name for row in (*WATCHED, LEASE) if row.vital)
+
+
+class Watches:
+    """Keep, per kind, whether its first list is complete and when its watch was last heard of."""
+
+    def __init__(self, clock: Clock, metrics: Metrics, stale_after: float) -> None:
+        """Call a watch stale that has been silent for `stale_after` seconds."""
+        self._clock = clock
+        self._metrics = metrics
+        self._stale_after = stale_after
+        self._synced: set[str] = set()
+        self._heard: dict[str, float] = {}
+        self._vital: dict[str, float] = {}
+
+    def synced(self, kind: str) -> None:
+        """Learn that a kind's first list is complete."""
+        self._synced.add(kind)
+        self.heard(kind)
+
+    def heard(self, kind: str) -> None:
+        """Learn that a kind's watch is alive."""
+        self._heard[kind] = self._clock.monotonic()
+        if kind in VITAL_KINDS:
+            self._vital[kind] = self._heard[kind]
+
+    def restarted(self, kind: str, cause: str) -> None:
+        """Count a restart."""
+        self._metrics.watch_restarts.labels(kind, cause).inc()
+
+    def complete(self, kinds: Collection[str]) -> bool:
+        """Tell whether all of `kinds` have been listed."""
+        return self._synced.issuperset(kinds)
+
+    def stale_at(self) -> float:
+        """Return when the first vital watch will have been silent for too long (seconds, monotonic); or infinity."""
+        return min(self._vital.values(), default=math.inf) + self._stale_after
+
+    def stale(self) -> bool:
+        """Tell whether any vital watch has been silent for too long."""
+        return self._clock.monotonic() >= self.stale_at()
+
+    def silent(self) -> list[str]:
+        """Return the vital kinds whose watches have been silent for too long."""
+        now = self._clock.monotonic()
+        return [kind for kind, heard in self._vital.items() if now >= heard + self._stale_after]
+
+    def complaints(self) -> list[str]:
+        """Return, for people, which kinds are not listed yet or silent for too long."""
+        now = self._clock.monotonic()
+        missing = [f"{kind} not synced" for kind in REQUIRED_KINDS if kind not in self._synced]
+        silent = [f"{kind} silent for {now - self._heard[kind]:.0f} s" for kind in self.silent()]
+        return missing + silent
+
+    def scrape(self) -> None:
+        """Set the age gauges."""
+        now = self._clock.monotonic()
+        for kind, heard in self._heard.items():
+            self._metrics.watch_age.labels(kind).set(now - heard)

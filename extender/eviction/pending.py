@@ -1,0 +1,302 @@
+"""Evictions under way: which gangs leave for which, what is kept for those, and which evictions were allowed lately."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from extender.clock import Clock
+from extender.cluster.gangs import Gang
+from extender.cluster.model import ClusterModel
+from extender.eviction.policies import Claimant, QuotaRights
+from extender.eviction.search.search import FoundPreemption
+from extender.eviction.search.units import VictimEviction
+from extender.ledger.earmark import Earmark
+from extender.ledger.effects import Effects, Evict, EvictionReason, Note
+from extender.ledger.reservations import Reservations
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason, Wait
+from extender.queues.charges import Charge
+from extender.queues.sharing import Sharing
+
+#: How long evicted pods may take to be gone before their place is given up (seconds). A pod has 30 s to end by default,
+#: those that write a checkpoint ask for minutes.
+PATIENCE_SECONDS: Final = 900.0
+
+#: How long a gang for which others were evicted is safe from preemption in its own queue (seconds), so that evictions
+#: do not follow from each other. Quota is reclaimed from it all the same. If it does not start there, no other gang is
+#: evicted for it as long: kube-scheduler may refuse it wherever it is placed, for reasons that Muster does not know.
+_SHELTER_SECONDS: Final = 600.0
+
+#: How long an eviction may take to be seen (seconds). Events are late by milliseconds, by seconds where the API server
+#: is busy; a victim that was spared after all keeps its gang from giving up another member for so long.
+_EXPECTED_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class PendingEviction:
+    """A place that is being cleared for one gang.
+
+    `evictions` are whose pods leave; those are told at once and evicted at `due` (seconds, monotonic). `until` is when
+    the place is given up if they are not gone. `keep` is what is kept for the gang, which waits in `queue`. `awaited`
+    are all who are to leave, by UID: those that are evicted, and those that were leaving already.
+    """
+
+    gang: Gang
+    queue: str
+    keep: Earmark
+    evictions: tuple[VictimEviction, ...]
+    reasons: Mapping[str, EvictionReason]
+    due: float
+    until: float
+    awaited: frozenset[str]
+    sent: bool = False
+
+    @property
+    def pods(self) -> list[Pod]:
+        """Return the pods that are evicted."""
+        return [pod for eviction in self.evictions for pod in eviction.pods]
+
+
+class PendingEvictions:
+    """Warn those that are to leave, evict them, and keep their place until the gang they left for is there.
+
+    Attributes:
+        under_way: the places that are being cleared, by the UID of the gang they are for.
+        told: why the pods of a gang were evicted last, by the UID of the gang, until it is placed again.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a place is cleared by
+        self,
+        model: ClusterModel,
+        sharing: Sharing,
+        reservations: Reservations,
+        allowed: AllowedEvictions,
+        clock: Clock,
+        effects: Effects[None],
+    ) -> None:
+        """Start with nothing under way. Evictions are added to `effects`, and made known to `allowed`."""
+        self._model = model
+        self._sharing = sharing
+        self._reservations = reservations
+        self._allowed = allowed
+        self._clock = clock
+        self._effects = effects
+        self._leaving_for: dict[GroupRef, PendingEviction] = {}
+        self._sheltered: dict[GroupRef, float] = {}
+        self.under_way: dict[str, PendingEviction] = {}
+        self.told: dict[str, str] = {}
+
+    def begin_pass(self) -> list[str]:
+        """Begin a pass with evictions under way: end what has lost its purpose, evict those whose notice is over.
+
+        Return the UIDs of gangs whose place was not cleared in time.
+        """
+        now, late = self._clock.monotonic(), []
+        for uid, pending in list(self.under_way.items()):
+            gang = self._model.gangs.get(pending.gang.ref)
+            if gang is not pending.gang or gang.uid != uid:
+                self.end(uid, "the gang is gone")
+            elif now >= pending.until:
+                self.end(uid, "the evicted pods were not gone in time")
+                late.append(uid)
+            elif not pending.sent and now >= pending.due:
+                self._send(pending)
+        return late
+
+    def waits_until(self, gang: Gang) -> float:
+        """Return until when no gang is evicted for a gang (seconds, monotonic): others were, and it did not start."""
+        failed = self._reservations.backoff.attempts(gang.uid) > 0
+        return self._sheltered.get(gang.ref, 0.0) if failed else 0.0
+
+    def spares(self, holder: GroupRef, *, reclaimed: bool) -> bool:
+        """Tell whether a gang is not to be evicted: it is leaving, or has cost others their place a short while ago."""
+        if holder in self._leaving_for or reclaimed:
+            return holder in self._leaving_for
+        return self._clock.monotonic() < self._sheltered.get(holder, 0.0)
+
+    def leaving_for(self, holder: GroupRef) -> PendingEviction | None:
+        """Return for which gang's place members of a gang are to leave; None if they may stay."""
+        pending = self._leaving_for.get(holder)
+        return pending if pending is not None and self._remaining(pending) else None
+
+    def progress(self, gang: Gang) -> Wait | None:
+        """Return how far the place of a gang is cleared; None if none is, or if all have left."""
+        pending = self.under_way.get(gang.uid)
+        remaining = 0 if pending is None else len(self._remaining(pending))
+        return Wait(Reason.PREEMPTING, {"pods": remaining}) if remaining else None
+
+    def start(
+        self,
+        claimant: Claimant,
+        found: FoundPreemption,
+        reasons: Mapping[str, EvictionReason],
+        *,
+        notice: float = 0.0,
+        leaving: Iterable[str] = (),
+    ) -> None:
+        """Have those evicted who are in the way, for a reason each, after so many seconds of notice.
+
+        `leaving` are pods that are being deleted anyway, and whose nodes or quota the gang gets.
+        """
+        gang, now = claimant.gang, self._clock.monotonic()
+        evicted = [pod for each in found.evictions for pod in each.pods]
+        uids = [pod.uid for pod in evicted]
+        charge = Charge(gang.ref, claimant.queue, claimant.flavor, claimant.amounts)
+        leaving = list(dict.fromkeys(leaving))
+        rights = QuotaRights(self._sharing, claimant)
+        self._sharing.charges.promise(gang.uid, charge, [*uids, *filter(rights.concern, leaving)])
+        pending = PendingEviction(
+            gang,
+            claimant.queue,
+            Earmark.firm_for(gang, found.kept),
+            found.evictions,
+            reasons,
+            due=now + notice,
+            until=now + notice + PATIENCE_SECONDS,
+            awaited=frozenset([*uids, *leaving]),
+        )
+        self._leaving_for |= {eviction.gang: pending for eviction in found.evictions}
+        self.under_way[gang.uid] = pending
+        if notice:
+            for eviction in found.evictions:
+                text = f"{_pods(eviction.pods)} to be evicted in {notice:.0f} s {_purpose(pending, eviction)}"
+                self._note(eviction, "EvictionNotice", text)
+        else:
+            self._send(pending)
+        if evicted:
+            names = ", ".join(eviction.victim.name for eviction in found.evictions)
+            message = f"clears its place of {_pods(evicted)} of {names}"
+            self._effects.notes.append(Note(gang.ref, warning=False, reason="Preempting", message=message))
+
+    def placed(self, gang: Gang) -> None:
+        """Take in that a gang has been placed: evictions that were not sent yet are cancelled."""
+        pending = self.under_way.get(gang.uid)
+        now = self._clock.monotonic()
+        if pending is not None and pending.sent and pending.evictions:
+            self._sheltered = {of: until for of, until in self._sheltered.items() if now < until}
+            self._sheltered[gang.ref] = now + _SHELTER_SECONDS
+        self.end(gang.uid, "the gang was placed elsewhere")
+
+    def end(self, uid: str, why: str) -> None:
+        """Keep a gang's place no more, if one is being cleared; who has not been evicted yet may stay."""
+        pending = self.under_way.pop(uid, None)
+        if pending is None:
+            return
+        self._sharing.charges.withdraw(uid)
+        for eviction in pending.evictions:
+            self._leaving_for.pop(eviction.gang, None)
+        self._model.table.outdate()
+        staying = (pod.uid for pod in pending.pods if not self._is_gone(pod))
+        self._effects.spared.update(staying)
+        for eviction in pending.evictions:
+            if (gang := self._model.gangs.get(eviction.gang)) is not None:
+                self._model.gangs.touch(gang.uid)
+            if not pending.sent:
+                self._note(eviction, "EvictionCancelled", f"no pod is evicted: {why}")
+
+    def refused(self, uid: str, why: str) -> list[str]:
+        """Take in that the API server refuses to evict a pod; return the UIDs of gangs whose place is given up."""
+        concerned = [of for of, each in self.under_way.items() if any(pod.uid == uid for pod in each.pods)]
+        for of in concerned:
+            self.end(of, f"a pod cannot be evicted: {why}")
+        return concerned
+
+    def stand_down(self) -> None:
+        """Leave what is under way to the next leader."""
+        for uid in self.under_way:
+            self._sharing.charges.withdraw(uid)
+        self.under_way.clear()
+        self._leaving_for.clear()
+
+    def next_turn(self) -> float:
+        """Return when time alone asks for something of those under way (seconds, monotonic)."""
+        return min(each.until if each.sent else each.due for each in self.under_way.values())
+
+    def evict_gang(self, gang: Gang, reason: EvictionReason, why: str, *, by: str = "") -> None:
+        """Evict what is left of a gang, for no other's sake."""
+        pods = [pod for pod in gang.members.values() if pod.bound and not pod.deleting and self._model.manages(pod)]
+        self._evict([pod for pod in pods if pod.uid not in self._allowed.expected()], by, reason, why)
+
+    def drain(self) -> None:
+        """Evict the gangs that run in queues which are to be drained."""
+        for queue, holder in self._sharing.drained():
+            why = f"because Queue {queue} is drained: its stopPolicy is HoldAndDrain"
+            gang = self._model.gangs.get(holder)
+            if gang is not None:
+                self.evict_gang(gang, EvictionReason.QUEUE_DRAINED, why)
+
+    def _send(self, pending: PendingEviction) -> None:
+        """Evict those that are to leave."""
+        pending.sent = True
+        for eviction in pending.evictions:
+            reason = pending.reasons[eviction.victim.uid]
+            pods = [pod for pod in eviction.pods if not self._is_gone(pod)]
+            self._evict(pods, str(pending.gang.ref), reason, _purpose(pending, eviction))
+
+    def _evict(self, pods: Sequence[Pod], by: str, reason: EvictionReason, why: str) -> None:
+        """Have pods of one gang evicted."""
+        if not pods:
+            return
+        effects, about = self._effects, pods[0].group
+        for pod in pods:
+            effects.evictions[pod.uid] = Evict(pod, by, reason, f"evicted {why}")
+        if (gang := self._model.gangs.get(about)) is not None:
+            self.told[gang.uid] = f"{_pods(pods)} evicted {why}"
+            effects.changed[about] = None
+        self._allowed.allow(pod.uid for pod in pods)
+        effects.notes.append(Note(about, warning=True, reason=reason, message=f"{_pods(pods)} evicted {why}"))
+
+    def _note(self, eviction: VictimEviction, reason: str, message: str) -> None:
+        self._effects.notes.append(Note(eviction.gang, warning=True, reason=reason, message=message))
+
+    def _remaining(self, pending: PendingEviction) -> list[Pod]:
+        """Return which of those that are to leave are still there."""
+        pods = self._model.pods
+        return [pods[uid] for uid in pending.awaited if uid in pods and pods[uid].bound]
+
+    def _is_gone(self, pod: Pod) -> bool:
+        known = self._model.pods.get(pod.uid)
+        return known is None or not known.bound or known.deleting
+
+
+def _pods(pods: Sequence[Pod]) -> str:
+    return "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
+
+
+def _purpose(pending: PendingEviction, eviction: VictimEviction) -> str:
+    """Say for which gang and by what right a gang is evicted."""
+    gang = pending.gang
+    match pending.reasons[eviction.victim.uid]:
+        case EvictionReason.RECLAIMED:
+            right = f"queue {pending.queue} reclaims its quota from queue {eviction.victim.queue}"
+        case EvictionReason.DEFRAGMENTED:
+            right = "to defragment, as was asked for"
+        case _:
+            right = f"priority {gang.priority} over {eviction.victim.priority}"
+    return f"for {gang.ref}: {right}"
+
+
+class AllowedEvictions:
+    """Remember for a while which pods may have been evicted.
+
+    kube-scheduler sees a deletion in its own time. If it is ahead of Muster, it finds that its pod is refused the
+    room that it has just made, and comes with other victims: each alone could be spared, all of them could not.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Start without evictions."""
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def allow(self, uids: Iterable[str]) -> None:
+        """Take in that these pods may be evicted from now on."""
+        self._until |= dict.fromkeys(uids, self._clock.monotonic() + _EXPECTED_SECONDS)
+
+    def expected(self) -> Collection[str]:
+        """Return the UIDs of pods that may have been evicted lately."""
+        now = self._clock.monotonic()
+        self._until = {uid: until for uid, until in self._until.items() if now < until}
+        return self._until.keys()

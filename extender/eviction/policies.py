@@ -1,0 +1,261 @@
+"""Which gangs may be evicted for which: what policies, quota of their queues and PodDisruptionBudgets allow."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from extender.cluster.gangs import Gang, member_order
+from extender.cluster.model import ClusterModel
+from extender.eviction.search.units import Victim, VictimEviction
+from extender.judge import Case
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.queue import BorrowWithin, PreemptionPolicy, Reclaim, WithinQueue
+from extender.queues.sharing import NAMELESS, Option, Sharing
+from extender.queues.tree import reclaimable
+
+#: When a gang that is just being placed is looked at again as a victim (seconds): before it is bound it cannot leave.
+_SETTLING_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A gang that others may have to leave for: what it asks for in one flavor of its queue.
+
+    Claimants of one `kind` may have the same evicted, unless age decides. `raised` is a priority to ask for instead of
+    the gang's own.
+    """
+
+    gang: Gang
+    queue: str
+    flavor: str
+    amounts: Mapping[str, int]
+    kind: Hashable
+    raised: int | None = None
+
+    @classmethod
+    def of(cls, case: Case, option: Option, kind: Hashable = None, raised: int | None = None) -> Claimant:
+        """Return the claimant that the gang of a case is in one flavor."""
+        return cls(case.gang, case.queue, option.flavor, case.pod_set.amounts, kind, raised)
+
+    @property
+    def priority(self) -> int:
+        """Return the priority that it has, or would have."""
+        return self.gang.priority if self.raised is None else self.raised
+
+
+class Spared(Protocol):
+    """Say whether a holder is not to be evicted, whether quota is `reclaimed` from it or not."""
+
+    def __call__(self, holder: GroupRef, *, reclaimed: bool) -> bool:
+        """Tell whether it is spared."""
+
+
+class Policies:
+    """Say which gangs may be evicted for a gang: by rank in its own queue, by right of quota in others of its tree."""
+
+    def __init__(
+        self, model: ClusterModel, sharing: Sharing, gang_of: Callable[[GroupRef], Gang | None] | None = None
+    ) -> None:
+        """Read who holds what from `sharing`, and of gangs what `gang_of` returns, else those of `model`."""
+        self._model = model
+        self._gang_of = gang_of or model.gangs.get
+        self._sharing = sharing
+        self._seen: tuple[tuple[int, float], dict[GroupRef, Victim | None]] = ((-1, 0.0), {})
+
+    def victims(self, claimant: Claimant, spared: Spared, now: float) -> tuple[list[Victim], float | None]:
+        """Return who may be evicted, and when (epoch seconds) the first of those may who may not yet.
+
+        `spared` are those that are evicted already, or must not be preempted.
+        """
+        victims, later = [], None
+        for found in self.each(claimant, spared, now):
+            if isinstance(found, Victim):
+                victims.append(found)
+            else:
+                later = _earlier(later, found)
+        return victims, later
+
+    def each(self, claimant: Claimant, spared: Spared, now: float) -> Iterator[Victim | float]:
+        """Yield who may be evicted, and when (epoch seconds) one may who may not yet."""
+        for queue, outranks in self._queues(claimant):
+            shield = self._preemption(queue).min_runtime
+            for holder, uids in self._sharing.charges.holders(queue).items():
+                if holder == claimant.gang.ref or spared(holder, reclaimed=queue != claimant.queue):
+                    continue
+                gang = self._gang_of(holder)
+                if gang is None or not gang.preemptible or not outranks(gang):
+                    continue
+                victim = self._known(holder, queue, uids, now)
+                if victim is None:
+                    if self._is_settling(uids):
+                        yield now + _SETTLING_SECONDS
+                else:
+                    yield victim if victim.seconds >= shield else now + shield - victim.seconds
+
+    def all_victims(self, spared: Callable[[GroupRef], bool], now: float) -> list[Victim]:
+        """Return all that may be evicted at all, in any queue and for any gang."""
+        tree, charges = self._sharing.tree, self._sharing.charges
+        names = (name for name in charges.held() if name == NAMELESS or name in tree)
+        holders = ((queue, *each) for queue in names for each in charges.holders(queue).items())
+        found = (self._known(holder, queue, uids, now) for queue, holder, uids in holders if not spared(holder))
+        return [victim for victim in found if victim is not None]
+
+    def by_age(self, claimant: Claimant) -> bool:
+        """Tell whether a gang's age, and not only its priority, decides which gangs may be evicted for it."""
+        return self._preemption(claimant.queue).within_queue is WithinQueue.LOWER_OR_NEWER
+
+    def notice(self, queue: str) -> float:
+        """Return how long gangs of a queue are warned before they are evicted (seconds)."""
+        return self._preemption(queue).grace
+
+    def _queues(self, claimant: Claimant) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
+        """Iterate over the queues whose gangs may be evicted, and which in them."""
+        gang, name = claimant.gang, claimant.queue
+        policy, own = self._preemption(name), claimant.priority
+        newer = policy.within_queue is WithinQueue.LOWER_OR_NEWER
+        lowest = self._sharing.charges.lowest_priority(name)
+        if policy.within_queue is not WithinQueue.NEVER and lowest is not None and lowest < own + newer:
+            yield name, lambda holder: _is_below(holder, own, gang.created, newer=newer)
+        if name == NAMELESS:
+            return
+        tree = self._sharing.tree
+        owed = frozenset(reclaimable(tree, name, claimant.flavor, claimant.amounts))
+        reclaim, borrow = policy.reclaim_within_cohort, policy.borrow_within_cohort
+        for other in tree.charged_beside(name):
+            if other == name or not self._sharing.charges.holders(other):
+                continue
+            most: float = -math.inf
+            if reclaim is not Reclaim.NEVER and other in owed:
+                most = math.inf if reclaim is Reclaim.ANY else own - 1
+            elif borrow is BorrowWithin.LOWER_PRIORITY and tree.borrows_from(
+                other, name, claimant.flavor, claimant.amounts
+            ):
+                threshold = policy.max_priority_threshold
+                most = own - 1 if threshold is None else min(own - 1, threshold)
+            if most > -math.inf:
+                yield other, partial(_is_up_to, most)
+
+    def _preemption(self, queue: str) -> PreemptionPolicy:
+        return PreemptionPolicy() if queue == NAMELESS else self._sharing.tree.queue(queue).preemption
+
+    def _is_settling(self, uids: Iterable[str]) -> bool:
+        """Tell whether a holder is just being placed: what is promised to it cannot be evicted."""
+        return any(not pod.bound for pod in filter(None, map(self._model.pods.get, uids)))
+
+    def _known(self, holder: GroupRef, queue: str, uids: Iterable[str], now: float) -> Victim | None:
+        """Return a holder as a victim, put together once as long as no claim changes and no time passes."""
+        moment = (self._model.table.generation, now)
+        if self._seen[0] != moment:
+            self._seen = moment, {}
+        if holder not in self._seen[1]:
+            self._seen[1][holder] = self._victim(holder, queue, uids, now)
+        return self._seen[1][holder]
+
+    def _victim(self, holder: GroupRef, queue: str, uids: Iterable[str], now: float) -> Victim | None:
+        """Return a holder as a victim; None for one that may not be evicted, or is leaving by itself."""
+        if self._is_settling(uids):
+            return None
+        pods = list(filter(None, map(self._model.pods.get, uids)))
+        staying = sorted((pod for pod in pods if not pod.deleting), key=member_order)
+        if not staying or not all(map(self._model.manages, pods)):
+            return None
+        charge = self._sharing.charges.of(staying[0].uid)
+        flavor = "" if charge is None else charge.flavor
+        started = min((pod.started_at for pod in staying if pod.started_at is not None), default=now)
+        seconds = max(now - started, 0.0)
+        gang = self._gang_of(holder)
+        if gang is None or not gang.preemptible:
+            return None
+        core, extras = split(gang, staying)
+        return Victim(
+            str(holder), gang.uid, queue, flavor, gang.priority, gang.created, tuple(core), tuple(extras), seconds
+        )
+
+
+def split(gang: Gang, bound: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """Split the bound members of a gang, in member order, into those it needs and those it can spare, last first."""
+    spare = gang.census().secured - gang.min_member
+    if spare <= 0:
+        return list(bound), []
+    extras: list[Pod] = []
+    less: Counter[str] = Counter()
+    for pod in reversed(bound):
+        if len(extras) == spare:
+            break
+        less[pod.role] -= 1
+        if gang.would_have_minimum(less):
+            extras.append(pod)
+        else:
+            less[pod.role] += 1
+    spared = {pod.uid for pod in extras}
+    return [pod for pod in bound if pod.uid not in spared], extras
+
+
+def _earlier(one: float | None, other: float) -> float:
+    return other if one is None else min(one, other)
+
+
+def _is_below(gang: Gang, priority: int, created: str, *, newer: bool) -> bool:
+    return gang.priority < priority or (newer and gang.priority == priority and gang.created > created)
+
+
+def _is_up_to(priority: float, gang: Gang) -> bool:
+    return gang.priority <= priority
+
+
+class QuotaRights:
+    """By what right a gang takes quota from others: only what their queues have borrowed."""
+
+    def __init__(self, sharing: Sharing, claimant: Claimant, leaving: Iterable[str] = ()) -> None:
+        """Ask on behalf of `claimant` what `sharing` says, as if the pods with the UIDs `leaving` had left."""
+        self._sharing = sharing
+        self._claimant = claimant
+        self._leaving = tuple(leaving)
+
+    def concern(self, uid: str) -> bool:
+        """Tell whether a pod takes quota that the gang could have instead."""
+        charge, claimant, sharing = self._sharing.charges.of(uid), self._claimant, self._sharing
+        return (
+            charge is not None
+            and charge.flavor == claimant.flavor
+            and sharing.root(charge.queue) == sharing.root(claimant.queue)
+        )
+
+    def is_rightful(self, evictions: Iterable[VictimEviction]) -> bool:
+        """Tell whether in some order each eviction takes back what its queue still has borrowed by then."""
+        left = list(evictions)
+        with ExitStack() as gone:
+            gone.enter_context(self._sharing.charges.without(self._leaving))
+            while left:
+                rightful = next((each for each in left if self._may_take(each.victim)), None)
+                if rightful is None:
+                    return False
+                left.remove(rightful)
+                gone.enter_context(self._sharing.charges.without(pod.uid for pod in rightful.pods))
+        return True
+
+    def rightful(self, victims: Sequence[Victim]) -> list[Victim]:
+        """Return as many of the victims, in order of their rank, as leave no queue with less than its own."""
+        ranked = sorted(victims, key=lambda victim: (victim.priority, victim.seconds, victim.name))
+        kept: list[Victim] = []
+        with ExitStack() as gone:
+            gone.enter_context(self._sharing.charges.without(self._leaving))
+            for victim in ranked:
+                if self._may_take(victim):
+                    kept.append(victim)
+                    gone.enter_context(self._sharing.charges.without(pod.uid for pod in (*victim.core, *victim.extras)))
+        return kept
+
+    def _may_take(self, victim: Victim) -> bool:
+        """Tell whether a victim is of the gang's own queue, or of one that has borrowed what the gang asks for."""
+        claimant = self._claimant
+        if victim.queue == claimant.queue:
+            return True
+        return self._sharing.tree.borrows_from(victim.queue, claimant.queue, claimant.flavor, claimant.amounts)

@@ -1,0 +1,147 @@
+"""Running gangs that have fewer members than they need: their places are kept, and in the end the rest is let go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from extender.clock import Clock
+from extender.cluster.gangs import Gang
+from extender.cluster.model import ClusterModel
+from extender.eviction.pending import PendingEvictions
+from extender.ledger.earmark import Earmark
+from extender.ledger.effects import EvictionReason
+from extender.ledger.reservations import Reservations
+from extender.objects.keys import BelowMinimum
+from extender.objects.node import Node
+from extender.objects.pod import Phase, Pod, Shape
+
+
+@dataclass(slots=True)
+class Wound:
+    """What a gang has lost since it last had its minimum.
+
+    `since` is when it first had too few members, or was told that it would (seconds, monotonic). `places` are the nodes
+    of members that are gone, by their UID, and what those took there.
+    """
+
+    gang: Gang
+    since: float
+    places: dict[str, tuple[str, Shape]] = field(default_factory=dict)
+    keep: Earmark | None = None
+
+
+class Repairs:
+    """Follow gangs that ran and lost members.
+
+    For as long as the grace lasts, no other gang gets the nodes of lost members that are still sound; a gang that holds
+    nodes is placed before all others as well. If it has not been repaired by then, what is left of it is evicted, since
+    it holds nodes and cannot run. A node that is announced to go counts as lost from the announcement on.
+
+    Attributes:
+        wounds: what those gangs have lost, by their UID; mostly there are none.
+    """
+
+    def __init__(
+        self,
+        model: ClusterModel,
+        reservations: Reservations,
+        pending_evictions: PendingEvictions,
+        grace: float,
+        clock: Clock,
+    ) -> None:
+        """Start without wounded gangs; `grace` is in seconds."""
+        self._model = model
+        self._reservations = reservations
+        self._pending_evictions = pending_evictions
+        self._grace = grace
+        self._clock = clock
+        self._doomed: set[str] = set()
+        self.wounds: dict[str, Wound] = {}
+
+    def follow(self, gang: Gang) -> None:
+        """Take in how a gang stands."""
+        started = gang.census().bound > 0 and self._model.concerns(gang)
+        if not started or gang.is_growing or (gang.has_minimum and not self._is_threatened(gang)):
+            self.forget(gang.uid)
+        elif gang.uid not in self.wounds and gang.below_minimum is not BelowMinimum.IGNORE:
+            self.wounds[gang.uid] = Wound(gang, self._clock.monotonic())
+
+    def node_seen(self, node: Node) -> None:
+        """Take in how a node stands: its gangs' grace begins when it is announced to go."""
+        if node.doomed:
+            self._doomed.add(node.name)
+            for uid, _ in self._model.table.claims_on(node.name):
+                pod = self._model.pods.get(uid)
+                gang = None if pod is None else self._model.gang_of(pod)
+                if gang is not None:
+                    self.follow(gang)
+        else:
+            self._doomed.discard(node.name)
+
+    def node_gone(self, name: str) -> None:
+        """Forget a node."""
+        self._doomed.discard(name)
+
+    def lost(self, pod: Pod, gang: Gang) -> None:
+        """Take in that a member which held a node holds it no more."""
+        if pod.phase is Phase.SUCCEEDED:
+            return
+        if self._pending_evictions.leaving_for(gang.ref) is not None:
+            self.forget(gang.uid)  # it gave its place up
+            return
+        self.follow(gang)
+        wound = self.wounds.get(gang.uid)
+        if wound is not None:
+            wound.places[pod.uid] = (pod.node_name, pod.shape)
+            wound.keep = None
+
+    def forget(self, uid: str) -> None:
+        """Forget a gang that is gone, or that nothing is kept for any more."""
+        self.wounds.pop(uid, None)
+
+    def begin_pass(self) -> None:
+        """Begin a pass: let go what is left of gangs whose grace is over."""
+        now = self._clock.monotonic()
+        for uid, wound in list(self.wounds.items()):
+            gang = wound.gang
+            if self._model.gangs.get(gang.ref) is not gang or gang.uid != uid:
+                self.forget(uid)
+            elif now >= wound.since + self._grace:
+                self.forget(uid)
+                if not gang.has_minimum and not gang.is_growing and gang.below_minimum is BelowMinimum.EVICT:
+                    have, need = gang.census().secured, gang.min_member
+                    why = f"because {have} of {need} members are left, and no others came in {self._grace:.0f} s"
+                    self._pending_evictions.evict_gang(gang, EvictionReason.BELOW_MINIMUM, why)
+
+    def keeps(self) -> dict[str, Earmark]:
+        """Return what is kept, by the UID of the gang: for those whose members have no other place yet."""
+        keeps = {}
+        for uid, wound in self.wounds.items():
+            if wound.places and self._reservations.ledger.of_gang(uid) is None:
+                keeps[uid] = wound.keep = wound.keep or self._keep(wound)
+        return keeps
+
+    def pass_time(self) -> bool:
+        """Tell whether a pass is due because a grace is over."""
+        now = self._clock.monotonic()
+        return any(wound.since + self._grace <= now for wound in self.wounds.values())
+
+    def next_end(self) -> float | None:
+        """Return when the next grace ends (seconds, monotonic), or None."""
+        now = self._clock.monotonic()
+        ends = (wound.since + self._grace for wound in self.wounds.values())
+        return min((end for end in ends if end > now), default=None)
+
+    def _is_threatened(self, gang: Gang) -> bool:
+        """Tell whether a member is on a node that is announced to go."""
+        table = self._model.table
+        for uid in gang.members if self._doomed else ():
+            claim = table.claim_of(uid)
+            if claim is not None and claim.node in self._doomed:
+                return True
+        return False
+
+    def _keep(self, wound: Wound) -> Earmark:
+        find, places = self._model.table.find, wound.places.values()
+        sound = [(name, shape) for name, shape in places if (node := find(name)) is not None and not node.doomed]
+        return Earmark.firm_for(wound.gang, self._model.table.taken_by(sound))

@@ -1,0 +1,217 @@
+"""What can be evicted, piece by piece: which room each piece leaves on which nodes, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extender.cluster.table import NodeTable
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import GroupRef
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A gang that may be evicted.
+
+    `name` is namespace/name. `core` are the bound pods that can only go together,
+    `extras` those beyond minMember: each may go alone, the first to go first. `seconds` is how long it has run.
+    """
+
+    name: str
+    uid: str
+    queue: str
+    flavor: str
+    priority: int
+    created: str
+    core: tuple[Pod, ...]
+    extras: tuple[Pod, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class VictimEviction:
+    """Which pods of a victim go: some of its extras, or all that it has."""
+
+    victim: Victim
+    pods: tuple[Pod, ...]
+
+    @property
+    def gang(self) -> GroupRef:
+        """Return the name of the victim."""
+        return self.pods[0].group
+
+
+class Cost(NamedTuple):
+    """What evictions cost, the most important first: tuples of these are compared.
+
+    The highest priority among those who lose pods; GPU-time lost with gangs that go whole (GPU-milliseconds: integers,
+    so that equal costs are equal); how many go whole; GPU-time of extras, whose gangs go on; pods.
+    """
+
+    priority: int
+    lost: int
+    gangs: int
+    extras: int
+    pods: int
+
+
+class Units:
+    """The pieces that can be evicted: each extra by itself, and of each victim the core, with which its extras go.
+
+    A choice of pieces is a bool for each, (units,). In a choice that has a core its extras are chosen too.
+
+    Attributes:
+        core: (units,) which are cores.
+        priority: (units,) the priorities of their victims.
+        lost: (units,) GPU-milliseconds that its pods have run; of a core, those of its extras too.
+        sizes: (units,) how many pods it has.
+        weight: (units,) float64: what each costs, as one number that puts single pieces in the order of their cost.
+        of: (entries,) the piece that each entry is of.
+        rows: (entries,) the row on which it leaves room; the entries of a piece follow each other, each on another row.
+        freed: (columns, entries) int64: how much of each of the columns asked for (milli-CPU, bytes, counts).
+        starts: (units + 1,) where the entries of each piece begin.
+    """
+
+    def __init__(self, victims: Sequence[Victim], table: NodeTable, columns: NDArray[np.intp]) -> None:
+        """Take the pieces of `victims`, and what they claim of `columns` of the table."""
+        self._victims = victims
+        self._pods: list[tuple[Pod, ...]] = []
+        self._victim: list[int] = []
+        self._extras: list[range] = []
+        cores: list[bool] = []
+        for number, victim in enumerate(victims):
+            extras = range(len(self._pods), len(self._pods) + len(victim.extras))
+            self._pods += [(pod,) for pod in victim.extras]
+            self._extras += [range(0)] * len(extras)
+            if victim.core:
+                self._pods.append(victim.core)
+                self._extras.append(extras)
+            cores += [False] * len(extras) + [True] * bool(victim.core)
+            self._victim += [number] * (len(self._pods) - len(self._victim))
+        self.core: NDArray[np.bool_] = np.array(cores, dtype=np.bool_)
+        self.priority: NDArray[np.int64] = np.array([victims[at].priority for at in self._victim], dtype=np.int64)
+        self.sizes: NDArray[np.int64] = np.array([len(pods) for pods in self._pods], dtype=np.int64)
+        self._worth: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        gpus = self._enter(table, columns)
+        for core in np.flatnonzero(self.core).tolist():
+            gpus[core] += gpus[self._extras[core]].sum()
+        milliseconds = np.array([round(victims[at].seconds * 1000) for at in self._victim], dtype=np.int64)
+        self.lost = milliseconds * gpus
+        self.weight = _weights(self.lost.astype(np.float64), self.core)
+
+    def __len__(self) -> int:
+        """Count the pieces."""
+        return len(self._pods)
+
+    def _enter(self, table: NodeTable, columns: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Note what each piece leaves on which row; return (units,) how many GPUs that are."""
+        claims = [table.claim_of(pod.uid) for pods in self._pods for pod in pods]
+        shapes: dict[Shape, int] = {}
+        known: dict[int, int] = {}  # by identity: nearly all pods share a few objects, and hashing one takes longer
+        what: list[int] = []
+        for claim in claims:
+            if claim is not None:
+                shape = known.get(id(claim.shape))
+                if shape is None:
+                    shape = known[id(claim.shape)] = shapes.setdefault(claim.shape, len(shapes))
+                what.append(shape)
+        amounts = np.zeros((table.allocatable.shape[0], len(shapes)), dtype=np.int64)
+        for each, at in shapes.items():
+            vector = table.vector(each.requests)
+            amounts[vector.columns, at] = vector.amounts
+        whose = np.repeat(np.arange(len(self)), self.sizes)[[claim is not None for claim in claims]]
+        where = table.rows_of([claim.node for claim in claims if claim is not None])
+        there = where >= 0
+        of_shape = np.array(what, dtype=np.intp)[there]
+        places, inverse = np.unique(whose[there] * table.rows + where[there], return_inverse=True)
+        self.of: NDArray[np.int64] = places // max(table.rows, 1)
+        self.rows: NDArray[np.int64] = places % max(table.rows, 1)
+        self.freed: NDArray[np.int64] = np.zeros((columns.shape[0], places.shape[0]), dtype=np.int64)
+        for column, taken in zip(self.freed, amounts[columns][:, of_shape], strict=True):
+            np.add.at(column, inverse, taken)
+        self.starts = np.searchsorted(self.of, np.arange(len(self) + 1))
+        gpus = np.zeros(len(self), dtype=np.int64)
+        np.add.at(gpus, whose[there], np.array([shape.whole_gpus for shape in shapes], dtype=np.int64)[of_shape])
+        return gpus
+
+    def worth(self, amounts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return how many pods each entry leaves room for that ask for `amounts`, (columns,).
+
+        (asked columns, entries) by each column that they ask for anything of; (entries,) by the one with most.
+        """
+        key = amounts.tobytes()
+        if key not in self._worth:
+            asked = amounts > 0
+            each = self.freed[asked] / amounts[asked][:, None]
+            self._worth[key] = each, each.max(axis=0, initial=0.0)
+        return self._worth[key]
+
+    @cached_property
+    def by_row(self) -> NDArray[np.intp]:
+        """Return (entries,) the entries in order of their rows."""
+        return np.argsort(self.rows, kind="stable")
+
+    @cached_property
+    def row_starts(self) -> NDArray[np.intp]:
+        """Return (rows + 1,) where the entries of each row begin in `by_row`; rows beyond the last have none."""
+        last = int(self.rows.max(initial=-1))
+        starts: NDArray[np.intp] = np.searchsorted(self.rows[self.by_row], np.arange(last + 2))
+        return starts
+
+    def entries(self, unit: int) -> slice:
+        """Return where the entries of a piece are."""
+        return slice(int(self.starts[unit]), int(self.starts[unit + 1]))
+
+    def extras(self, unit: int) -> range:
+        """Return the pieces that go with a core; none with an extra."""
+        return self._extras[unit]
+
+    def pods(self, units: Iterable[int]) -> list[Pod]:
+        """Return the pods of pieces."""
+        return [pod for unit in units for pod in self._pods[unit]]
+
+    def cost(self, chosen: NDArray[np.bool_]) -> Cost:
+        """Return what a choice costs."""
+        units = np.flatnonzero(chosen).tolist()
+        whole = [unit for unit in units if self.core[unit]]
+        going = {self._victim[unit] for unit in whole}
+        alone = [unit for unit in units if self._victim[unit] not in going]
+        return Cost(
+            priority=max((int(self.priority[unit]) for unit in units), default=0),
+            lost=int(self.lost[whole].sum()),
+            gangs=len(whole),
+            extras=int(self.lost[alone].sum()),
+            pods=int(self.sizes[units].sum()),
+        )
+
+    def price(self, chosen: NDArray[np.bool_]) -> float:
+        """Return the weights of a choice together, extras that go with their core not counted twice."""
+        counted = chosen.copy()
+        for unit in np.flatnonzero(chosen & self.core).tolist():
+            counted[self._extras[unit]] = False
+        return float(self.weight[counted].sum())
+
+    def evictions(self, chosen: NDArray[np.bool_]) -> tuple[VictimEviction, ...]:
+        """Return a choice as evictions, in the order of the victims; of each the core first."""
+        pods: dict[int, tuple[Pod, ...]] = {}
+        units = np.flatnonzero(chosen).tolist()
+        for unit in sorted(units, key=lambda unit: (self._victim[unit], not self.core[unit], unit)):
+            pods[self._victim[unit]] = pods.get(self._victim[unit], ()) + self._pods[unit]
+        return tuple(VictimEviction(self._victims[number], own) for number, own in pods.items())
+
+
+def _weights(lost: NDArray[np.float64], core: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return one number for each piece: what is lost with a core; all extras together are less than half of one gang.
+
+    A gang by itself counts as a millisecond of one GPU, shared by all there are: it decides only between equals.
+    """
+    number = max(lost.shape[0], 1)
+    extras = (lost + 1) / (float(lost[~core].sum()) + number)
+    weights: NDArray[np.float64] = np.where(core, lost + 1 / number, extras / (2 * number))
+    return weights

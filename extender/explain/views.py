@@ -1,0 +1,273 @@
+"""How gangs and Queues stand, for people, for the metrics, and for the status of their objects."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec import to_builtins
+
+from extender.admission.admission import Admission
+from extender.cluster.gangs import Gang
+from extender.cluster.membership import Census
+from extender.explain.documents import GangPhase, QueueRow, QuotaUse
+from extender.objects.podgroup import GroupRef
+from extender.objects.queue import format_usage
+from extender.objects.reason import Wait
+from extender.objects.requests import format_amount
+from extender.queues.sharing import Sharing
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The status of a coscheduling PodGroup.
+
+    The counters are pods. `condition_status` is the status of the `Scheduled` condition (`True` or `False`), `reason`
+    and `message` its explanation. `preempted` says for whom and why the gang was evicted, where that explains why it
+    does not run; empty, a `Preempted` condition that stands stays until the gang is scheduled again.
+    """
+
+    phase: str
+    scheduled: int
+    running: int
+    succeeded: int
+    failed: int
+    condition_status: str
+    reason: str
+    message: str
+    observed_generation: int
+    preempted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GangView:
+    """How a gang stands.
+
+    `reserved` counts members that have a reservation and are not bound yet; `wait` is None unless the gang waits.
+    `managed` is false for gangs that another scheduler looks after. `lacks_role` says that enough members are bound or
+    have succeeded, but too few of a role with a minimum of its own. `evicted` says for whom and why the gang was
+    evicted, as long as that is why it does not run.
+    """
+
+    ref: GroupRef
+    uid: str
+    phase: GangPhase
+    min_member: int
+    census: Census
+    reserved: int
+    wait: Wait | None
+    managed: bool
+    lacks_role: bool = False
+    evicted: str = ""
+
+    @property
+    def has_minimum(self) -> bool:
+        """Tell whether minMember members, and those that must of each role, are bound or have succeeded."""
+        return self.census.secured >= self.min_member and not self.lacks_role
+
+
+def phase_of(census: Census, min_member: int, reserved: int) -> GangPhase:
+    """Return the phase that the counts amount to, in the words of the coscheduling API."""
+    open_members = census.placeable + census.gated + census.bound
+    if census.succeeded >= min_member and not open_members:
+        return GangPhase.FINISHED
+    if census.running + census.succeeded >= min_member:
+        return GangPhase.RUNNING
+    if census.failed and census.exist < min_member and not census.placeable and not census.gated:
+        return GangPhase.FAILED
+    if census.bound or reserved:
+        return GangPhase.SCHEDULING
+    return GangPhase.PENDING
+
+
+def view(gang: Gang, reserved: int, wait: Wait | None, *, managed: bool, evicted: str = "") -> GangView:
+    """Put together how a gang stands."""
+    census = gang.census()
+    phase = phase_of(census, gang.min_member, reserved)
+    lacks_role = census.secured >= gang.min_member and not gang.has_minimum
+    if lacks_role and phase is GangPhase.RUNNING:
+        phase = GangPhase.SCHEDULING
+    return GangView(gang.ref, gang.uid, phase, gang.min_member, census, reserved, wait, managed, lacks_role, evicted)
+
+
+def group_status(seen: GangView, generation: int) -> GroupStatus:
+    """Return the status of a gang's PodGroup."""
+    census, started = seen.census, seen.has_minimum
+    return GroupStatus(
+        phase=seen.phase,
+        scheduled=census.bound,
+        running=census.running,
+        succeeded=census.succeeded,
+        failed=census.failed,
+        condition_status="True" if started else "False",
+        reason="Started" if started else _reason(seen),
+        message=f"{census.secured} members are bound or have succeeded, minMember is {seen.min_member}"
+        if started
+        else _message(seen),
+        observed_generation=generation,
+        preempted="" if started else seen.evicted,
+    )
+
+
+def _reason(seen: GangView) -> str:
+    return str(seen.wait.reason) if seen.wait else "NothingToPlace"
+
+
+def _message(seen: GangView) -> str:
+    return seen.wait.message if seen.wait else "no member waits for a node"
+
+
+def gang_view(admission: Admission, gang: Gang) -> GangView:
+    """Return how one gang stands."""
+    reservations = admission.reservations
+    reservation = reservations.ledger.of_gang(gang.uid)
+    slots = 0 if reservation is None else len(reservation.slots)
+    evicted = "" if gang.has_minimum else admission.tenure.pending_evictions.told.get(gang.uid, "")
+    managed = admission.model.concerns(gang)
+    return view(gang, slots, reservations.waits.get(gang.uid), managed=managed, evicted=evicted)
+
+
+#: Fields of a row that a Queue's own name and spec say, or its `Active` condition.
+_SAID_ELSEWHERE: Final = frozenset({"name", "parent", "active", "reason", "message"})
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """How a Queue stands, with what only its status says.
+
+    `history` is the decayed mean usage by resource (milli-CPU, bytes, counts), as of `history_at` (RFC 3339); both are
+    empty where usage is not remembered.
+    """
+
+    row: QueueRow
+    uid: str = ""
+    generation: int = 0
+    history: tuple[tuple[str, float], ...] = ()
+    history_at: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the Queue."""
+        return self.row.name
+
+    @property
+    def reason(self) -> str:
+        """Return the reason of the `Active` condition, in one word."""
+        if self.row.reason or not self.row.active:
+            return self.row.reason or "Inactive"
+        return "NotAsWritten" if self.row.message else "Ready"
+
+    @property
+    def message(self) -> str:
+        """Return the message of the `Active` condition."""
+        return self.row.message or ("the Queue can be used" if self.row.active else "")
+
+    def condition_json(self) -> dict[str, Any]:
+        """Return the `Active` condition, without the time of its last transition."""
+        return {
+            "type": "Active",
+            "status": str(self.row.active),
+            "reason": self.reason,
+            "message": self.message,
+            "observedGeneration": self.generation,
+        }
+
+    def status_json(self) -> dict[str, Any]:
+        """Return the fields of the status without its conditions: those of the row, with amounts as quantities."""
+        counts = {name: told for name, told in to_builtins(self.row).items() if name not in _SAID_ELSEWHERE}
+        return {
+            **counts,
+            "flavors": _quantities(self.row.flavors),
+            "share": f"{self.row.share:.6g}",
+            "history": [{"resource": name, "usage": format_usage(name, usage)} for name, usage in self.history],
+            "historyAt": self.history_at or None,
+            "observedGeneration": self.generation,
+        }
+
+
+def _quantities(uses: Iterable[QuotaUse]) -> list[dict[str, Any]]:
+    """Return the amounts, as quantities, by flavor in order of first mention."""
+    flavors: dict[str, list[dict[str, str]]] = {}
+    for use in uses:
+        amounts = to_builtins(use)
+        flavor, resource = amounts.pop("name"), amounts.pop("resource")
+        quantities = {name: format_amount(resource, amount) for name, amount in amounts.items()}
+        flavors.setdefault(flavor, []).append({"name": resource, **quantities})
+    return [{"name": name, "resources": resources} for name, resources in flavors.items()]
+
+
+def queue_reports(admission: Admission) -> list[QueueReport]:
+    """Return how each Queue stands, in order of their names."""
+    sharing, waits = admission.sharing, admission.reservations.waits
+    pending: defaultdict[str, list[str]] = defaultdict(list)  # queue -> when those that wait were created (RFC 3339)
+    for gang in admission.model.gangs:
+        if gang.uid in waits and gang.ref not in sharing.charges.holders(queue := sharing.queue_of(gang)):
+            pending[queue].append(gang.created)
+    reserved = _reserved(admission)
+    return [_report(name, sharing, pending[name], reserved) for name in sorted(sharing.queues)]
+
+
+def _reserved(admission: Admission) -> Counter[tuple[str, str, str]]:
+    """Return what is charged for pods that are not bound yet, by queue, flavor and resource, in parents too.
+
+    Complexity: O(promised pods x depth of the tree), whatever runs already.
+    """
+    sharing, ledger, found = admission.sharing, admission.reservations.ledger, Counter[tuple[str, str, str]]()
+    for uid in (uid for reservation in ledger for uid in reservation.slots):
+        charge = sharing.charges.of(uid)
+        if charge is not None and charge.queue in sharing.tree:
+            for queue in sharing.tree.path(charge.queue):
+                for resource, amount in charge.amounts.items():
+                    found[queue, charge.flavor, resource] += amount
+    return found
+
+
+def _report(
+    name: str, sharing: Sharing, pending: Sequence[str], reserved: Mapping[tuple[str, str, str], int]
+) -> QueueReport:
+    tree, queue = sharing.tree, sharing.queues[name]
+    active = name in tree
+    past = {} if sharing.history is None else sharing.history.of(name)
+    as_of = None if sharing.history is None else sharing.history.as_of(name)
+    row = QueueRow(
+        name=name,
+        parent=queue.parent,
+        active=active,
+        reason="" if active else "Invalid",
+        message="; ".join(map(str, tree.problems_of(name))),
+        share=tree.share(name, sharing.totals(), past).borrowed if active else 0.0,
+        pending_gangs=len(pending),
+        admitted_gangs=len(sharing.charges.holders(name)),
+        flavors=_uses(name, sharing, reserved) if active else (),
+    )
+    return QueueReport(
+        row=row,
+        uid=queue.uid,
+        generation=queue.generation,
+        history=tuple(sorted(past.items())),
+        history_at="" if as_of is None or not past else _time(as_of),
+    )
+
+
+def _uses(name: str, sharing: Sharing, reserved: Mapping[tuple[str, str, str], int]) -> tuple[QuotaUse, ...]:
+    tree = sharing.tree
+    return tuple(
+        QuotaUse(
+            name=flavor,
+            resource=resource,
+            nominal=tree.nominal(name, flavor, resource),
+            used=tree.used(name, flavor, resource),
+            borrowed=tree.borrowed(name, flavor, resource),
+            lent=tree.lent(name, flavor, resource),
+            reserved=reserved.get((name, flavor, resource), 0),
+        )
+        for flavor in tree.flavors(name)
+        for resource in sorted(tree.limited(name, flavor))
+    )
+
+
+def _time(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,321 @@
+"""Events as they are noted, and how they are written and read: typed values, never code.
+
+An event is written as its name and its fields. Two kinds of fields repeat so much that they are written shorter:
+
+- A pod or a node that is equal to the last one of its UID or name is written as that UID or name. kube-scheduler
+  asks about pods that the watch has just told of, and most changes of nodes are in what Muster does not read.
+- A long list of node names is written as runs of numbers (`NamePacker`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
+
+import msgspec
+import numpy as np
+
+from extender.admission import events
+from extender.admission.events import Event
+from extender.journal.outcomes import Raised, report
+from extender.ledger.effects import Effects
+from extender.objects.keys import Options
+from extender.objects.meta import share_labels
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import PodGroup
+from extender.objects.topology import SILENT, TopologyTerms
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What a clock said, in order: seconds of the monotonic clock, and moments by the calendar."""
+
+    monotonic: Sequence[float] = ()
+    calendar: Sequence[dt.datetime] = ()
+
+
+def microseconds(moment: dt.datetime) -> int:
+    """Return a moment as whole microseconds since 1970, which is all that it says."""
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def moment_of(microseconds: int) -> dt.datetime:
+    """Return the moment so many microseconds after the beginning of 1970; OverflowError beyond the calendar."""
+    return EPOCH + dt.timedelta(microseconds=microseconds)
+
+
+#: Lists with fewer names are written as they are.
+_SHORT = 16
+Packed: TypeAlias = list[str] | Mapping[str, list[str] | list[int]]
+"""Names as they are, or `new` names, which get the next numbers, and `runs`: number and length of each, in turn."""
+
+
+class NameListError(ValueError):
+    """Packed names that name nothing."""
+
+
+class NamePacker:
+    """Number names as they come, and write lists of them as runs of numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def pack(self, names: Sequence[str]) -> Packed:
+        """Return a list of names for `NameUnpacker`, which has to be shown all of them in the same order."""
+        if len(names) < _SHORT:
+            return list(names)
+        numbers = self._numbers
+        try:
+            found = np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
+            new: list[str] = []
+        except KeyError:
+            new = [name for name in dict.fromkeys(names) if name not in numbers]
+            numbers.update(zip(new, range(len(numbers), len(numbers) + len(new)), strict=True))
+            found = np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
+        starts = np.flatnonzero(np.diff(found, prepend=found[0] - 2) != 1)
+        lengths = np.diff(starts, append=len(names))
+        return {"new": new, "runs": np.stack((found[starts], lengths), axis=1).ravel().tolist()}
+
+
+class NameUnpacker:
+    """Read what `NamePacker` wrote."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def unpack(self, packed: Packed) -> list[str]:
+        """Return a list of names; raise NameListError for unknown numbers."""
+        if not isinstance(packed, Mapping):
+            return list(packed)
+        self._names += [str(name) for name in packed.get("new", ())]
+        runs = [int(number) for number in packed.get("runs", ())]
+        found: list[str] = []
+        for start, length in zip(runs[::2], runs[1::2], strict=True):
+            if start < 0 or length < 1 or start + length > len(self._names):
+                raise NameListError(f"names {start} to {start + length} of {len(self._names)}")
+            found += self._names[start : start + length]
+        return found
+
+
+class Settler:
+    """Let equal shapes and options be one object each, and terms that say nothing the one that stands for that."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[Shape, Shape] = {}
+        self._options: dict[Options, Options] = {}
+
+    def settled(self, value: Any) -> Any:  # noqa: ANN401 - whatever an input takes
+        """Return an argument as the watch would have made it."""
+        if isinstance(value, Pod):
+            return replace(
+                value,
+                shape=self._shapes.setdefault(value.shape, value.shape),
+                options=self._settled(value.options),
+                labels=share_labels(value.labels),
+            )
+        if isinstance(value, PodGroup):
+            return replace(value, options=self._settled(value.options))
+        return value
+
+    def _settled(self, options: Options) -> Options:
+        found = self._options.get(options)
+        if found is None:
+            found = replace(options, topology=_terms(options.topology), peers=_terms(options.peers))
+            self._options[options] = found
+        return found
+
+
+def _terms(terms: TopologyTerms) -> TopologyTerms:
+    return SILENT if terms == SILENT else terms
+
+
+#: Every event by its name in a recording.
+EVENTS: Final[Mapping[str, type[Event[Any]]]] = {
+    each.__name__: each
+    for each in vars(events).values()
+    if isinstance(each, type) and issubclass(each, Event) and each is not Event
+}
+
+
+#: The names and types of each event's fields.
+_FIELDS: Final[Mapping[type, Sequence[tuple[str, Any]]]] = {
+    each: tuple(get_type_hints(each).items()) for each in EVENTS.values()
+}
+
+
+class JournalEntry(NamedTuple):
+    """One event, what the clock said meanwhile, and what came of it."""
+
+    event: Event[Any]
+    readings: Readings
+    came: Effects[Any] | Raised
+
+
+class Noted(NamedTuple):
+    """One event as a recording has it; `came` is what came of it, written plainly."""
+
+    event: Event[Any]
+    readings: Readings
+    came: bytes
+
+    @property
+    def name(self) -> str:
+        """Return what the event is called."""
+        return type(self.event).__name__
+
+
+class EntryError(ValueError):
+    """Bytes that are no events."""
+
+
+_Written = tuple[str, msgspec.Raw, list[float], list[int], bytes]
+"""Name, fields, monotonic readings (s), calendar readings (us), what came."""
+
+
+def plain(value: object) -> object:
+    """Return as a plain value what msgspec does not know by itself; raise NotImplementedError for all else."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} cannot be recorded")
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=plain)
+_DECODER: Final = msgspec.msgpack.Decoder(list[_Written])
+_ANY: Final = msgspec.msgpack.Decoder()
+
+
+def values_of(event: Event[Any]) -> list[Any]:
+    """Return the values of an event's fields, in their order."""
+    return [getattr(event, name) for name, _ in _FIELDS[type(event)]]
+
+
+def outcome_of(came: Effects[Any] | Raised) -> bytes:
+    """Write what came of an event; two that are written alike are alike."""
+    return _ENCODER.encode(report(came))
+
+
+def read_outcome(came: bytes) -> object:
+    """Return what was written as plain values."""
+    try:
+        return _ANY.decode(came)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise EntryError(f"an outcome cannot be read: {error}") from error
+
+
+class EntryWriter:
+    """Write events; what repeats is counted over all that one writer writes."""
+
+    def __init__(self) -> None:
+        self._names = NamePacker()
+        self._last = _LastSeen()
+
+    def write(self, entries: Sequence[JournalEntry]) -> bytes:
+        """Return events as bytes; each by itself, so that the thread that does it can be interrupted in between."""
+        return self.rewrite(Noted(each.event, each.readings, outcome_of(each.came)) for each in entries)
+
+    def rewrite(self, noted: Iterable[Noted]) -> bytes:
+        """Return events that were read as bytes."""
+        return _ENCODER.encode([msgspec.Raw(_ENCODER.encode(self._plain(each))) for each in noted])
+
+    def _plain(self, noted: Noted) -> tuple[object, ...]:
+        event, readings = noted.event, noted.readings
+        kinds = (kind for _, kind in _FIELDS[type(event)])
+        given = [self._field(kind, value) for kind, value in zip(kinds, values_of(event), strict=True)]
+        self._last.forget(event)
+        calendar = [microseconds(moment) for moment in readings.calendar]
+        return noted.name, given, list(readings.monotonic), calendar, noted.came
+
+    def _field(self, kind: Any, value: Any) -> object:  # noqa: ANN401 - each field has its own
+        if kind == list[str]:
+            return self._names.pack(value)
+        return self._last.written(value) if kind in _KEYS else value
+
+
+class EntryReader:
+    """Read what one `EntryWriter` wrote, in the same order."""
+
+    def __init__(self) -> None:
+        self._names = NameUnpacker()
+        self._last = _LastSeen()
+        self._settler = Settler()
+
+    def read(self, data: bytes) -> Iterator[Noted]:
+        """Iterate over events; raise EntryError for bytes that are none."""
+        try:
+            for name, given, monotonic, calendar, came in _DECODER.decode(data):
+                event = self._event(name, given)
+                yield Noted(event, Readings(monotonic, [moment_of(each) for each in calendar]), came)
+        except (msgspec.MsgspecError, UnicodeDecodeError, NameListError, OverflowError, ValueError) as error:
+            raise EntryError(f"events cannot be read: {error}") from error
+
+    def _event(self, name: str, given: msgspec.Raw) -> Event[Any]:
+        known = EVENTS.get(name)
+        if known is None:
+            raise EntryError(f"there is no event called {name[:40]!r}; another version of Muster may know it")
+        values = _DECODERS[known].decode(given)
+        pairs = zip(_FIELDS[known], values, strict=True)
+        event = known(*(self._field(kind, value) for (_, kind), value in pairs))
+        self._last.forget(event)
+        return event
+
+    def _field(self, kind: Any, value: Any) -> object:  # noqa: ANN401 - each field has its own
+        if kind == list[str]:
+            return self._names.unpack(value)
+        settled = value if isinstance(value, str) else self._settler.settled(value)
+        return self._last.meant(kind, settled) if kind in _KEYS else settled
+
+
+#: Objects that are written once for as long as they stay the same, and what tells one from the other.
+_KEYS: Final[Mapping[type, Callable[[Any], str]]] = {Pod: attrgetter("uid"), Node: attrgetter("name")}
+
+
+class _LastSeen:
+    """Remember the last pod of each UID and the last node of each name: the same on both sides of a recording."""
+
+    def __init__(self) -> None:
+        self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in _KEYS}
+
+    def written(self, value: Any) -> object:  # noqa: ANN401 - a pod or a node
+        """Return the key of an object that is the last one with that key, else the object."""
+        objects, key = self._objects[type(value)], _KEYS[type(value)](value)
+        if objects.get(key) == value:
+            return key
+        objects[key] = value
+        return value
+
+    def meant(self, kind: type, value: Any) -> object:  # noqa: ANN401 - a pod or a node, or the key of one
+        """Return the object that was written; raise EntryError for a key without one."""
+        if isinstance(value, str):
+            if value not in self._objects[kind]:
+                raise EntryError(f"there is no {kind.__name__} called {value[:40]!r} before")
+            return self._objects[kind][value]
+        self._objects[kind][_KEYS[kind](value)] = value
+        return value
+
+    def forget(self, event: Event[Any]) -> None:
+        """Forget an object that is gone."""
+        match event:
+            case events.PodGone(uid):
+                self._objects[Pod].pop(uid, None)
+            case events.NodeGone(name):
+                self._objects[Node].pop(name, None)
+
+
+def _wire(kind: Any) -> Any:  # noqa: ANN401 - a type, made at run time
+    """Return the type that a field is written as."""
+    if kind == list[str]:
+        return list[str] | dict[str, Any]
+    return kind | str if kind in _KEYS else kind
+
+
+_DECODERS: Final[Mapping[type, msgspec.msgpack.Decoder[Any]]] = {
+    each: msgspec.msgpack.Decoder(tuple[tuple(_wire(kind) for _, kind in pairs)] if pairs else tuple[()])  # type: ignore[misc]  # made at run time
+    for each, pairs in _FIELDS.items()
+}

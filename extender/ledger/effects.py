@@ -1,0 +1,132 @@
+"""What an event calls for, as values: the answer, what is to be written, and what people are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
+from typing import Generic, TypeVar
+
+from extender.objects.meta import ObjectRef
+from extender.objects.pod import Pod, RejectionReason
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Wait
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """Set a pod's nominated node, or clear it with an empty `node`; `again` clears it first, to wake the pod."""
+
+    pod: Pod
+    node: str
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to tell the owner of a gang, a pod or another object, as a Kubernetes Event."""
+
+    about: GroupRef | Pod | ObjectRef
+    warning: bool
+    reason: str
+    message: str
+
+
+class GangStep(StrEnum):
+    """What becomes of a gang's reservation; the value is the line in the log."""
+
+    PLACED = "gang placed"
+    STARTED = "gang started"
+    RELEASED = "gang released"
+    EXPIRED = "reservation expired"  # at its deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """A step of a gang's reservation: `what` happened, and `decision`, the name that it has in the log.
+
+    `members` is how many pods it concerns. `waited` is, for a start, the seconds since the gang was first seen.
+    What is `routine` is of no interest by itself: a pod that names no group is placed, or starts.
+    """
+
+    what: GangStep
+    gang: GroupRef
+    decision: str
+    members: int
+    why: str = ""
+    waited: float = 0.0
+    routine: bool = False
+
+
+class EvictionReason(StrEnum):
+    """Why Muster evicts a pod; the value is the reason of the Event and the metric's label."""
+
+    PREEMPTED = "Preempted"  # by a gang of higher priority
+    RECLAIMED = "Reclaimed"  # by a gang to whose queue the quota belongs
+    DEFRAGMENTED = "Defragmented"  # on request
+    BELOW_MINIMUM = "BelowMinimum"  # what is left of the gang cannot run
+    QUEUE_DRAINED = "QueueDrained"
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict a pod through the Eviction API; `by` is the gang that gets its room (namespace/name), "" for none."""
+
+    pod: Pod
+    by: str
+    reason: EvictionReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ungate:
+    """Take a scheduling gate off a pod."""
+
+    pod: Pod
+    gate: str
+
+
+class Fact(Enum):
+    """What of a pod's devices is predicted, and observed later."""
+
+    GPUS = auto()
+    ZONES = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Whether a pod was given what had been predicted."""
+
+    fact: Fact
+    match: bool
+
+
+@dataclass(slots=True)
+class Effects(Generic[A]):
+    """What one event calls for; while it is taken in, what has been called for until now.
+
+    `answer` is the answer where something is asked, else None; `empty` tells that there is nothing but that.
+    `nominations` holds the newest wish per pod UID. `released` are pods whose held bind calls may go on, `refused`
+    those whose held bind calls fail, with the message. `changed` are the gangs whose status may read differently, with
+    why each of them waits now (None: it does not wait, or is gone). `milestones` are for the log, `plan_seconds` is how
+    long each plan took, `expired` counts reservations given up at their deadline. `rejections` are why kubelets
+    rejected pods, one for each pod, and `observations` how predictions turned out. `evictions` and `ungates` hold one
+    wish per pod UID; `spared` are those whose eviction is not wanted any more.
+    """
+
+    answer: A
+    empty: bool = True
+    nominations: dict[str, Nomination] = field(default_factory=dict)
+    released: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    changed: dict[GroupRef, Wait | None] = field(default_factory=dict)
+    milestones: list[Milestone] = field(default_factory=list)
+    plan_seconds: list[float] = field(default_factory=list)
+    expired: int = 0
+    rejections: list[RejectionReason] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    evictions: dict[str, Evict] = field(default_factory=dict)
+    spared: set[str] = field(default_factory=set)
+    ungates: dict[str, Ungate] = field(default_factory=dict)

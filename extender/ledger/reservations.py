@@ -1,0 +1,430 @@
+"""Making, repairing and giving up reservations: every change of the ledger and what follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from extender.clock import Clock
+from extender.cluster.gangs import Gang, member_order
+from extender.cluster.model import ClusterModel
+from extender.cluster.whatif import WhatIf
+from extender.ledger.effects import Effects, GangStep, Milestone, Nomination, Note
+from extender.ledger.rejections import Refusals, Vetoes, leave_out
+from extender.ledger.slots import Ledger, Nudges, Reservation, Slot, SlotState
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.reason import Reason, Wait
+from extender.objects.refusal import OWN_WORDS, RefusalKind, refusal_kind
+from extender.placement.candidates import Eligible, NodeFilter
+from extender.queues.order import position
+from extender.settings import Settings
+
+#: More doublings than any pause has.
+_MOST_DOUBLINGS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """How often a gang's reservation has failed, and until when it waits (seconds, monotonic)."""
+
+    attempts: int
+    until: float
+
+
+class Backoff:
+    """Remember the pause of each gang by the UID of its present life."""
+
+    def __init__(self, initial: float, maximum: float) -> None:
+        """Pause for `initial` seconds at first, twice as long every time, up to `maximum`."""
+        self._initial = initial
+        self._maximum = maximum
+        self._pauses: dict[str, Pause] = {}
+        self._ends: list[tuple[float, str]] = []
+
+    def fail(self, gang_uid: str, now: float, lasted: float = 0.0) -> Pause:
+        """Lengthen a gang's pause: half of it fixed, half jitter.
+
+        It may grow to twice what the reservation `lasted` (seconds), whatever the maximum is: gangs that fail in turn
+        would otherwise be back before the next one has given its room away.
+        The jitter comes from a hash of gang and attempt: different for every gang, the same in every replay.
+        """
+        attempts = self.attempts(gang_uid) + 1
+        ceiling = min(max(self._maximum, 2 * lasted), self._initial * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS))
+        digest = hashlib.blake2b(f"{gang_uid}/{attempts}".encode(), digest_size=8).digest()
+        jitter = int.from_bytes(digest, "big") / 2**64
+        pause = self._pauses[gang_uid] = Pause(attempts, now + ceiling * (1 + jitter) / 2)
+        heapq.heappush(self._ends, (pause.until, gang_uid))
+        return pause
+
+    def pause(self, gang_uid: str, now: float) -> Pause | None:
+        """Return the pause that a gang is in, or None."""
+        pause = self._pauses.get(gang_uid)
+        return pause if pause is not None and now < pause.until else None
+
+    def attempts(self, gang_uid: str) -> int:
+        """Return how often a gang's reservation has failed."""
+        pause = self._pauses.get(gang_uid)
+        return 0 if pause is None else pause.attempts
+
+    def forget(self, gang_uid: str) -> bool:
+        """Start from nothing: the gang started, or this life of it ended; return whether there was anything."""
+        return self._pauses.pop(gang_uid, None) is not None
+
+    def next_end(self) -> float | None:
+        """Return when the next pause ends that `ended` has not reported yet, or None."""
+        return self._ends[0][0] if self._ends else None
+
+    def ended(self, now: float) -> list[str]:
+        """Return the UIDs of gangs that a pause of has ended since last asked, even if they are in another now."""
+        ended = []
+        while self._ends and self._ends[0][0] <= now:
+            ended.append(heapq.heappop(self._ends)[1])
+        return ended
+
+
+class Failures:
+    """Remember for a while of which namespaces reservations were in vain.
+
+    What one gang may keep from others for nothing is bounded by its reservation, but a namespace may have any number of
+    such gangs that take turns. So its gangs come after those of all others for a while: as long as a reservation lasts
+    after the first one in vain, and twice as long after each further one, up to LONGEST_SECONDS.
+
+    Attributes:
+        namespaces: those that are remembered, by name; some may be over.
+    """
+
+    #: Nothing waits for longer than this because of what its neighbours did.
+    LONGEST_SECONDS: Final = 600.0
+
+    def __init__(self, seconds: float, timer: Callable[[], float]) -> None:
+        """Remember the first for `seconds`, by `timer` (seconds, monotonic)."""
+        self._seconds = seconds
+        self._timer = timer
+        self.namespaces: dict[str, Pause] = {}
+
+    def fail(self, namespace: str) -> None:
+        """Take in that a reservation of a gang of a namespace was in vain."""
+        now = self._timer()
+        self.namespaces = {name: each for name, each in self.namespaces.items() if now < each.until}
+        known = self.namespaces.get(namespace)
+        attempts = 1 if known is None else known.attempts + 1
+        seconds = min(self._seconds * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS), self.LONGEST_SECONDS)
+        self.namespaces[namespace] = Pause(attempts, now + seconds)
+
+    def is_failing(self, namespace: str) -> bool:
+        """Tell whether gangs of a namespace come after those of others."""
+        known = self.namespaces.get(namespace)
+        return known is not None and self._timer() < known.until
+
+
+#: How long kube-scheduler may take to bring a pod again whose bind call failed: its backoff is 10 s at most by default
+#: (podMaxBackoffSeconds), and then the pod queues.
+_RETURN_SECONDS = 15.0
+
+
+def own_words(ref: GroupRef) -> str:
+    """Return how the reasons for a gang's pods begin."""
+    return OWN_WORDS[ref.is_pod]
+
+
+class Reservations:
+    """Keep the ledger in step with the cluster, and order the nominations and answers that each change calls for.
+
+    Attributes:
+        ledger: what is promised to which gang.
+        nudges: whose nomination is to be written again, and when.
+        failures: the namespaces whose gangs have had reservations in vain lately.
+        waits: gang UID -> why it waits; gangs that are running, or were not evaluated yet, have none.
+    """
+
+    def __init__(
+        self, model: ClusterModel, settings: Settings, clock: Clock, effects: Effects[None], refusals: Refusals
+    ) -> None:
+        self._model = model
+        self._refusals = refusals
+        self._settings = settings
+        self._clock = clock
+        self._decisions = itertools.count(1)
+        self._returns: deque[tuple[float, str]] = deque()  # until when members of which gang are expected back
+        self.ledger = Ledger(model)
+        self.nudges = Nudges(model, self.ledger, settings.nudge_seconds, clock, refusals.may_be_stuck)
+        self.backoff = Backoff(settings.backoff_initial_seconds, settings.backoff_max_seconds)
+        self.failures = Failures(settings.reservation_timeout_seconds, clock.monotonic)
+        self.waits: dict[str, Wait] = {}
+        self._effects = effects
+
+    def reserve(self, gang: Gang, pods: Mapping[str, Pod], nodes: Mapping[str, str]) -> Reservation:
+        """Promise each pod its node (both by pod UID), and nominate it there.
+
+        A reservation that has not started keeps its deadline when a member is placed again: it cannot be put off
+        without end by replacing members. Members that join a started gang get the time that a new one gets.
+        """
+        now = self._clock.monotonic()
+        before = self.ledger.of_gang(gang.uid)
+        kept = before is not None and not gang.has_minimum
+        deadline = before.deadline if before is not None and kept else now + self._timeout(gang.group)
+        decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
+        reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
+        for uid, node in nodes.items():
+            slot = self.ledger.promise(reservation, pods[uid], node)
+            slot.promised_at = slot.nominated_at = now
+            self.nudges.watch(uid)
+            if pods[uid].nominated_node != node:
+                self._effects.nominations[uid] = Nomination(pods[uid], node)
+        self._effects.milestones.append(
+            Milestone(GangStep.PLACED, gang.ref, reservation.decision, len(nodes), routine=gang.ref.is_pod)
+        )
+        self._effects.changed[gang.ref] = None
+        return reservation
+
+    def _timeout(self, group: PodGroup | None) -> float:
+        """Return how long a reservation of a gang may last (seconds)."""
+        return (None if group is None else group.schedule_timeout) or self._settings.reservation_timeout_seconds
+
+    def move(self, reservation: Reservation, pod: Pod, node: str) -> Slot:
+        """Promise a member another node than before; the caller has checked that it has room there."""
+        self._effects.changed[reservation.ref] = None
+        return self.ledger.promise(reservation, pod, node)
+
+    def hold(self, reservation: Reservation, slot: Slot) -> None:
+        """Take in that a member has arrived at the barrier."""
+        reservation.hold(slot.pod.uid, self._clock.monotonic())
+
+    def send_back(self, reservation: Reservation, slot: Slot) -> None:
+        """Take in that a member's held bind call was answered in vain: it keeps its slot, and comes again."""
+        until = self._clock.monotonic() + _RETURN_SECONDS
+        reservation.send_back(slot.pod.uid, until)
+        self._returns.append((until, reservation.gang_uid))
+        self._underway_again(reservation, slot)
+
+    def retry(self, reservation: Reservation, slot: Slot) -> None:
+        """Take in that a member's Binding may not have been made: it keeps its slot, and comes again."""
+        reservation.retry(slot.pod.uid)
+        self._underway_again(reservation, slot)
+
+    def missed(self, now: float) -> list[str]:
+        """Return the UIDs of gangs of which members were expected back until a moment that has passed, each once."""
+        missed = []
+        while self._returns and self._returns[0][0] <= now:
+            missed.append(self._returns.popleft()[1])
+        return missed
+
+    def open_barrier(self, gang: Gang) -> bool:
+        """Let all held members go if those that must start together are there; return whether so.
+
+        These are minMember members, and of each role its own minimum: arrived, bound or succeeded.
+        """
+        reservation = self.ledger.of_gang(gang.uid)
+        now = self._clock.monotonic()
+        if reservation is None or gang.census().secured + reservation.arrived(now) < gang.min_member:
+            return False
+        if gang.role_minimums and not gang.would_have_minimum(reservation.arrived_roles(now)):
+            return False
+        held = reservation.release_held()
+        self._effects.released += held
+        if not reservation.started:
+            reservation.started = True
+            waited = now - gang.first_seen
+            self._effects.milestones.append(
+                Milestone(
+                    GangStep.STARTED, gang.ref, reservation.decision, len(held), waited=waited, routine=gang.ref.is_pod
+                )
+            )
+        self._end_pause(gang.uid)
+        self.waits.pop(gang.uid, None)
+        self._effects.changed[gang.ref] = None
+        return True
+
+    def await_members(self, gang: Gang) -> None:
+        """Open the barrier if it may be, or say that the gang is placed and waits for its members to arrive there."""
+        if not self.open_barrier(gang):
+            self.wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
+
+    def wait(self, gang: Gang, wait: Wait | None) -> None:
+        """Record a gang's reason (None: it does not wait) and note when it changed."""
+        waits = self.waits
+        before = waits.get(gang.uid)
+        if before is wait or before == wait:
+            return
+        if wait is None:
+            waits.pop(gang.uid, None)
+        else:
+            waits[gang.uid] = wait
+        self._effects.changed[gang.ref] = None
+
+    def drop(self, uid: str, why: str) -> Slot | None:
+        """Take back one pod's slot; its held bind call fails with `why`, its nomination is cleared."""
+        slot = self.ledger.release(uid)
+        if slot is not None:
+            self._after_drop(slot, why)
+        return slot
+
+    def drop_gang(self, gang_uid: str, why: str, step: GangStep = GangStep.RELEASED) -> int:
+        """Take back all slots of a gang whose Binding is not under way; return how many. `step` is what that is."""
+        reservation = self.ledger.of_gang(gang_uid)
+        slots = self.ledger.release_gang(gang_uid)
+        if reservation is not None and slots:
+            self._effects.milestones.append(Milestone(step, reservation.ref, reservation.decision, len(slots), why=why))
+        for slot in slots:
+            self._after_drop(slot, why)
+        return len(slots)
+
+    def end_life(self, gang_uid: str, why: str) -> None:
+        """Forget everything about a gang's past life."""
+        self.drop_gang(gang_uid, why)
+        self._end_pause(gang_uid)
+        self.waits.pop(gang_uid, None)
+
+    def expire(self) -> bool:
+        """Give up promises whose deadline has passed, a gang's as a whole; return whether there were any."""
+        now = self._clock.monotonic()
+        due = self.ledger.expire(now)
+        for reservation in due:
+            late = [slot for slot in reservation.slots.values() if slot.state is SlotState.RESERVED]
+            if not late:  # all have arrived; should a Binding fail, its member has this much time again
+                timeout = self._settings.reservation_timeout_seconds
+                self.ledger.open(reservation.ref, reservation.gang_uid, reservation.decision, now + timeout)
+                continue
+            self._effects.expired += 1
+            arrived, total = reservation.arrived(now), len(reservation.slots)
+            message = f"{arrived} of {total} placed members reached bind in time"
+            refusal = next((own for slot in late if (own := self._refusal(slot))), "")
+            self.drop_gang(reservation.gang_uid, f"reservation expired: {message}", GangStep.EXPIRED)
+            gang = self._model.gangs.get(reservation.ref)
+            lasted = self._timeout(None if gang is None else gang.group)
+            attempts = self.backoff.fail(reservation.gang_uid, now, lasted).attempts
+            self.failures.fail(reservation.ref.namespace)
+            self._model.gangs.touch(reservation.gang_uid)
+            self.waits[reservation.gang_uid] = (
+                Wait(Reason.REFUSED_BY_SCHEDULER, {"attempts": attempts}, {"detail": refusal})
+                if refusal
+                else Wait(Reason.BACKING_OFF, {"attempts": attempts})
+            )
+            text = f"{message}; released all of them. {refusal}".rstrip()
+            self._effects.notes.append(Note(reservation.ref, warning=True, reason="ReservationExpired", message=text))
+        return bool(due)
+
+    def renominate(self, pod: Pod, slot: Slot) -> bool:
+        """Nominate again a member whose nomination was taken off; return whether it is found to be refused for good.
+
+        It is where kube-scheduler finds room on no node though the promised one has had it for a while.
+        """
+        if slot.stirred:
+            slot.stirred = False  # by Muster itself, which is about to set it again
+            return False
+        nomination = self.nudges.lost(pod, slot)
+        full = self._refusals.lacks_room(pod) and self.nudges.is_settled(slot)
+        if nomination is not None and not full:
+            self._effects.nominations[pod.uid] = nomination
+            return False
+        return (full or self._refusals.may_be_stuck(pod)) and self._refusals.stuck(pod)
+
+    def nudge(self) -> bool:
+        """Nominate again the members that did not come back to filter; return whether any is refused for good."""
+        for nomination in self.nudges.due():
+            self._effects.nominations[nomination.pod.uid] = nomination
+        found = [self._refusals.stuck(pod) for pod in self.nudges.take_stuck()]
+        return any(found)
+
+    def drop_refused(self, gang: Gang) -> None:
+        """Take back the slots of members that kube-scheduler refuses by itself and that are not on their way."""
+        reservation = self.ledger.of_gang(gang.uid)
+        if reservation is None or not gang.refused:
+            return
+        refused = [uid for uid in gang.refused if uid in reservation.slots]
+        reserved = [uid for uid in refused if reservation.slots[uid].state is SlotState.RESERVED]
+        for uid in reserved:
+            self.drop(uid, f"kube-scheduler refused it: {gang.refused[uid]}")
+        if reserved:
+            self.failures.fail(gang.ref.namespace)
+
+    def tried_again(self, gang_uid: str) -> None:
+        """Take in that what kept a gang from starting has changed: it does not pause for what has been."""
+        self._end_pause(gang_uid)
+
+    def drop_invalid(self, nodes: Iterable[str], admitted: NodeFilter, vetoes: Vetoes) -> None:
+        """Take back slots on `nodes` that went, closed, shrank or were filled by others, and those of gangs that went.
+
+        A veto moves members that are still on their way. One that has arrived passed kube-scheduler's filters on that
+        very node: what was refused is one more of its kind.
+        """
+        table = self._model.table
+        for node in nodes:
+            if not (slots := self.ledger.on_node(node)):
+                continue  # as most are, of the thousands that a first pass looks at
+            row, short = table.row(node), table.short_of(node)
+            for reservation, slot in slots:
+                gang = self._model.gangs.get(reservation.ref)
+                if gang is None or gang.uid != reservation.gang_uid:
+                    self.end_life(reservation.gang_uid, "the PodGroup is gone")
+                    continue
+                if slot.state is SlotState.BINDING:
+                    continue
+                shape = slot.pod.shape
+                vetoed = {} if slot.state is SlotState.HELD else vetoes.of_gang(gang.uid, table)
+                # Only who asks for what is short moves: the others would come back to the same node.
+                shortages = not short.isdisjoint(name for name, _ in shape.requests)
+                if row is None or shortages or not leave_out(admitted, vetoed)(shape)[row]:
+                    self.drop(slot.pod.uid, f"node {node} is no longer available")
+
+    def rebuild(self, eligible: Eligible) -> None:
+        """Read the ledger back from the nominations on the pods, gangs that hold nodes already first.
+
+        Where too few nominations survive to start a gang, they are withdrawn and the gang is placed afresh.
+        """
+        table = self._model.table
+        nominations: dict[GroupRef, list[Pod]] = {}
+        for pod in self._model.pods.values():  # tens of thousands, of which most are bound
+            if pod.nominated_node and pod.placeable:
+                nominations.setdefault(pod.group, []).append(pod)
+        with_nominations = [gang for ref in nominations if (gang := self._model.gangs.get(ref)) is not None]
+        for gang in sorted(with_nominations, key=position):
+            nominated = sorted(nominations[gang.ref], key=member_order)
+            whatif = WhatIf(table)
+            nodes: dict[str, str] = {}
+            for pod in nominated:
+                row = table.row(pod.nominated_node)
+                vector = table.vector(pod.shape.requests)
+                if row is not None and whatif.counts(vector, eligible(pod.shape))[row] > 0:
+                    whatif.take(row, vector)
+                    nodes[pod.uid] = pod.nominated_node
+            enough = gang.would_have_minimum(Counter(pod.role for pod in nominated if pod.uid in nodes))
+            managed = all(self._model.manages(pod) for pod in nominated)
+            if nodes and enough and managed:
+                self.reserve(gang, {pod.uid: pod for pod in nominated}, nodes)
+            for pod in nominated:
+                if managed and self.ledger.of_pod(pod.uid) is None:
+                    self._effects.nominations[pod.uid] = Nomination(pod, "")
+
+    def _underway_again(self, reservation: Reservation, slot: Slot) -> None:
+        """Look again at what was settled when the member had arrived: its node, its nomination, and the barrier."""
+        self._model.table.touch(slot.node)
+        self._model.gangs.touch(reservation.gang_uid)
+        self.nudges.watch(slot.pod.uid)
+
+    def _end_pause(self, gang_uid: str) -> None:
+        if self.backoff.forget(gang_uid):
+            self._model.gangs.touch(gang_uid)
+
+    def _after_drop(self, slot: Slot, why: str) -> None:
+        uid = slot.pod.uid
+        if slot.state is SlotState.HELD:
+            self._effects.refused[uid] = why
+        pending = self._effects.nominations.pop(uid, None)
+        pod = self._model.pods.get(uid)
+        if pod is None:
+            return
+        self._effects.changed[pod.group] = None
+        if pod.placeable and (pending is None or pod.nominated_node):
+            self._effects.nominations[uid] = Nomination(pod, "")
+
+    def _refusal(self, slot: Slot) -> str:
+        """Return kube-scheduler's own words about a pod it never offered, or "" when they only repeat Muster's."""
+        pod = self._model.pods.get(slot.pod.uid, slot.pod)
+        return "" if refusal_kind(pod.refusal) is RefusalKind.ASKED else pod.refusal

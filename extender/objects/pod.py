@@ -1,0 +1,290 @@
+"""A pod as the scheduler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from sys import intern
+from typing import Self
+
+from extender.caches import Shared
+from extender.objects.holdings import HOLDING_KEYS, NO_HOLDINGS, DeviceHolding, read_holdings
+from extender.objects.keys import NO_OPTIONS, Options
+from extender.objects.meta import NO_LABELS, ObjectMeta, Selector, read_selector, read_timestamp, share_labels
+from extender.objects.podgroup import NO_GROUP, POD, GroupRef
+from extender.objects.podoptions import UNRANKED, RoleRank, read_group, read_pod_options, read_rank, read_role
+from extender.objects.podspec import PodObject, PodSpec, PodStatus, Toleration, read_tolerations
+from extender.objects.reason import Problem
+from extender.objects.requests import (
+    GPU_RESOURCES,
+    PODS,
+    ContainerRequest,
+    ResourceListError,
+    count_gpus,
+    effective_request,
+    excess,
+    is_guaranteed,
+    most_of,
+    read_containers,
+)
+
+
+class Phase(StrEnum):
+    """Pod phase."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+#: Text -> phase; calling the enum for each pod takes ten times as long.
+_PHASES = {phase.value: phase for phase in Phase}
+
+
+class RejectionReason(StrEnum):
+    """Why a kubelet rejected a pod that has room on its node by all counts; the value is the metric label.
+
+    Source: k8s.io/kubernetes pkg/kubelet/cm: topologymanager, admission, cpumanager; release 1.37.
+    """
+
+    TOPOLOGY_AFFINITY = "TopologyAffinityError"
+    UNEXPECTED_ADMISSION = "UnexpectedAdmissionError"
+    SMT_ALIGNMENT = "SMTAlignmentError"
+
+
+_REJECTION_REASONS = {reason.value: reason for reason in RejectionReason}
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A kubelet's refusal to run a pod; the pod has failed, and its owner makes a new one."""
+
+    reason: RejectionReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Shape:
+    """All of a pod that decides where it fits: pods of one shape are interchangeable.
+
+    `requests` are (resource, milli-CPU | bytes | count) in order of the resource's name. `containers` are those that
+    ask for anything, in order of admission; empty stands for one container that asks for all of `requests`.
+    `guaranteed` says that the kubelet gives them CPUs and memory of their own where its managers do that.
+    """
+
+    requests: tuple[tuple[str, int], ...]
+    selector: Selector = Selector()
+    tolerations: tuple[Toleration, ...] = ()
+    containers: tuple[ContainerRequest, ...] = ()
+    guaranteed: bool = False
+    _gpus: int = field(init=False, repr=False, compare=False, default=0)
+    _whole_gpus: int = field(init=False, repr=False, compare=False, default=0)
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Hash and count once: a shape is a key for every member of a gang, and its parts are deep."""
+        object.__setattr__(self, "_hash", hash(self._content))
+        object.__setattr__(self, "_gpus", count_gpus(self.requests))
+        object.__setattr__(self, "_whole_gpus", next((n for name, n in self.requests if name in GPU_RESOURCES), 0))
+
+    def __hash__(self) -> int:
+        """Return the precomputed hash."""
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by content, equal objects first."""
+        if self is other:
+            return True
+        if not isinstance(other, Shape) or self._hash != other._hash:
+            return False
+        return self._content == other._content
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs, of any make, one pod asks for."""
+        return self._gpus
+
+    @property
+    def whole_gpus(self) -> int:
+        """Return how many whole GPUs one pod asks for, of whichever of `GPU_RESOURCES`."""
+        return self._whole_gpus
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return (self.requests, self.selector, self.tolerations, self.containers, self.guaranteed)
+
+    def request(self, resource: str) -> int:
+        """Return how much of `resource` a pod of this shape takes."""
+        return next((value for name, value in self.requests if name == resource), 0)
+
+    def within(self, allocatable: Mapping[str, int]) -> Shape:
+        """Return the shape with all that a node has in place of what no node has; 0 of it is left out."""
+        if all(value < most_of(name) for name, value in self.requests):
+            return self
+        amounts = (
+            (name, value if value < most_of(name) else allocatable.get(name, 0)) for name, value in self.requests
+        )
+        requests = tuple((name, value) for name, value in amounts if value)
+        return Shape(requests, self.selector, self.tolerations, guaranteed=self.guaranteed)
+
+
+#: Returns one object for equal shapes: 50,000 pods have a few hundred shapes.
+_shared = Shared[Shape]()
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as the scheduler sees it.
+
+    `created` is the API server's RFC 3339 text (UTC, so it sorts as text). `group` is its gang; a pod that names none
+    is a gang of one, under its own name and UID. `rank` is the member's place in its gang.
+    `refusal` is the message of a PodScheduled condition that is False: kube-scheduler's own reason. `rejection` is the
+    kubelet's, of a pod that it did not admit. `observed` and `predicted` are which GPUs and zones the pod holds, as
+    annotations say. `gates` are the names of its scheduling gates. `started_at` is when the kubelet took it on
+    (epoch seconds), `active_deadline` how long after that it is ended (seconds).
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    shape: Shape
+    created: str = ""
+    group: GroupRef = NO_GROUP
+    role: str = ""
+    rank: RoleRank = UNRANKED
+    priority: int = 0
+    scheduler_name: str = "default-scheduler"
+    node_name: str = ""
+    nominated_node: str = ""
+    phase: Phase = Phase.PENDING
+    gated: bool = False
+    deleting: bool = False
+    refusal: str = ""
+    options: Options = NO_OPTIONS
+    problem: Problem | None = None
+    observed: DeviceHolding | None = None
+    predicted: DeviceHolding | None = None
+    rejection: Rejection | None = None
+    labels: Mapping[str, str] = NO_LABELS
+    never_preempts: bool = False
+    active_deadline: float | None = None
+    started_at: float | None = None
+    gates: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Make a pod that names no group a gang of one."""
+        if self.group.api == POD:
+            object.__setattr__(self, "group", GroupRef(POD, self.namespace, self.name, self.uid))
+
+    @property
+    def key(self) -> str:
+        """Render as `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def done(self) -> bool:
+        """Tell whether the pod has ended and holds nothing any more."""
+        return self.phase in (Phase.SUCCEEDED, Phase.FAILED)
+
+    @property
+    def bound(self) -> bool:
+        """Tell whether the pod holds resources on a node."""
+        return bool(self.node_name) and not self.done
+
+    @property
+    def placeable(self) -> bool:
+        """Tell whether the pod could be given a node now."""
+        return not (self.node_name or self.done or self.gated or self.deleting)
+
+    def nominated_to(self, node: str) -> Self:
+        """Return the pod with another nomination, itself if it has that one."""
+        return self if node == self.nominated_node else replace(self, nominated_node=node)
+
+
+def read_pod(pod: PodObject, default_priority: int = 0) -> Pod:
+    """Read a pod.
+
+    Args:
+        pod: the pod as the API server or kube-scheduler wrote it.
+        default_priority: the priority of a pod that names none (the global default PriorityClass).
+
+    A request that cannot be read leaves the pod with an empty shape and a `problem`; it never raises. What many pods
+    have in common (shape, namespace, node, scheduler) is one object for all of them.
+    """
+    meta = pod.metadata or ObjectMeta()
+    spec = pod.spec or PodSpec()
+    status = pod.status or PodStatus()
+    labels, annotations = meta.labels or {}, meta.annotations or {}
+    namespace = intern(meta.namespace or "")
+    shape, problem = _read_shape(pod, spec)
+    holdings = NO_HOLDINGS if HOLDING_KEYS.isdisjoint(annotations) else read_holdings(annotations)
+    group = read_group(spec, namespace, labels, annotations)
+    gates = tuple([intern(gate.name or "") for gate in spec.scheduling_gates]) if spec.scheduling_gates else ()
+    options = read_pod_options(labels, annotations, gates)
+    if group is None and (options.packings or options.peer_queue):
+        options = options.alone({resource for resource, _ in shape.requests})
+    role = intern(read_role(labels, annotations))
+    return Pod(
+        uid=meta.uid or "",
+        namespace=namespace,
+        name=meta.name or "",
+        shape=_shared(shape),
+        created=meta.creation_timestamp or "",
+        group=group or NO_GROUP,
+        role=role,
+        rank=read_rank(labels, annotations, role),
+        priority=default_priority if spec.priority is None else spec.priority,
+        scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
+        node_name=intern(spec.node_name or ""),
+        nominated_node=intern(status.nominated_node_name or ""),
+        phase=_read_phase(status.phase),
+        gated=bool(gates),
+        deleting=meta.deletion_timestamp is not None,
+        refusal=_read_refusal(status),
+        options=options.with_problems(holdings.problems) if holdings.problems else options,
+        problem=problem,
+        observed=holdings.observed,
+        predicted=holdings.predicted,
+        rejection=_read_rejection(status),
+        labels=share_labels(labels),
+        never_preempts=spec.preemption_policy == "Never",
+        active_deadline=None if spec.active_deadline_seconds is None else float(spec.active_deadline_seconds),
+        started_at=None if status.start_time is None else read_timestamp(status.start_time),
+        gates=gates,
+    )
+
+
+_ANY_NODE = Selector()
+
+
+def _read_shape(pod: PodObject, spec: PodSpec) -> tuple[Shape, Problem | None]:
+    selector = read_selector(spec.node_selector, spec.affinity) if spec.node_selector or spec.affinity else _ANY_NODE
+    tolerations = read_tolerations(spec.tolerations) if spec.tolerations else ()
+    try:
+        request = effective_request(pod)
+        shape = Shape(tuple(sorted(request.items())), selector, tolerations, read_containers(pod), is_guaranteed(pod))
+        return shape, excess(pod, request)
+    except ResourceListError as error:
+        return Shape(((PODS, 1),), selector, tolerations), error.problem
+
+
+def _read_phase(text: str | None) -> Phase:
+    if not text:
+        return Phase.PENDING
+    return _PHASES.get(text, Phase.UNKNOWN)
+
+
+def _read_rejection(status: PodStatus) -> Rejection | None:
+    if status.phase != Phase.FAILED or status.reason not in _REJECTION_REASONS:
+        return None
+    return Rejection(_REJECTION_REASONS[status.reason], status.message or "")
+
+
+def _read_refusal(status: PodStatus) -> str:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message or condition.reason or ""
+    return ""

@@ -1,0 +1,226 @@
+"""Pods and pod templates as the API has them, taints and tolerations. Same rules as in `extender.objects.meta`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from extender.objects.meta import Affinity, Decoder, Int32, Int64, ObjectMeta, ResourceList
+from extender.objects.text import parse_integer
+
+
+class TolerationObject(Struct, gc=False, frozen=True):
+    """A toleration as written in the pod."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class TaintObject(Struct, gc=False, frozen=True):
+    """A node taint."""
+
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+#: Taints by which a node is announced to go, and what that means. A pod that tolerates one may stay; a gang that comes
+#: now would be gone again before it has done anything. Sources: kubernetes/autoscaler cluster-autoscaler/utils/taints;
+#: kubernetes-sigs/karpenter pkg/apis/v1/taints.go, v1beta1 before; k8s.io/api/core/v1 TaintNodeOutOfService;
+#: k8s.io/cloud-provider/api TaintNodeShutdown; aws/aws-node-termination-handler pkg/node/node.go; GKE's
+#: maintenance-handler of accelerator nodes; Azure's documentation of node auto-drain, and its release notes for the
+#: taint's former name.
+DOOM = {
+    "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler removes it",
+    "karpenter.sh/disrupted": "Karpenter removes it",
+    "karpenter.sh/disruption": "Karpenter removes it",
+    "node.kubernetes.io/out-of-service": "it is out of service",
+    "node.cloudprovider.kubernetes.io/shutdown": "its machine is shut down",
+    "aws-node-termination-handler/spot-itn": "its spot instance is taken back",
+    "aws-node-termination-handler/scheduled-maintenance": "its instance is due for maintenance",
+    "aws-node-termination-handler/asg-lifecycle-termination": "its instance is terminated",
+    "aws-node-termination-handler/rebalance-recommendation": "its spot instance is likely to be taken back",
+    "cloud.google.com/impending-node-termination": "its machine is terminated",
+    "remediator.kubernetes.azure.com/unschedulable": "the cloud drains its machine",
+    "remediator.aks.microsoft.com/unschedulable": "the cloud drains its machine",  # codespell:ignore aks
+}
+
+#: Effects that keep a new pod away; PreferNoSchedule only lowers a score. Source: TaintToleration's Filter.
+_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint that keeps pods off a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's permission to run on tainted nodes.
+
+    An empty key stands for every key, an empty effect for every effect, an empty operator for `Equal`; `Lt` and `Gt`
+    compare integers (KEP-5471). Source: k8s.io/api/core/v1 Toleration.ToleratesTaint.
+    """
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether this toleration covers `taint`."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        match self.operator:
+            case "" | "Equal":
+                return self.value == taint.value
+            case "Exists":
+                return True
+            case "Lt" | "Gt":
+                return self._compares(taint.value)
+            case _:
+                return False
+
+    def _compares(self, value: str) -> bool:
+        """Compare as integers; what is no integer is not tolerated."""
+        taint, bound = parse_integer(value), parse_integer(self.value)
+        if taint is None or bound is None:
+            return False
+        return taint < bound if self.operator == "Lt" else taint > bound
+
+
+def read_taints(taints: list[TaintObject] | None) -> tuple[Taint, ...]:
+    """Read the taints that keep pods away; the others are left out."""
+    return tuple(
+        Taint(key=t.key or "", value=t.value or "", effect=t.effect or "")
+        for t in taints or ()
+        if t.effect in _HARD_EFFECTS
+    )
+
+
+def read_tolerations(tolerations: list[TolerationObject] | None) -> tuple[Toleration, ...]:
+    """Read a pod's tolerations."""
+    return tuple(
+        Toleration(key=t.key or "", operator=t.operator or "", value=t.value or "", effect=t.effect or "")
+        for t in tolerations or ()
+    )
+
+
+def announcement(taints: Iterable[Taint]) -> str:
+    """Return what the first of the taints that announce a node's end says of it, "" if none does."""
+    return next((f"{DOOM[taint.key]} (taint {taint.key})" for taint in taints if taint.key in DOOM), "")
+
+
+def first_untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
+    """Return the first taint that no toleration covers, or None if the pod may go there."""
+    for taint in taints:
+        if not any(toleration.tolerates(taint) for toleration in tolerations):
+            return taint
+    return None
+
+
+class Resources(Struct, gc=False, frozen=True):
+    """Resource requests and limits of a container or a pod."""
+
+    requests: ResourceList | None = None
+    limits: ResourceList | None = None
+
+
+class Container(Struct, gc=False, frozen=True, rename="camel"):
+    """A container or init container; `restart_policy` Always on an init container makes it a sidecar."""
+
+    name: str | None = None
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class SchedulingGate(Struct, gc=False, frozen=True):
+    """A scheduling gate; any gate keeps the pod from being scheduled."""
+
+    name: str | None = None
+
+
+class SchedulingGroup(Struct, gc=False, frozen=True, rename="camel"):
+    """The native reference from a pod to its PodGroup (Kubernetes 1.36 and later)."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(Struct, gc=False, frozen=True, rename="camel"):
+    """The part of a pod's spec that decides where it may run."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: ResourceList | None = None
+    resources: Resources | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[TolerationObject] | None = None
+    scheduler_name: str | None = None
+    priority: Int32 | None = None
+    priority_class_name: str | None = None
+    preemption_policy: str | None = None
+    active_deadline_seconds: Int64 | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
+
+
+class PodCondition(Struct, gc=False, frozen=True):
+    """A pod condition; PodScheduled carries kube-scheduler's own reason."""
+
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStatus(Struct, gc=False, frozen=True, rename="camel"):
+    """What the kubelet granted and configured, which can exceed the spec while a resize is under way."""
+
+    name: str | None = None
+    allocated_resources: ResourceList | None = None
+    resources: Resources | None = None
+
+
+class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
+    """The part of a pod's status that decides what it holds; `resources` are those of the pod as a whole."""
+
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    start_time: str | None = None
+    nominated_node_name: str | None = None
+    conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: ResourceList | None = None
+    resources: Resources | None = None
+
+
+class PodObject(Struct, gc=False, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta | None = None
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+decode_pod = Decoder(PodObject)
+
+
+class PodTemplate(Struct, gc=False, frozen=True):
+    """A PodTemplateSpec."""
+
+    metadata: ObjectMeta | None = None
+    spec: PodSpec | None = None

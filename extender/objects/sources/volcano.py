@@ -1,0 +1,263 @@
+"""Volcano's PodGroup in Muster's terms.
+
+Source: volcano-sh/volcano staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/{types,labels}.go,
+pkg/apis/batch/v1alpha1/labels.go and pkg/scheduler/api/job_info.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from msgspec import Struct
+
+from extender.objects import keys
+from extender.objects.keys import is_level
+from extender.objects.meta import Decoder, Int32, Int64, LabelSelectorObject, ObjectMeta, ResourceList
+from extender.objects.peers import Reading
+from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
+from extender.objects.podspec import PodSpec
+from extender.objects.reason import Problem, quoted
+from extender.objects.requests import ResourceListError, read_amounts
+from extender.objects.sources.jobset import JOBSET_JOB, JOBSET_ROLE
+from extender.objects.sources.kubeflow import KUBEFLOW_ROLES
+from extender.objects.sources.leaderworkerset import LWS_GROUP
+from extender.objects.sources.ray import RAY_GROUP
+from extender.objects.sources.source import Keyed, PriorityValues, Source, WorkloadKind
+from extender.objects.topology import RoleGroup, Slice
+
+VOLCANO: Final = "scheduling.volcano.sh"
+#: The older annotation first: Volcano's controllers and other operators write that one.
+VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+VOLCANO_TASK: Final = "volcano.sh/task-spec"
+
+#: Labels that stand for a member's role in one framework or another, by which subgroups are selected.
+ROLE_LABELS: Final = frozenset({keys.ROLE, JOBSET_ROLE, *KUBEFLOW_ROLES, RAY_GROUP, VOLCANO_TASK})
+
+
+class TierLimit(Struct, gc=False, frozen=True, rename="camel"):
+    """A NetworkTopologySpec: how far apart pods may be; `mode` is hard or soft."""
+
+    mode: str | None = None
+    highest_tier_allowed: Int64 | None = None
+    highest_tier_name: str | None = None
+
+
+class LabelKey(Struct, gc=False, frozen=True, rename="camel"):
+    """One `matchPolicy` of Volcano 1.14, which later versions write as `matchLabelKeys`."""
+
+    label_key: str | None = None
+
+
+class SubGroupPolicy(Struct, gc=False, frozen=True, rename="camel"):
+    """Pods of a PodGroup that form subgroups: of those selected, those that agree on some labels."""
+
+    name: str | None = None
+    network_topology: TierLimit | None = None
+    sub_group_size: Int32 | None = None
+    min_sub_groups: Int32 | None = None
+    label_selector: LabelSelectorObject | None = None
+    match_label_keys: list[str] | None = None
+    match_policy: list[LabelKey] | None = None
+
+
+class VolcanoSpec(Struct, gc=False, frozen=True, rename="camel"):
+    """Spec of a `scheduling.volcano.sh/v1beta1` PodGroup; `min_task_member` is by task."""
+
+    min_member: Int32 | None = None
+    min_task_member: dict[str, Int32] | None = None
+    min_resources: ResourceList | None = None
+    queue: str | None = None
+    priority_class_name: str | None = None
+    network_topology: TierLimit | None = None
+    sub_group_policy: list[SubGroupPolicy] | None = None
+
+
+class VolcanoPodGroup(Struct, gc=False, frozen=True):
+    """A `scheduling.volcano.sh/v1beta1` PodGroup."""
+
+    metadata: ObjectMeta | None = None
+    spec: VolcanoSpec | None = None
+
+
+decode_volcano_pod_group = Decoder(VolcanoPodGroup)
+
+#: Labels that number the subgroups in member order, so that counting members off comes to the same.
+_NUMBERING = frozenset({"volcano.sh/partition-id", LWS_GROUP, JOBSET_JOB})
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """The level within which some pods must stay, or should if it is not `hard`."""
+
+    level: str
+    hard: bool
+
+
+@dataclass(slots=True)
+class _Subgroups:
+    """What all policies of subgroups ask for; `minimums` are by role, those of all roles together under ""."""
+
+    slices: list[Slice] = field(default_factory=list)
+    groups: list[RoleGroup] = field(default_factory=list)
+    minimums: dict[str, int] = field(default_factory=dict)
+
+
+def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGroup:
+    """Read a `scheduling.volcano.sh/v1beta1` PodGroup.
+
+    Args:
+        group: the object.
+        priority: the value of its PriorityClass; None where the members' own priority counts.
+
+    A bad minimum becomes the `problem`; what cannot be kept of the rest becomes a problem of the options.
+    """
+    meta = group.metadata or ObjectMeta()
+    spec = group.spec or VolcanoSpec()
+    reading, subgroups = Reading(), _Subgroups()
+    _state(_read_limit(spec.network_topology, "spec.networkTopology", reading), "spec.networkTopology", reading)
+    for index, policy in enumerate(spec.sub_group_policy or ()):
+        _read_policy(policy, f"spec.subGroupPolicy[{index}]", subgroups, reading)
+    reading.slices(tuple(subgroups.slices), "spec.subGroupPolicy")
+    options = read_group_options(meta, reading).with_peer_queue(spec.queue or "")
+    if subgroups.groups:
+        options = replace(options, peers=replace(options.peers, role_groups=tuple(subgroups.groups)))
+    problem = _negative(spec)
+    try:
+        min_resources = read_amounts(spec.min_resources, "spec.minResources")
+    except ResourceListError as error:
+        min_resources, problem = {}, problem or error.problem
+    minimums = {} if problem else _task_minimums(spec)
+    for role, least in subgroups.minimums.items():
+        minimums[role] = max(minimums.get(role, 0), least)
+    return PodGroup(
+        ref=GroupRef(VOLCANO, meta.namespace or "", meta.name or ""),
+        uid=meta.uid or "",
+        min_member=max(spec.min_member or 0, minimums.pop("", 0), 1),
+        role_minimums=tuple(sorted(minimums.items())),
+        min_resources=min_resources,
+        priority=priority,
+        created=meta.creation_timestamp or "",
+        generation=meta.generation or 0,
+        options=options,
+        problem=problem,
+    )
+
+
+def _negative(spec: VolcanoSpec) -> Problem | None:
+    """Return the first minimum that is negative as a problem."""
+    minimums = {"spec.minMember": spec.min_member or 0}
+    minimums |= {f"spec.minTaskMember[{task}]": count for task, count in sorted((spec.min_task_member or {}).items())}
+    return next((Problem(where, f"{count} is negative") for where, count in minimums.items() if count < 0), None)
+
+
+def _task_minimums(spec: VolcanoSpec) -> dict[str, int]:
+    """Return the least number of pods of each task.
+
+    They count only if minMember covers them all: a Volcano Job that may start with less states its tasks' replicas
+    here, and Volcano disregards them. Source: JobInfo.CheckTaskValid.
+    """
+    minimums = {task: count for task, count in (spec.min_task_member or {}).items() if count > 0}
+    return minimums if (spec.min_member or 0) >= sum(minimums.values()) else {}
+
+
+def _read_policy(policy: SubGroupPolicy, where: str, subgroups: _Subgroups, reading: Reading) -> None:
+    """Take in one policy of subgroups, or say why it cannot be kept."""
+    roles = _selected_roles(policy.label_selector)
+    keys = policy.match_label_keys or [match.label_key or "" for match in policy.match_policy or ()]
+    size, count = policy.sub_group_size or 0, policy.min_sub_groups or 0
+    if roles is None:
+        reading.problem(f"{where}.labelSelector", f"cannot be kept: select by one of {', '.join(sorted(ROLE_LABELS))}")
+        return
+    if not _NUMBERING.union(ROLE_LABELS).issuperset(keys) or (_NUMBERING.intersection(keys) and not size):
+        known = ", ".join(sorted(_NUMBERING))
+        reading.problem(f"{where}.matchLabelKeys", f"cannot be kept: use a role's label, or with subGroupSize {known}")
+        return
+    if size > 0 and count > 0 and len(roles) <= 1:
+        subgroups.minimums["".join(roles)] = size * count
+    limit = _read_limit(policy.network_topology, f"{where}.networkTopology", reading)
+    if limit is None:
+        return
+    if size > 0:
+        if limit.hard:
+            subgroups.slices.append(Slice(size, limit.level, roles))
+        else:
+            reading.problem(f"{where}.networkTopology.mode", "soft is not kept for subgroups of a size: say hard")
+    elif roles or keys:
+        each = [frozenset({role}) for role in sorted(roles)] if keys and roles else [roles]
+        subgroups.groups += (RoleGroup(members, limit.level, required=limit.hard) for members in each)
+    else:
+        _state(limit, f"{where}.networkTopology", reading)
+
+
+def _selected_roles(selector: LabelSelectorObject | None) -> frozenset[str] | None:
+    """Return the roles that a selector picks, none for all of them, or None if it asks for anything else."""
+    if selector is None:
+        return frozenset()
+    picked = [(key, [value]) for key, value in (selector.match_labels or {}).items()]
+    for requirement in selector.match_expressions or ():
+        if requirement.operator != "In":
+            return None
+        picked.append((requirement.key or "", requirement.values or []))
+    if not picked:
+        return frozenset()
+    (key, roles), *others = picked
+    return frozenset(roles) if roles and key in ROLE_LABELS and not others else None
+
+
+def _read_limit(limit: TierLimit | None, where: str, reading: Reading) -> _Limit | None:
+    """Return the level that a network topology names, None if it names none."""
+    if limit is None:
+        return None
+    mode, tier, name = limit.mode or "hard", limit.highest_tier_allowed, limit.highest_tier_name or ""
+    if mode not in {"hard", "soft"}:
+        reading.problem(f"{where}.mode", f"{quoted(mode)} is not hard or soft")
+        return None
+    if name and tier is not None:
+        reading.problem(f"{where}.highestTierAllowed", f"contradicts {where}.highestTierName, which counts")
+    level = name or ("" if tier is None else f"tier-{tier}")
+    if not level and mode == "hard":
+        reading.problem(where, "says nothing without highestTierAllowed or highestTierName")
+    elif level and not is_level(level):
+        reading.problem(f"{where}.highestTierName", f"{quoted(name)} is not the name of a level")
+        return None
+    return _Limit(level, mode == "hard") if level else None
+
+
+def _state(limit: _Limit | None, where: str, reading: Reading) -> None:
+    """Take in a level that is about the whole gang."""
+    if limit is not None:
+        reading.level("required" if limit.hard else "preferred", limit.level, where)
+
+
+def _read(group: VolcanoPodGroup, priorities: PriorityValues) -> tuple[PodGroup]:
+    """Read the gang with its priority; that of a class that is not known yet is the pods' own.
+
+    Volcano's own controllers and webhooks leave the class as a name.
+    """
+    name = (group.spec.priority_class_name if group.spec else None) or ""
+    return (read_volcano(group, priorities.get(name)),)
+
+
+def _gang(_spec: PodSpec, _labels: Keyed, annotations: Keyed) -> str:
+    return next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
+
+
+def _role(labels: Keyed, annotations: Keyed) -> str:
+    return labels.get(VOLCANO_TASK) or annotations.get(VOLCANO_TASK) or ""
+
+
+SOURCE = Source(
+    api=VOLCANO,
+    noun="PodGroup",
+    gang=_gang,
+    gang_keys=VOLCANO_ANNOTATIONS,
+    explicit=True,
+    kinds=(WorkloadKind(VOLCANO, "PodGroup", "podgroups", ("v1beta1",), decode_volcano_pod_group, _read, vital=True),),
+    role=_role,
+    role_keys=(VOLCANO_TASK,),
+    index_keys=("volcano.sh/task-index",),
+)
+
+#: What the API calls the collection of its PodGroups in full.
+VOLCANO_POD_GROUPS: Final = SOURCE.kinds[0].name

@@ -1,0 +1,168 @@
+"""What a gang asks of the topology: which domains its members share, and what its collectives are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from extender.caches import size_of, sized_cache
+
+
+class Objective(StrEnum):
+    """The collective whose bandwidth a placement is chosen for."""
+
+    ALLREDUCE = "allreduce"
+    ALLTOALL = "alltoall"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Every `size` members, in member order, go to one domain of `level` (a level name or node label key).
+
+    Only members with one of `roles` are counted off; without roles all are.
+    """
+
+    size: int
+    level: str
+    roles: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RoleGroup:
+    """The members that have one of `roles` go to one domain of `level`, or should if it is not `required`."""
+
+    roles: frozenset[str]
+    level: str
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyRequest:
+    """What a gang asks for; levels are names or node label keys, "" where it says nothing."""
+
+    required: str = ""
+    preferred: str = ""
+    slices: tuple[Slice, ...] = ()
+    role_groups: tuple[RoleGroup, ...] = ()
+    objective: Objective = Objective.ALLREDUCE
+
+
+#: What a gang asks for of which nothing is said.
+UNCONSTRAINED = TopologyRequest()
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyTerms:
+    """What one object says about topology; empty where it says nothing.
+
+    A role group without roles stands for each role by itself. On a pod `required` and `preferred` are about the whole
+    gang if `podset` is None; else about the pods of one set (Kueue's): those whose `podset` is the same, and those of
+    the pod's own role if it is empty.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    slices: tuple[Slice, ...] = ()
+    role_groups: tuple[RoleGroup, ...] = ()
+    objective: Objective | None = None
+    podset: str | None = None
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Hash once: terms are part of what members are counted by, with every event of every pod."""
+        content = (self.required, self.preferred, self.slices, self.role_groups, self.objective, self.podset)
+        object.__setattr__(self, "_hash", hash(content))
+
+    def __hash__(self) -> int:
+        """Return the precomputed hash."""
+        return self._hash
+
+
+#: What an object says that says nothing.
+SILENT = TopologyTerms()
+
+
+#: What requests that gangs share may take together (bytes).
+_REQUESTS_BYTES = 4 << 20
+
+
+class Statement(NamedTuple):
+    """What is said, and of which members: those of `role`, or all of the gang if that is None."""
+
+    terms: TopologyTerms
+    role: str | None
+
+
+def _size(tiers: tuple[tuple[Statement, ...], ...], roles: frozenset[str]) -> int:
+    """Return about what a request takes, with all that was said (bytes)."""
+    return 1000 + 2 * size_of((tiers, roles))
+
+
+@sized_cache(_REQUESTS_BYTES, _size)
+def settle(tiers: tuple[tuple[Statement, ...], ...], roles: frozenset[str]) -> TopologyRequest:
+    """Make one request of all that is said.
+
+    Args:
+        tiers: what counts most first, and within a tier what comes first in member order.
+        roles: all roles that members have, "" among them if some have none.
+
+    Each term is taken from the first statement that has it. What one set of pods asks for becomes the gang's own term
+    if all members are in that set, and a role group otherwise; slices that only some roles ask for are those roles'.
+    """
+    statements = [statement for tier in tiers for statement in tier]
+    of_gang = [terms for terms, role in statements if terms.podset is None or role is None]
+    required = next((terms.required for terms in of_gang if terms.required), "")
+    preferred = next((terms.preferred for terms in of_gang if terms.preferred), "")
+    groups = next((terms.role_groups for terms, _ in statements if terms.role_groups), ())
+    for terms, members in _podsets(statements):
+        wanted, liked = "" if required else terms.required, "" if preferred else terms.preferred
+        if members == roles:
+            required, preferred = required or wanted, preferred or liked
+            break
+        levels = ((wanted, True), (liked, False))
+        groups += tuple(RoleGroup(members, level, required=firm) for level, firm in levels if level)
+    objective = next((terms.objective for terms, _ in statements if terms.objective is not None), Objective.ALLREDUCE)
+    return TopologyRequest(required, preferred, _slices(tiers, roles), _named(groups, roles), objective)
+
+
+def _podsets(statements: Sequence[Statement]) -> list[tuple[TopologyTerms, frozenset[str]]]:
+    """Return the sets of pods that ask for something by themselves, each with the roles of its pods."""
+    sets: dict[tuple[str, str], tuple[TopologyTerms, set[str]]] = {}
+    for terms, role in statements:
+        if terms.podset is not None and role is not None:
+            key = (terms.podset, "") if terms.podset else ("", role)
+            sets.setdefault(key, (terms, set()))[1].add(role)
+    return [(terms, frozenset(members)) for terms, members in sets.values()]
+
+
+def _slices(tiers: Sequence[Sequence[Statement]], roles: frozenset[str]) -> tuple[Slice, ...]:
+    """Return the slices of the first tier that has any."""
+    for tier in tiers:
+        said: dict[str | None, tuple[Slice, ...]] = {}
+        for terms, role in tier:
+            if terms.slices:
+                said.setdefault(role, terms.slices)
+        if None in said:
+            return said[None]
+        members: dict[tuple[Slice, ...], set[str]] = {}
+        for role, slices in said.items():
+            members.setdefault(slices, set()).add(role or "")
+        if members:
+            return tuple(
+                Slice(each.size, each.level, frozenset() if chosen == roles else frozenset(chosen))
+                for slices, chosen in members.items()
+                for each in slices
+            )
+    return ()
+
+
+def _named(groups: Sequence[RoleGroup], roles: frozenset[str]) -> tuple[RoleGroup, ...]:
+    """Put a group for each role in place of one that stands for all of them."""
+    named: list[RoleGroup] = []
+    for group in groups:
+        each = [group.roles] if group.roles else [frozenset({role}) for role in sorted(roles)]
+        named += (RoleGroup(members, group.level, required=group.required) for members in each)
+    return tuple(named)

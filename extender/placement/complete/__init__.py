@@ -1,0 +1,1 @@
+"""The search that misses no place: asked where the quick ways of placing pods of several kinds have found none."""

@@ -1,0 +1,330 @@
+"""What is charged to the queues: what gangs hold and are promised, what is spoken for, and decayed past usage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from extender.caches import size_of, sized_cache
+from extender.cluster.model import ClusterModel
+from extender.objects.meta import read_timestamp
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.queue import Queue
+from extender.queues.member import age_of
+from extender.queues.tree import QueueTree
+
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+
+#: A mean below this (milli-CPU, bytes, counts) is forgotten, so that a resource that is used no more goes away.
+_NEGLIGIBLE = 1e-3
+
+_AMOUNTS_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The mean usage as of `at` (epoch seconds), and what has been used since, None where it is unknown."""
+
+    at: float
+    mean: Mapping[str, float]
+    used: Mapping[str, float] | None
+
+
+class ShareHistory:
+    """Exponentially decayed mean usage of each queue.
+
+    Of a usage that stays the same, half is in the mean after one half-life, three quarters after two. What is told at
+    one moment holds until the next is told, so it does not matter how often that is.
+
+    Attributes:
+        means: by queue and resource; a new mapping after each change.
+    """
+
+    def __init__(self, half_life: float) -> None:
+        """Start without a past; `half_life` is in seconds, above 0."""
+        if not half_life > 0:
+            msg = f"half-life of {half_life} s: must be above 0"
+            raise ValueError(msg)
+        self._half_life = half_life
+        self._pasts: dict[str, _Past] = {}
+        self.means: Mapping[str, Mapping[str, float]] = _NO_MEANS
+
+    def advance(self, now: float, usage: Mapping[str, Mapping[str, float]]) -> None:
+        """Bring the means to `now` (epoch seconds), from which on each queue uses `usage`.
+
+        A queue that is not in `usage` uses nothing; one that used nothing before either is forgotten. A clock that goes
+        backwards changes nothing of the means.
+        """
+        for name in self._pasts.keys() | usage.keys():
+            used = dict(usage.get(name, _NOTHING))
+            past = self._pasts.get(name) or _Past(now, {}, used)
+            at = max(now, past.at)
+            # What ran while Muster did not, as during a restart, is taken to be what runs now.
+            mean = self._decay(past.mean, used if past.used is None else past.used, at - past.at)
+            if mean or used:
+                self._pasts[name] = _Past(at, mean, used)
+            else:
+                self._pasts.pop(name, None)
+        self._publish()
+
+    def of(self, queue: str) -> Mapping[str, float]:
+        """Return the mean usage of a queue by resource, as of `as_of`."""
+        return self.means.get(queue, _NOTHING)
+
+    def as_of(self, queue: str) -> float | None:
+        """Return the moment that the mean usage of a queue is of (epoch seconds), None if nothing is known of it."""
+        past = self._pasts.get(queue)
+        return None if past is None else past.at
+
+    def load(self, queue: Queue) -> None:
+        """Take up what a Queue's status remembers, unless more recent news is known of that queue."""
+        at = read_timestamp(queue.history_at)
+        known = self._pasts.get(queue.name)
+        if at is None or (known is not None and known.at >= at):
+            return
+        self._pasts[queue.name] = _Past(at, dict(queue.history), None)
+        self._publish()
+
+    def forget(self, queue: str) -> None:
+        """Forget a queue that is gone."""
+        if self._pasts.pop(queue, None) is not None:
+            self._publish()
+
+    def _decay(self, mean: Mapping[str, float], used: Mapping[str, float], seconds: float) -> dict[str, float]:
+        kept = 0.5 ** (seconds / self._half_life)
+        new: dict[str, float] = {}
+        for resource in mean.keys() | used.keys():
+            now = used.get(resource, 0.0)
+            value = now + (mean.get(resource, 0.0) - now) * kept
+            if value > _NEGLIGIBLE:
+                new[resource] = value
+        return new
+
+    def _publish(self) -> None:
+        self.means = {name: past.mean for name, past in self._pasts.items()}
+
+
+_NO_MEANS: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one pod of some priority takes of the quota of its queue.
+
+    `peer` is the queue that its gang would be in if there were one of that name, "" if there is no question.
+    """
+
+    holder: GroupRef
+    queue: str
+    flavor: str
+    amounts: Mapping[str, int]
+    priority: int = 0
+    peer: str = ""
+
+
+class Charges:
+    """Keep the tree of queues in step with what is claimed on nodes.
+
+    Attributes:
+        tree: the queues and what is charged to them; use it after `refresh`.
+        shifted: the queues between which charges went over since the reader emptied it.
+    """
+
+    def __init__(self, model: ClusterModel, queue_of_pod: Callable[[Pod], tuple[str, str]]) -> None:
+        """Charge the pods of `model` to the queue that `queue_of_pod` names, which may be a peer's."""
+        self._model = model
+        self._queue_of_pod = queue_of_pod
+        self.tree = QueueTree()
+        self.shifted: set[str] = set()
+        self._charges: dict[str, Charge] = {}
+        self._promises: dict[str, tuple[Charge, tuple[str, ...]]] = {}
+        self._leaving: set[str] = set()
+        self._holders: dict[str, dict[GroupRef, dict[str, None]]] = {}
+        self._peers: dict[str, dict[str, None]] = {}
+        self._priorities: dict[str, Counter[int]] = {}
+
+    def refresh(self) -> None:
+        """Charge to the queues what has been claimed since last time, and give back what has been released."""
+        table = self._model.table
+        if table.claimed:
+            claimed, table.claimed = table.claimed, {}
+            self.look_at(claimed)
+
+    def look_at(self, uids: Iterable[str]) -> None:
+        """Charge pods again, as they are now."""
+        for uid in uids:
+            self._recharge(uid)
+
+    def look_at_queues(self, names: Iterable[str]) -> None:
+        """Charge the pods again that are charged to some queues, or may be now."""
+        for name in names:
+            held = [uid for uids in self._holders.get(name, {}).values() for uid in uids]
+            self.look_at(dict.fromkeys([*held, *self._peers.get(name, ())]))
+
+    def look_at_namespace(self, queue: str, namespace: str) -> None:
+        """Charge the pods of a namespace again that are charged to a queue."""
+        holders = self._holders.get(queue, {}).items()
+        self.look_at([uid for ref, uids in holders if ref.namespace == namespace for uid in uids])
+
+    def held(self) -> list[str]:
+        """Return the queues in which gangs hold nodes: those in use with parents first, behind all others."""
+        tree = self.tree
+        line = [((len(tree.path(name)), age_of(tree.queue(name))), name) for name in self._holders if name in tree]
+        return [*sorted(self._holders.keys() - {name for _, name in line}), *(name for _, name in sorted(line))]
+
+    def holders(self, name: str) -> Mapping[GroupRef, Iterable[str]]:
+        """Return who holds nodes in a queue, with the UIDs of the pods that do."""
+        return self._holders.get(name, {})
+
+    def of(self, uid: str) -> Charge | None:
+        """Return what is charged for a pod; None if nothing is."""
+        return self._charges.get(uid)
+
+    def lowest_priority(self, name: str) -> int | None:
+        """Return the lowest priority of pods that hold nodes in a queue, None if none do."""
+        return min(self._priorities.get(name, ()), default=None)
+
+    def is_charged(self, uid: str) -> bool:
+        """Tell whether anything is charged for a pod."""
+        return uid in self._charges
+
+    def promise(self, uid: str, charge: Charge, leaving: Iterable[str]) -> None:
+        """Charge what a gang asks for whose place is being cleared, and nothing for the pods that leave, ahead of time.
+
+        So it is not to be had twice, until `withdraw`.
+        """
+        self.withdraw(uid)
+        self._promises[uid] = (charge, tuple(dict.fromkeys(leaving)))
+        self._leaving.update(self._promises[uid][1])
+        self.look_at(self._promises[uid][1])
+        self._charge_ahead(charge, 1)
+
+    def withdraw(self, uid: str) -> None:
+        """Charge nothing ahead for a gang any more."""
+        if uid in self._promises:
+            charge, leaving = self._promises.pop(uid)
+            self._charge_ahead(charge, -1)
+            self._leaving.difference_update(leaving)
+            self.look_at(leaving)
+
+    def snapshot(self, tree: QueueTree) -> Charges:
+        """Return who holds nodes in a copy of some queues, those of the lowest priority first, for whatever thread."""
+        twin, names = copy(self), ("", *filter(self._holders.__contains__, tree))
+        held = {name: tuple(self._holders.get(name, {}).items()) for name in names}  # each in one step
+        known = {name: [(ref, dict.fromkeys(tuple(uids))) for ref, uids in each] for name, each in held.items()}
+        vars(twin).update(
+            tree=tree,
+            _holders={name: dict(sorted(each, key=self._rank)) for name, each in known.items()},
+            _priorities={name: Counter(dict(self._priorities.get(name, ()))) for name in names},
+        )
+        return twin
+
+    def _rank(self, holder: tuple[GroupRef, Iterable[str]]) -> int:
+        """Return the priority of the first pod of a holder: near enough to look at the low ones first."""
+        charge = self._charges.get(next(iter(holder[1]), ""))
+        return 0 if charge is None else charge.priority
+
+    @contextmanager
+    def apart_from(self, uid: str) -> Iterator[None]:
+        """Look at the queues as a gang sees them: what is charged ahead for it is its own once the others have left."""
+        if uid not in self._promises:
+            yield
+            return
+        charge, leaving = self._promises[uid]
+        self._charge_ahead(charge, -1)
+        staying = [each for each in map(self._charge_for, leaving) if each is not None]
+        for each in staying:
+            self.tree.charge(each.queue, each.flavor, each.amounts)
+        try:
+            yield
+        finally:
+            for each in staying:
+                self.tree.refund(each.queue, each.flavor, each.amounts)
+            self._charge_ahead(charge, 1)
+
+    def _charge_ahead(self, charge: Charge, sign: int) -> None:
+        """Charge what is promised, or with -1 undo that; what has no quota counts once it is held."""
+        if charge.queue:
+            (self.tree.charge if sign > 0 else self.tree.refund)(charge.queue, charge.flavor, charge.amounts)
+
+    @contextmanager
+    def without(self, uids: Iterable[str]) -> Iterator[None]:
+        """Look at the queues as if these pods had left."""
+        leaving = [charge for uid in uids if (charge := self._charges.get(uid)) is not None]
+        for each in leaving:
+            self.tree.refund(each.queue, each.flavor, each.amounts)
+        try:
+            yield
+        finally:
+            for each in leaving:
+                self.tree.charge(each.queue, each.flavor, each.amounts)
+
+    def _recharge(self, uid: str) -> None:
+        before = self._charges.pop(uid, None)
+        if before is not None:
+            self.tree.refund(before.queue, before.flavor, before.amounts)
+            self._hold(before, uid, -1)
+        charge = None if uid in self._leaving else self._charge_for(uid)
+        if charge is not None:
+            if before is not None and before.queue != charge.queue:
+                self.shifted |= {before.queue, charge.queue}
+            self._charges[uid] = charge
+            self.tree.charge(charge.queue, charge.flavor, charge.amounts)
+            self._hold(charge, uid, 1)
+
+    def _charge_for(self, uid: str) -> Charge | None:
+        """Return what a pod takes of the quota of its queue where it is, or is promised to be; None if nothing."""
+        pod, claim = self._model.pods.get(uid), self._model.table.claim_of(uid)
+        if pod is None or claim is None or not self._model.manages(pod):
+            return None
+        (queue, peer), amounts = self._queue_of_pod(pod), _amounts(claim.shape.requests)
+        return Charge(pod.group, queue, self._flavor(queue, claim.node, amounts), amounts, pod.priority, peer)
+
+    def _hold(self, charge: Charge, uid: str, sign: int) -> None:
+        holders = self._holders.setdefault(charge.queue, {})
+        uids = holders.setdefault(charge.holder, {})
+        if len(uids) == (sign < 0):
+            self.tree.count(charge.queue, sign)
+        if sign > 0:
+            uids[uid] = None
+        else:
+            uids.pop(uid, None)
+            if not uids:
+                del holders[charge.holder]
+        if charge.peer and sign > 0:
+            self._peers.setdefault(charge.peer, {})[uid] = None
+        elif charge.peer:
+            self._peers[charge.peer].pop(uid, None)
+            if not self._peers[charge.peer]:
+                del self._peers[charge.peer]
+        if not holders:
+            del self._holders[charge.queue]
+        priorities = self._priorities.setdefault(charge.queue, Counter())
+        priorities[charge.priority] += sign
+        if not priorities[charge.priority]:
+            del priorities[charge.priority]
+        if not priorities:
+            del self._priorities[charge.queue]
+
+    def _flavor(self, queue: str, node_name: str, amounts: Mapping[str, int]) -> str:
+        """Return the flavor that a pod on a node is charged to: the first of its queue that the node is of."""
+        node = self._model.table.find(node_name)
+        if queue not in self.tree or node is None:
+            return ""
+        for flavor in self.tree.flavors(queue):
+            if not self.tree.limited(queue, flavor).isdisjoint(amounts) and all(
+                node.labels.get(key) == value for key, value in self.tree.node_selector(queue, flavor)
+            ):
+                return flavor
+        return ""
+
+
+@sized_cache(_AMOUNTS_BYTES, lambda requests: 300 + 2 * size_of(requests))
+def _amounts(requests: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
+    """Return what a pod takes by resource: one mapping for all pods of a shape."""
+    return MappingProxyType(dict(requests))

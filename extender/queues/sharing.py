@@ -1,0 +1,402 @@
+"""How the cluster is shared: which queue a gang is in, what is charged to it, and which queue is next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from heapq import nsmallest
+
+from extender.caches import SizedDict, size_of
+from extender.clock import Clock
+from extender.cluster.gangs import Gang
+from extender.cluster.model import ClusterModel
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef
+from extender.objects.queue import Queue, QueueingStrategy, StopPolicy
+from extender.objects.reason import Reason, Wait
+from extender.queues.charges import Charges, ShareHistory
+from extender.queues.defaults import admits, labels_of
+from extender.queues.tree import QueueTree, QuotaShortage
+
+#: The queue of gangs that name none where no Queue is the default: without quota, and no queue reclaims from it.
+NAMELESS = ""
+
+#: What the options may take that are remembered by queue and resources (bytes).
+_OPTIONS_BYTES = 4 << 20
+
+#: How many names of queues an explanation lists.
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Nodes that a gang may be placed on: those of one flavor of its queue; of none, "", any."""
+
+    flavor: str = ""
+    selector: tuple[tuple[str, str], ...] = ()
+
+
+ANYWHERE = (Option(),)
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorOffer:
+    """Nodes of one flavor that a gang may be placed on, as far as quota goes.
+
+    `shortage` is what quota it lacks there, None if it has enough. `saved_for` names the gang that has waited for so
+    long that no other may borrow, if this one would; "" if it may be placed there.
+    """
+
+    option: Option
+    shortage: QuotaShortage | None = None
+    saved_for: str = ""
+
+
+class Sharing:
+    """Keep the queues, what is charged to each, and for which gangs.
+
+    Attributes:
+        charges: what is charged to the queues.
+        queues: every Queue by name, those that cannot be used included.
+        draining: the Queues that say that their gangs and those below them are to be evicted.
+    """
+
+    def __init__(self, model: ClusterModel, clock: Clock, half_life: float | None = None) -> None:
+        """Start without queues. Past usage counts with `half_life` (seconds), or not at all."""
+        self._model = model
+        self._clock = clock
+        self.queues: dict[str, Queue] = {}
+        self.draining: set[str] = set()
+        self.charges = Charges(model, self.queue_of_pod)
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._defaults: dict[str, str] = {}
+        self._options: SizedDict[tuple[str, ...], Sequence[Option]] = SizedDict(_OPTIONS_BYTES)
+        self._names: dict[GroupRef, tuple[str, str]] = {}  # the queue, and what other schedulers' keys name
+        self._gangs: dict[str, dict[GroupRef, None]] = {}  # by every name that they are, or might be, in
+        self._known_names = ""
+        self._stirred: set[str] = set()  # roots of the trees that have changed
+        self._totals: tuple[int, Mapping[str, int]] = (-1, {})
+        self.history = None if half_life is None else ShareHistory(half_life)
+
+    @property
+    def tree(self) -> QueueTree:
+        """Return the queues and what is charged to them."""
+        return self.charges.tree
+
+    # What is told.
+
+    def put_queue(self, queue: Queue) -> bool:
+        """Take in a Queue; return whether it decides anything otherwise than before."""
+        before = self.queues.get(queue.name)
+        self.queues[queue.name] = queue
+        if before is not None and _deciding(before) == _deciding(queue):
+            return False
+        if before is None and self.history is not None:
+            self.history.load(queue)
+        self._follow(before or queue, lambda: self.tree.put(queue))
+        return True
+
+    def drop_queue(self, name: str) -> bool:
+        """Forget a Queue; return whether it was there."""
+        before = self.queues.pop(name, None)
+        if before is None:
+            return False
+        if self.history is not None:
+            self.history.forget(name)
+        self._follow(before, lambda: self.tree.drop(name))
+        return True
+
+    def put_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Take in a namespace; return whether its queues may be others now."""
+        if self._namespaces.get(name) == labels:
+            return False
+        self._namespaces[name] = labels
+        if not self.queues:
+            return False
+        default = self._defaults.get(name, NAMELESS)
+        if self._renew(name):
+            self._follow_default(name, default)
+        concerned = [ref for ref in self._names if ref.namespace == name]
+        self._touch(concerned)
+        return bool(concerned)
+
+    def drop_namespace(self, name: str) -> None:
+        """Forget a namespace; nothing can be created there any more."""
+        self._namespaces.pop(name, None)
+        self._defaults.pop(name, None)
+
+    # Who is where.
+
+    def queue_of(self, gang: Gang) -> str:
+        """Return the name of a gang's queue, which need not exist: what it says, or the default of its namespace.
+
+        What other schedulers' keys name counts only where there is such a Queue: it may be one of theirs.
+        """
+        return gang.queue or self._known(gang.peer_queue) or self._default(gang.ref.namespace)
+
+    def queue_of_pod(self, pod: Pod) -> tuple[str, str]:
+        """Return the queue of a pod's gang, and what other schedulers' keys name if that may count.
+
+        Of a pod that belongs to no gang it is that of its namespace.
+        """
+        gang = self._model.gang_of(pod)
+        if gang is None:
+            return self._default(pod.namespace), ""
+        return self.queue_of(gang), "" if gang.queue else gang.peer_queue
+
+    def _known(self, name: str) -> str:
+        return name if name in self.queues else ""
+
+    def unusable(self, name: str, namespace: str) -> Wait | None:
+        """Return why nothing of a namespace can start in a queue, whatever is free; None if it can."""
+        if name == NAMELESS:
+            return None
+        names = {"queue": name}
+        if name not in self.queues:
+            return Wait(Reason.UNKNOWN_QUEUE, names=names | {"known": self._some_known()})
+        if name not in self.tree:
+            detail = "; ".join(map(str, self.tree.problems_of(name)))
+            return Wait(Reason.INVALID_QUEUE, names=names | {"detail": detail})
+        if not self.tree.admits(name, self._labels(namespace)):
+            return Wait(Reason.NAMESPACE_NOT_ALLOWED, names=names | {"namespace": namespace})
+        return None
+
+    def _some_known(self) -> str:
+        """Name some Queues, for gangs that name one which is not there."""
+        if not self._known_names:
+            shown = ", ".join(nsmallest(_MOST_NAMED, self.queues)) or "none"
+            more = len(self.queues) - _MOST_NAMED
+            self._known_names = f"{shown} and {more} more" if more > 0 else shown
+        return self._known_names
+
+    def barred(self, name: str, holder: GroupRef) -> Wait | None:
+        """Return why no new gang may start in a queue now; None for a gang that runs there already, or if one may."""
+        if name not in self.tree or holder in self.charges.holders(name):
+            return None
+        for each in self.tree.path(name):
+            queue = self.queues[each]
+            if queue.stop_policy is not StopPolicy.NONE:
+                return Wait(Reason.QUEUE_STOPPED, names={"queue": each, "policy": queue.stop_policy})
+            if queue.max_running_gangs is not None:
+                running = self.tree.gangs(each)
+                if running >= queue.max_running_gangs:
+                    numbers = {"running": running, "most": queue.max_running_gangs}
+                    return Wait(Reason.TOO_MANY_RUNNING, numbers, {"queue": each})
+        return None
+
+    def drained(self) -> Iterator[tuple[str, GroupRef]]:
+        """Iterate over who holds nodes in queues that are to be drained, with the queue that says so."""
+        for name in filter(self.tree.__contains__, self.charges.held()):
+            for each in self.tree.path(name):
+                if each in self.draining:
+                    yield from ((each, holder) for holder in self.charges.holders(name))
+                    break
+
+    def snapshot(self, name: str) -> Sharing:
+        """Return a copy of the tree of a queue and of who holds nodes there, for whatever thread."""
+        twin = copy(self)
+        twin.charges = self.charges.snapshot(self.tree.part(name))
+        return twin
+
+    # What may be had.
+
+    def options(self, name: str, amounts: Mapping[str, int], held: Iterable[str] = ()) -> Sequence[Option]:
+        """Return where a gang of a queue may be placed, what it prefers first.
+
+        A gang stays in the flavor in which it holds anything: `held` are the UIDs of its pods that may do.
+        """
+        if name not in self.tree:
+            return ANYWHERE
+        key = (name, *amounts)
+        options = self._options.get(key)
+        if options is None:
+            options = self._options.keep(key, self._open_to(name, amounts), 1000 + 2 * size_of(key))
+        kept = {charge.flavor for uid in held if (charge := self.charges.of(uid)) is not None}
+        kept.discard("")
+        return [option for option in options if option.flavor in kept] if kept else options
+
+    def _open_to(self, name: str, resources: Iterable[str]) -> Sequence[Option]:
+        """Return the flavors of a queue that have quota for all of these resources of which it has any."""
+        tree = self.tree
+        limits = {flavor: tree.limited(name, flavor) for flavor in tree.flavors(name)}
+        asked = frozenset().union(*limits.values()).intersection(resources)
+        if not asked:
+            return ANYWHERE
+        return [Option(flavor, tree.node_selector(name, flavor)) for flavor, has in limits.items() if asked <= has]
+
+    def shortage(self, name: str, option: Option, amounts: Mapping[str, int]) -> QuotaShortage | None:
+        """Return what quota a queue lacks for `amounts`; None if it has enough, or needs none."""
+        return self.tree.shortage(name, option.flavor, amounts) if name in self.tree else None
+
+    def borrows(self, name: str, option: Option, amounts: Mapping[str, int]) -> bool:
+        """Tell whether a queue would use more than its quota with `amounts` charged to it."""
+        return name in self.tree and self.tree.borrows(name, option.flavor, amounts)
+
+    def is_strict(self, name: str) -> bool:
+        """Tell whether no gang in a queue may pass one that cannot start yet."""
+        return name in self.tree and self.tree.queue(name).strategy is QueueingStrategy.STRICT_FIFO
+
+    def root(self, name: str) -> str:
+        """Return the root of the tree that a queue is in, itself if it is in none."""
+        return self.tree.root(name)
+
+    def turn(self, name: str) -> tuple[object, ...]:
+        """Return the sort key of a queue: who has less of its share goes first."""
+        totals = self.totals()
+        if name in self.tree:
+            past = None if self.history is None else self.history.means
+            # Names would decide before the gangs' own priority and age does, which is for the queue order to say.
+            return tuple(key[:-1] for key in self.tree.standing(name, totals, past))
+        usage = self.tree.usage(name).items()
+        used = max((amount / totals[resource] for resource, amount in usage if totals.get(resource)), default=0.0)
+        return ((0, 0.0, used),)
+
+    def totals(self) -> Mapping[str, int]:
+        """Return how much of each resource the cluster has."""
+        table = self._model.table
+        if self._totals[0] != table.last_node_change:
+            sums = table.allocatable[:, : table.rows].sum(axis=1).tolist()
+            self._totals = table.last_node_change, dict(zip(table.resources, sums, strict=True))
+        return self._totals[1]
+
+    def remember(self) -> None:
+        """Take what is charged now into the means of past usage, where those count."""
+        if self.history is not None:
+            usage = {name: self.tree.usage(name) for name in self.tree.charged()}
+            self.history.advance(self._clock.now().timestamp(), usage)
+
+    def follow(self, gang: Gang) -> None:
+        """Take in that a gang has changed: what its members hold goes with it from queue to queue."""
+        name, peer = self.queue_of(gang), gang.peer_queue
+        before = self._names.get(gang.ref, (name, peer))
+        if before[0] != name:
+            self.charges.look_at(filter(self.charges.is_charged, gang.members))
+        if before != (name, peer):
+            self.forget(gang.ref)
+        self._names[gang.ref] = name, peer
+        for each in (name, peer):
+            self._gangs.setdefault(each, {})[gang.ref] = None
+
+    def forget(self, ref: GroupRef) -> None:
+        """Forget a gang that is gone."""
+        for name in self._names.pop(ref, ()):
+            gangs = self._gangs.get(name, {})
+            gangs.pop(ref, None)
+            if not gangs:
+                self._gangs.pop(name, None)
+
+    def take_concerned(self) -> list[GroupRef]:
+        """Hand over the gangs that changes of Queues concern, beside those that these changes have touched.
+
+        They are those of the trees that changed, and those whose queue is not in use: what they are told may depend on
+        any other.
+        """
+        stirred = self._stirred | set(map(self.tree.root, self.charges.shifted))
+        self.forget_changes()
+        found: list[GroupRef] = []
+        for name, gangs in self._gangs.items() if stirred else ():
+            if name != NAMELESS and (name not in self.tree or self.tree.root(name) in stirred):
+                found += gangs
+        return found
+
+    def forget_changes(self) -> None:
+        """Take in that whatever changes of Queues concern is known."""
+        self._stirred.clear()
+        self.charges.shifted.clear()
+
+    def _follow(self, queue: Queue, change: Callable[[], Iterable[str]]) -> None:
+        """Have a Queue changed in the tree, from or to `queue`.
+
+        Pods are charged again whose queue has moved, or that are in another one now, and their gangs taken in again.
+        """
+        self._stirred.add(self.tree.root(queue.name))
+        moved = change()
+        self._stirred.add(self.tree.root(queue.name))
+        self._options.clear()
+        self._known_names = ""
+        now = self.queues.get(queue.name)
+        self.draining -= {queue.name}
+        if now is not None and now.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+            self.draining.add(queue.name)
+        names = dict.fromkeys([queue.name, *moved])
+        defaults = [each for each in (queue, *map(self.queues.get, names)) if each is not None and each.default]
+        renewed: dict[str, str] = {}
+        for namespace, default in list(self._defaults.items()) if defaults else ():
+            labels = labels_of(namespace, self._labels(namespace))
+            if any(default == each.name or admits(each, labels) for each in defaults) and self._renew(namespace):
+                renewed[namespace] = default
+        self.charges.look_at_queues(moved)
+        for namespace, default in renewed.items():
+            self._follow_default(namespace, default)
+        self._touch(ref for name in names for ref in self._gangs.get(name, ()))
+
+    def _renew(self, namespace: str) -> bool:
+        """Find the default of a namespace again; return whether it was another one before, if it was known."""
+        before = self._defaults.pop(namespace, None)
+        return before is not None and self._default(namespace) != before
+
+    def _follow_default(self, namespace: str, before: str) -> None:
+        """Take in that the default of a namespace is another one."""
+        self.charges.look_at_namespace(before, namespace)
+        self._touch(ref for ref in self._gangs.get(before, ()) if ref.namespace == namespace)
+
+    def _touch(self, refs: Iterable[GroupRef]) -> None:
+        """Have gangs taken in again."""
+        for ref in refs:
+            gang = self._model.gangs.get(ref)
+            if gang is not None:
+                self._model.gangs.touch(gang.uid)
+
+    def _default(self, namespace: str) -> str:
+        if namespace not in self._defaults:
+            found = self.tree.default_for(namespace, self._labels(namespace)) if self.queues else NAMELESS
+            self._defaults[namespace] = found
+        return self._defaults[namespace]
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        """Return a namespace's labels; of an unknown one, what every namespace has."""
+        return self._namespaces.get(namespace, {"kubernetes.io/metadata.name": namespace})
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaCheck:
+    """What a queue allows of members of one gang.
+
+    `gang` is the gang's UID, `amounts` what the members ask for together. `patient` names the gang that has waited for
+    so long that no other may borrow in this tree of queues, "" without one.
+    """
+
+    sharing: Sharing
+    gang: str
+    queue: str
+    amounts: Mapping[str, int]
+    patient: str = ""
+
+    def on(self, sharing: Sharing, amounts: Mapping[str, int] | None = None) -> QuotaCheck:
+        """Return the same of a copy of the queues, and of other members perhaps, which ask for `amounts`."""
+        return replace(self, sharing=sharing, amounts=self.amounts if amounts is None else amounts)
+
+    def offer(self, option: Option, leaving: Iterable[str] = ()) -> FlavorOffer:
+        """Return what the queue allows in one flavor once the pods with the UIDs `leaving` have left."""
+        sharing, queue, amounts = self.sharing, self.queue, self.amounts
+        with sharing.charges.apart_from(self.gang), sharing.charges.without(leaving):
+            shortage = sharing.shortage(queue, option, amounts)
+            borrows = shortage is None and self.patient and sharing.borrows(queue, option, amounts)
+            return FlavorOffer(option, shortage, self.patient if borrows else "")
+
+    def given_back(self, uid: str) -> Iterator[tuple[tuple[str, str, str], int]]:
+        """Yield what a pod gives back of what its queue is limited in: (queue, flavor, resource) and the amount."""
+        charges = self.sharing.charges
+        charge = charges.of(uid)
+        if charge is not None and charge.queue in charges.tree:
+            for resource in charge.amounts.keys() & charges.tree.limited(charge.queue, charge.flavor):
+                yield (charge.queue, charge.flavor, resource), charge.amounts[resource]
+
+
+def _deciding(queue: Queue) -> tuple[object, ...]:
+    """Return all of a Queue but what its status says."""
+    return (
+        *(queue.uid, queue.parent, queue.flavors, queue.weight, queue.priority, queue.namespaces, queue.default),
+        *(queue.strategy, queue.preemption, queue.max_running_gangs, queue.stop_policy, queue.problems),
+    )

@@ -1,4 +1,0 @@
-"""Who may use how much: the tree of queues, what is charged to them, and their shares.
-
-Plain numbers, no nodes: which node a pod is on matters only for its flavor, and whoever asks says that.
-"""

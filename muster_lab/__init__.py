@@ -1,0 +1,1 @@
+"""What plays, studies and converts: simulation, studies, traces, replay and tools. Nothing in `extender` imports it."""

@@ -1,0 +1,1 @@
+"""Decide again what a recording says was decided, and compare."""

@@ -1,0 +1,129 @@
+"""Kubernetes objects as the simulated API server keeps them: JSON for the wire, a domain value for decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from extender.control.ports import WatchedKind
+from extender.control.watched import WATCHED, Watched
+from extender.objects.budget import DisruptionBudget, read_budget
+from extender.objects.meta import ObjectRef, encode
+from extender.objects.node import Node, read_node
+from extender.objects.nodetopology import NodeTopology, read_node_topology
+from extender.objects.pod import Pod, read_pod
+from extender.objects.queue import Queue, read_queue
+
+Json: TypeAlias = dict[str, Any]
+"""A Kubernetes object as plain JSON."""
+
+Value: TypeAlias = Pod | Node | NodeTopology | Queue | DisruptionBudget | None
+"""What an object amounts to, of the kinds that the simulation itself goes by."""
+
+#: All that is watched, by its name.
+ROWS: Final[Mapping[str, Watched[Any]]] = {row.name: row for row in WATCHED}
+
+_VALUES: Final[Mapping[str, Callable[[Any], Value]]] = {
+    WatchedKind.POD: read_pod,
+    WatchedKind.NODE: read_node,
+    WatchedKind.NODE_TOPOLOGY: read_node_topology,
+    WatchedKind.QUEUE: read_queue,
+    WatchedKind.DISRUPTION_BUDGET: read_budget,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The name of an object; `namespace` is empty for kinds that have none."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One version of one object. It never changes: a write makes another version.
+
+    `json` must not be mutated; `body` is the same as bytes, `item` the struct of its kind, `value` what that
+    amounts to.
+    """
+
+    key: Key
+    uid: str
+    json: Json
+    body: bytes
+    item: Any
+    value: Value
+
+    @property
+    def pod(self) -> Pod:
+        """Return the value of a pod; raise TypeError for another kind."""
+        if not isinstance(self.value, Pod):
+            raise TypeError(self.key)
+        return self.value
+
+    @property
+    def node(self) -> Node:
+        """Return the value of a node; raise TypeError for another kind."""
+        if not isinstance(self.value, Node):
+            raise TypeError(self.key)
+        return self.value
+
+    @property
+    def ref(self) -> ObjectRef:
+        """Return how an event names the object."""
+        row = ROWS[self.key.kind]
+        return ObjectRef(row.api_version, row.kind, self.key.namespace, self.key.name, self.uid)
+
+
+class ChangeType(StrEnum):
+    """The type of a watch event."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """What one write did to one object: its version before (None: new) and after (None: gone).
+
+    `version` is the cluster's resource version after the write.
+    """
+
+    before: Stored | None
+    after: Stored | None
+    version: int = 0
+
+    @property
+    def type(self) -> ChangeType:
+        """Return the type of the watch event."""
+        if self.before is None:
+            return ChangeType.ADDED
+        return ChangeType.DELETED if self.after is None else ChangeType.MODIFIED
+
+    @property
+    def object(self) -> Stored:
+        """Return the newest version there is."""
+        newest = self.after or self.before
+        if newest is None:
+            msg = "a change has a version before or after it"
+            raise ValueError(msg)
+        return newest
+
+
+def stored(kind: str, json: Json) -> Stored:
+    """Make a version from JSON; raise DecodeError if it does not have the kind's form."""
+    metadata = json["metadata"]
+    body = encode(json)
+    key = key_of(kind, metadata.get("namespace", ""), metadata["name"])
+    item = ROWS[kind].decode(body)
+    return Stored(key, metadata["uid"], json, body, item, _VALUES[kind](item) if kind in _VALUES else None)
+
+
+def key_of(kind: str, namespace: str, name: str) -> Key:
+    """Return the key of an object; cluster-scoped kinds have no namespace, whatever it says."""
+    return Key(kind, namespace if ROWS[kind].namespaced else "", name)

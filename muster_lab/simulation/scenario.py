@@ -1,0 +1,138 @@
+"""What a simulation starts from: nodes, and gangs that arrive over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from extender.settings import TopologyLevel
+from muster_lab.simulation.objects import Json
+
+
+class PlacedState(StrEnum):
+    """The phase of a member that is on a node already when its gang arrives."""
+
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioNode:
+    """A node. `allocatable` and `taints` are as Kubernetes writes them: quantities as text, taints as JSON."""
+
+    name: str
+    allocatable: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioMember:
+    """A pod of a gang; `role` is empty in a gang without roles. `requests` are quantities as text."""
+
+    name: str
+    requests: Mapping[str, str]
+    role: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioPlacement:
+    """Where a member is already when its gang arrives, and what its pod is annotated with then."""
+
+    node: str
+    state: PlacedState
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionLimit:
+    """What a PodDisruptionBudget says: how many pods must stay, or how many may be missing; the other one is None."""
+
+    min_available: int | None = None
+    max_unavailable: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioGang:
+    """A gang: what is created when, and how long it works.
+
+    Times are in seconds: `arrival` since the start, `rendezvous` from minMember members running to the first step of
+    training, `duration` of the training itself, None for one that goes on to the end, `checkpoint_interval` from one
+    checkpoint to the next, None for training that is lost as a whole when it is interrupted, `grace_period` from the
+    eviction of a pod to its end. With `guaranteed` the limits of its pods are their requests. `priority` is the value
+    of `priority_class` where that is not empty; `queue` is empty for the default one.
+    """
+
+    name: str
+    namespace: str
+    min_member: int
+    members: tuple[ScenarioMember, ...]
+    priority: int = 0
+    arrival: float = 0.0
+    rendezvous: float = 0.0
+    duration: float | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    placed: Mapping[str, ScenarioPlacement] = field(default_factory=dict)
+    guaranteed: bool = False
+    queue: str = ""
+    priority_class: str = ""
+    disruption_budget: DisruptionLimit | None = None
+    checkpoint_interval: float | None = None
+    grace_period: int = 0
+
+    @property
+    def key(self) -> str:
+        """Render as `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a scenario says of the hardware beside its nodes.
+
+    `levels` are the network's tiers, outermost first; None leaves it to Muster to find out. The objects are JSON as an
+    API server has it, each with its name: NodeResourceTopologies, HyperNodes, Devices. `calibration` holds measurements
+    as the calibration's ConfigMap does.
+    """
+
+    levels: tuple[TopologyLevel, ...] | None = None
+    node_topologies: tuple[Json, ...] = ()
+    hyper_nodes: tuple[Json, ...] = ()
+    devices: tuple[Json, ...] = ()
+    calibration: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioSharing:
+    """How a scenario's gangs share its nodes.
+
+    `queues` and `namespaces` are objects as an API server has them, a namespace being there for every gang;
+    `priority_classes` are values by name. `warnings` say what is wrong among the queues, each in a line: Muster has to
+    cope with it.
+    """
+
+    queues: tuple[Json, ...] = ()
+    priority_classes: Mapping[str, int] = field(default_factory=dict)
+    namespaces: tuple[Json, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A whole scenario. `until` is when it ends (seconds), `gpu_hour_price` what an hour of one GPU costs (dollars)."""
+
+    nodes: tuple[ScenarioNode, ...]
+    gangs: tuple[ScenarioGang, ...]
+    until: float
+    gpu_hour_price: float
+    facts: Facts = field(default_factory=Facts)
+    sharing: ScenarioSharing = field(default_factory=ScenarioSharing)

@@ -1,0 +1,266 @@
+"""The grammar of what a scenario file says in its own short form: keys, types and bounds.
+
+Head, nodes and gangs have a short form; objects of Kubernetes' API are read by `scenario_objects`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from extender.objects.requests import QuantityError, amount
+from extender.settings import TopologyLevel
+from muster_lab.simulation.notation import DurationError, Template, TemplateError, parse_duration, parse_template
+from muster_lab.simulation.scenario import PlacedState
+
+#: The default of `until`: a day.
+DEFAULT_UNTIL_SECONDS = 86_400.0
+
+#: Upper bound of `count` and `replicas`: far above what one control plane carries, and still soon refused or created.
+_MOST = 100_000
+_INT32 = 2**31 - 1
+_LONGEST_LABEL = 63
+_LONGEST_NAME = 253
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_NATIVE_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+
+
+def _refuse(message: str) -> PydanticCustomError:
+    """Return the error for a value that names itself in `message`."""
+    return PydanticCustomError("scenario", "{message}", {"message": message})
+
+
+def _name(longest: int) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+            raise _refuse(f"'{value}' is not a name: lower-case letters, digits, '-' and '.', quoted if it is a number")
+        if len(value) > longest:
+            raise _refuse(f"'{value}' is longer than {longest} characters")
+        return value
+
+    return check
+
+
+def _whole(least: int, most: int) -> Callable[[object], int]:
+    """Return the check for whole numbers between two bounds."""
+
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _refuse(f"'{value}' is not a whole number")
+        if value < 0 <= least:
+            raise _refuse(f"'{value}' is negative")
+        if not least <= value <= most:
+            raise _refuse(f"'{value}' is not between {least} and {most}")
+        return value
+
+    return check
+
+
+def _duration(value: object) -> float:
+    try:
+        return parse_duration(value)
+    except DurationError as error:
+        raise _refuse(str(error)) from error
+
+
+def _price(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refuse(f"'{value}' is not a number")
+    if not 0 <= value < float("inf"):
+        raise _refuse(f"'{value}' is {'negative' if value < 0 else 'not a finite number'}")
+    return float(value)
+
+
+def _quantity(value: object) -> str:
+    """Check a quantity by itself; what only its resource's name tells is checked with the whole."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _refuse(f"'{value}' is not a quantity (examples: 8, 500m, 64Gi)")
+    text = str(value)
+    try:
+        amount("", text)
+    except QuantityError as error:
+        message = str(error)
+        if message.endswith("is negative"):
+            message = f"'{text}' is negative"
+        elif message.endswith("2^63 - 1"):
+            message = f"'{text}' exceeds 2^63 - 1"
+        raise _refuse(message) from error
+    return text
+
+
+def _resource(value: object) -> str:
+    """Check the name of a resource."""
+    if not isinstance(value, str) or not (
+        value in _NATIVE_RESOURCES or value.startswith("hugepages-") or re.fullmatch(r"[^/\s]+/[^/\s]+", value)
+    ):
+        raise _refuse(f"'{value}' is no resource: cpu, memory, ephemeral-storage, pods, hugepages-SIZE or DOMAIN/NAME")
+    return value
+
+
+def _template(value: object) -> Template:
+    if not isinstance(value, str):
+        raise _refuse(f"'{value}' is not a text, such as \"rack-{{index//4}}\"")
+    try:
+        return parse_template(value)
+    except TemplateError as error:
+        raise _refuse(str(error)) from error
+
+
+Name = Annotated[str, BeforeValidator(_name(_LONGEST_NAME))]
+LabelName = Annotated[str, BeforeValidator(_name(_LONGEST_LABEL))]
+Count = Annotated[int, BeforeValidator(_whole(1, _MOST))]
+Whole = Annotated[int, BeforeValidator(_whole(0, _INT32))]
+Duration = Annotated[float, BeforeValidator(_duration)]
+Price = Annotated[float, BeforeValidator(_price)]
+Priority = Annotated[int, BeforeValidator(_whole(-_INT32, _INT32))]
+Quantity = Annotated[str, BeforeValidator(_quantity)]
+Resources = dict[Annotated[str, BeforeValidator(_resource)], Quantity]
+Templates = dict[str, Annotated[InstanceOf[Template], BeforeValidator(_template)]]
+
+
+class Document(BaseModel):
+    """A mapping whose keys are all known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
+
+
+class ObjectNameDocument(Document):
+    """The name of an object of Kubernetes' API."""
+
+    name: Name
+
+
+class ResourceNameDocument(Document):
+    """The name of a resource."""
+
+    name: Annotated[str, BeforeValidator(_resource)]
+
+
+class TaintDocument(Document):
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class NodeDocument(Document):
+    """A node, or `count` equal ones."""
+
+    name: Name
+    count: Count = 1
+    allocatable: Resources
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    labels_from: Templates = Field(default_factory=dict)
+    annotations_from: Templates = Field(default_factory=dict)
+    taints: list[TaintDocument] = Field(default_factory=list)
+    unschedulable: bool = False
+    node_resource_topology: Any = None
+
+
+class RoleDocument(Document):
+    """A role: members that differ from the others; without requests of its own it has the gang's."""
+
+    name: LabelName
+    replicas: Count = 1
+    requests: Resources | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class TolerationDocument(Document):
+    """A toleration of a gang's pods."""
+
+    key: str = ""
+    operator: Literal["Equal", "Exists", "Lt", "Gt"] = "Equal"
+    value: str = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+
+
+class PlacedDocument(Document):
+    """A member that is on a node already when its gang arrives."""
+
+    name: Name
+    node: Name
+    state: Annotated[PlacedState, Field(strict=False)] = PlacedState.RUNNING
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class DisruptionBudgetDocument(Document):
+    """A gang's PodDisruptionBudget: one of its two bounds."""
+
+    min_available: Whole | None = None
+    max_unavailable: Whole | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> DisruptionBudgetDocument:
+        if (self.min_available is None) == (self.max_unavailable is None):
+            raise _refuse("exactly one of minAvailable and maxUnavailable is needed")
+        return self
+
+
+class GangDocument(Document):
+    """A gang, its pods, and how long it works."""
+
+    name: LabelName
+    namespace: LabelName = "default"
+    min_member: Count | None = None
+    replicas: Count | None = None
+    requests: Resources = Field(default_factory=dict)
+    roles: list[RoleDocument] = Field(default_factory=list)
+    queue: Name | None = None
+    priority: Priority | None = None
+    priority_class_name: Name | None = None
+    preemptible: bool | None = None
+    disruption_budget: DisruptionBudgetDocument | None = None
+    below_minimum: Literal["evict", "repair", "ignore"] | None = None
+    arrival: Duration = 0.0
+    rendezvous: Duration = 0.0
+    duration: Duration | None = None
+    expected_duration: Duration | None = None
+    declare_duration: bool | None = None
+    checkpoint_interval: Duration | None = None
+    termination_grace_period: Duration = 0.0
+    annotations: dict[str, str] = Field(default_factory=dict)
+    pod_annotations: dict[str, str] = Field(default_factory=dict)
+    guaranteed: bool = False
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: list[TolerationDocument] = Field(default_factory=list)
+    pods: list[PlacedDocument] = Field(default_factory=list)
+
+
+class TopologyDocument(Document):
+    """The tiers of the network, outermost first."""
+
+    levels: list[TopologyLevel]
+
+
+class NamespaceDocument(Document):
+    """A namespace that has labels."""
+
+    name: LabelName
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class ScenarioDocument(Document):
+    """A scenario file. The items of its lists are read one by one, so that a mistake in one hides none in another."""
+
+    nodes: list[Any]
+    gangs: list[Any]
+    topology: TopologyDocument | None = None
+    node_resource_topology: list[Any] = Field(default_factory=list)
+    hyper_nodes: list[Any] = Field(default_factory=list)
+    devices: list[Any] = Field(default_factory=list)
+    calibration: list[Any] = Field(default_factory=list)
+    queues: list[Any] = Field(default_factory=list)
+    namespaces: list[Any] = Field(default_factory=list)
+    priority_classes: dict[Name, Priority] = Field(default_factory=dict)
+    declare_duration: bool = False
+    until: Duration = DEFAULT_UNTIL_SECONDS
+    gpu_hour_price: Price = 0.0

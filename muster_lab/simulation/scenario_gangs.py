@@ -1,0 +1,164 @@
+"""Reading the gangs of a scenario: their pods, and what they say of priority, queue and runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from extender.objects import keys
+from muster_lab.simulation.notation import write_duration
+from muster_lab.simulation.problems import DocumentProblems
+from muster_lab.simulation.scenario import DisruptionLimit, ScenarioGang, ScenarioMember, ScenarioPlacement
+from muster_lab.simulation.scenario_document import GangDocument
+
+
+@dataclass(frozen=True, slots=True)
+class GangReader:
+    """Check gangs against what else the scenario has; what is wrong with them is added to `problems`.
+
+    Attributes:
+        nodes: the names of the nodes.
+        queues: the names of the Queues.
+        classes: the values of the priority classes.
+        declares: whether gangs declare how long they take unless they say otherwise.
+    """
+
+    problems: DocumentProblems
+    nodes: Collection[str]
+    queues: Collection[str]
+    classes: Mapping[str, int]
+    declares: bool
+
+    def gang(self, item: object, path: str) -> ScenarioGang | None:
+        """Return a gang, None if it cannot be read."""
+        document = self.problems.parse(GangDocument, item, path)
+        if document is None:
+            return None
+        members = self._members(document, path)
+        if not members:
+            return None
+        budget = document.disruption_budget
+        return ScenarioGang(
+            name=document.name,
+            namespace=document.namespace,
+            # More than there are pods is no mistake: it is how a gang looks whose controller has not created them all.
+            min_member=document.min_member or len(members),
+            members=members,
+            priority=self._priority(document, path),
+            arrival=document.arrival,
+            rendezvous=document.rendezvous,
+            duration=document.duration,
+            annotations=self._annotations(document, path),
+            node_selector=document.node_selector,
+            guaranteed=document.guaranteed,
+            queue=self._queue_of(document, path),
+            priority_class=document.priority_class_name or "",
+            disruption_budget=None if budget is None else DisruptionLimit(budget.min_available, budget.max_unavailable),
+            checkpoint_interval=document.checkpoint_interval,
+            grace_period=self._grace_period(document, path),
+            tolerations=tuple(t.model_dump(exclude_defaults=True) for t in document.tolerations),
+            placed=self._placed(document, path, {member.name for member in members}),
+        )
+
+    def _members(self, gang: GangDocument, path: str) -> tuple[ScenarioMember, ...]:
+        """Return the gang's pods: `NAME-0`, `NAME-1`, ... or, with roles, `NAME-ROLE-0`, `NAME-ROLE-1`, ..."""
+        self.problems.amounts(gang.requests, f"{path}.requests")
+        annotations = gang.pod_annotations
+        if not gang.roles:
+            replicas = gang.replicas or gang.min_member
+            if replicas is None:
+                self.problems.add(path, "one of minMember, replicas and roles is needed")
+                return ()
+            return tuple(
+                ScenarioMember(f"{gang.name}-{i}", gang.requests, annotations=annotations) for i in range(replicas)
+            )
+        members: list[ScenarioMember] = []
+        for index, role in enumerate(gang.roles):
+            requests = gang.requests if role.requests is None else role.requests
+            if role.requests is not None:
+                self.problems.amounts(role.requests, f"{path}.roles[{index}].requests")
+            said = annotations | role.annotations
+            members += (
+                ScenarioMember(f"{gang.name}-{role.name}-{i}", requests, role.name, role.labels, said)
+                for i in range(role.replicas)
+            )
+        self.problems.unique(f"{path}.roles", "role", (role.name for role in gang.roles))
+        if gang.replicas is not None and gang.replicas != len(members):
+            self.problems.add(f"{path}.replicas", f"'{gang.replicas}' is not the sum over the roles, {len(members)}")
+        return tuple(members)
+
+    def _placed(self, gang: GangDocument, path: str, members: set[str]) -> dict[str, ScenarioPlacement]:
+        self.problems.unique(f"{path}.pods", "pod", (pod.name for pod in gang.pods))
+        for index, pod in enumerate(gang.pods):
+            if pod.name not in members:
+                self.problems.add(f"{path}.pods[{index}].name", f"'{pod.name}' is no pod of the gang")
+            if pod.node not in self.nodes:
+                self.problems.add(f"{path}.pods[{index}].node", f"'{pod.node}' is no node of the scenario")
+        return {pod.name: ScenarioPlacement(pod.node, pod.state, pod.annotations) for pod in gang.pods}
+
+    def _priority(self, gang: GangDocument, path: str) -> int:
+        """Return the priority of a gang's pods."""
+        name = gang.priority_class_name
+        if name is None:
+            return gang.priority or 0
+        if name not in self.classes:
+            self.problems.add(
+                f"{path}.priorityClassName", _unknown(name, "priority class", "priorityClasses", self.classes)
+            )
+            return 0
+        value = self.classes[name]
+        if gang.priority not in {None, value}:
+            self.problems.add(f"{path}.priority", f"'{gang.priority}' is not {value}, the value of '{name}'")
+        return value
+
+    def _queue_of(self, gang: GangDocument, path: str) -> str:
+        """Return the queue that a gang names, empty if it names none."""
+        if gang.queue is not None and gang.queue not in self.queues:
+            self.problems.add(f"{path}.queue", _unknown(gang.queue, "queue", "queues", self.queues))
+        return gang.queue or ""
+
+    def _annotations(self, gang: GangDocument, path: str) -> dict[str, str]:
+        """Return the annotations of a gang's PodGroup, with those that keys of their own amount to."""
+        said = {
+            "preemptible": (keys.PREEMPTIBLE, None if gang.preemptible is None else str(gang.preemptible).lower()),
+            "belowMinimum": (keys.BELOW_MINIMUM, gang.below_minimum),
+            "expectedDuration": (keys.EXPECTED_DURATION, self._expected(gang, path)),
+        }
+        annotations = dict(gang.annotations)
+        for own, (key, text) in said.items():
+            if text is None:
+                continue
+            if key in gang.annotations:
+                self.problems.add(f"{path}.annotations.{key}", f"'{gang.annotations[key]}': {own} says it too")
+            annotations[key] = text
+        return annotations
+
+    def _grace_period(self, gang: GangDocument, path: str) -> int:
+        """Return the grace period of a gang's pods (seconds)."""
+        seconds = gang.termination_grace_period
+        if seconds != int(seconds):
+            self.problems.add(f"{path}.terminationGracePeriod", f"'{seconds}' is not in whole seconds")
+        return int(seconds)
+
+    def _expected(self, gang: GangDocument, path: str) -> str | None:
+        if gang.expected_duration is not None:
+            if gang.declare_duration:
+                self.problems.add(
+                    f"{path}.declareDuration", "expectedDuration says how long, right or wrong: leave one out"
+                )
+            return write_duration(gang.expected_duration)
+        if gang.declare_duration and gang.duration is None:
+            self.problems.add(f"{path}.declareDuration", "there is no duration to declare")
+        declared = self.declares if gang.declare_duration is None else gang.declare_duration
+        return write_duration(gang.rendezvous + gang.duration) if declared and gang.duration is not None else None
+
+
+def _unknown(name: str, kind: str, where: str, known: Iterable[str]) -> str:
+    """Say that there is no such thing, and what could be meant."""
+    names = list(known)
+    if not names:
+        return f"'{name}' is no {kind}: there are none under {where}"
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(names[:10])}"
+    return f"'{name}' is no {kind} of the scenario; {hint}"

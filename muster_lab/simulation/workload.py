@@ -1,0 +1,318 @@
+"""The life of gangs: they arrive, run, rendezvous, train and finish, and their pods with them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+
+from extender.control.ports import ApiError, WatchedKind
+from extender.objects.meta import write_timestamp
+from extender.objects.pod import Phase, Pod
+from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
+from muster_lab.simulation.accounting import Activity, GpuMeter
+from muster_lab.simulation.cluster import Cluster
+from muster_lab.simulation.manifests import disruption_budget_manifest, pod_group_manifest, pod_manifest
+from muster_lab.simulation.objects import Json, ObjectChange
+from muster_lab.simulation.scenario import ScenarioGang, ScenarioMember
+from muster_lab.simulation.virtual_time import LoopClock
+
+#: When a Job makes a new pod for one that failed: it waits that long, doubled with each failure up to the longest.
+#: Source: k8s.io/kubernetes pkg/controller/job, DefaultJobPodFailureBackOff and MaxJobPodFailureBackOff.
+_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS = 10.0, 600.0
+
+
+@dataclass(slots=True)
+class SimulatedMemberState:
+    """One member: its present pod (None before it is created, or after it was deleted), and its last node.
+
+    `failures` counts its pods that a kubelet rejected.
+    """
+
+    pod: Pod | None = None
+    node: str | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSite:
+    """Where gangs are created: the cluster, its clock, and the scheduler that their pods name."""
+
+    cluster: Cluster
+    clock: LoopClock
+    scheduler_name: str
+
+
+class GangRun:
+    """One gang from its arrival on.
+
+    It trains while minMember members run or have succeeded. Members that are lost, or that a kubelet rejected, are
+    created again, as a Job does; if too few are left, training stops, and goes on from its last checkpoint after
+    another rendezvous. Without checkpoints it starts from the beginning.
+
+    Attributes:
+        spec: what the scenario says of it.
+        members: its pods by name, in order.
+        admitted_at: when minMember members were on nodes for the first time (seconds), or None.
+        finished_at: when training was over and the members had succeeded (seconds), or None.
+    """
+
+    def __init__(self, spec: ScenarioGang, site: WorkloadSite, changed: Callable[[], None]) -> None:
+        """Create nothing before `arrive`; call `changed` when it holds other GPUs or does something else with them."""
+        self.spec = spec
+        self.members = {member.name: SimulatedMemberState() for member in spec.members}
+        self.admitted_at: float | None = None
+        self.finished_at: float | None = None
+        self.arrived = False
+        self._site = site
+        self._changed = changed
+        self._meter = GpuMeter(site.clock.elapsed)
+        self._trained = 0.0
+        self._training_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._turned_away: set[str] = set()
+
+    @property
+    def meter(self) -> GpuMeter:
+        """Return what measures its GPUs."""
+        return self._meter
+
+    @property
+    def activity(self) -> Activity:
+        """Return what it does with what it holds."""
+        return self._meter.activity
+
+    def arrive(self) -> Iterable[ScenarioMember]:
+        """Create the PodGroup, and its budget if it has one; return the members, whose pods are to be created next."""
+        self.arrived = True
+        self._site.cluster.create(COSCHEDULING_POD_GROUPS, pod_group_manifest(self.spec))
+        if self.spec.disruption_budget is not None:
+            manifest = disruption_budget_manifest(self.spec, self.spec.disruption_budget)
+            self._site.cluster.create(WatchedKind.DISRUPTION_BUDGET, manifest)
+        return self.spec.members
+
+    def create(self, member: ScenarioMember, *, again: bool = False) -> None:
+        """Create a member's pod. One that was placed already is not placed there `again`."""
+        manifest = pod_manifest(self.spec, member, self._site.scheduler_name, placed=not again)
+        if manifest["status"]["phase"] == Phase.RUNNING.value:
+            manifest["status"]["startTime"] = write_timestamp(self._site.clock.now())
+        self._site.cluster.create(WatchedKind.POD, manifest)
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Take in a new version of a member's pod."""
+        member = self.members[pod.name]
+        member.pod = pod
+        member.node = pod.node_name or member.node
+        self._follow()
+        if pod.rejection is not None and pod.uid not in self._turned_away:
+            self._turned_away.add(pod.uid)
+            member.failures += 1
+            pause = min(_BACKOFF_SECONDS * 2 ** (member.failures - 1), _LONGEST_BACKOFF_SECONDS)
+            asyncio.get_running_loop().call_later(pause, self._replace, pod)
+
+    def pod_deleted(self, pod: Pod) -> None:
+        """Take in that a member's pod is gone; while there is work left, another one takes its place."""
+        member = self.members[pod.name]
+        if member.pod is None or member.pod.uid != pod.uid:
+            return
+        member.pod = None
+        self._follow()
+        if self.finished_at is None:
+            self.create(next(spec for spec in self.spec.members if spec.name == pod.name), again=True)
+
+    def _replace(self, pod: Pod) -> None:
+        """Delete a pod that a kubelet rejected, if there is still work for the one that takes its place."""
+        if self.finished_at is None:
+            with suppress(ApiError):  # another client deleted it meanwhile
+                self._site.cluster.delete(WatchedKind.POD, pod.namespace, pod.name, pod.uid)
+
+    def held(self) -> dict[str, int]:
+        """Return how many GPUs it holds on each node."""
+        held: dict[str, int] = {}
+        for pod in self._pods():
+            if pod.bound:
+                held[pod.node_name] = held.get(pod.node_name, 0) + pod.shape.gpus
+        return held
+
+    def _set(self, held: int, activity: Activity) -> None:
+        if (held, activity) != (self._meter.held, self._meter.activity):
+            self._meter.set(held, activity)
+            self._changed()
+
+    def _pods(self) -> list[Pod]:
+        return [member.pod for member in self.members.values() if member.pod is not None]
+
+    def _follow(self) -> None:
+        """Let what the gang does follow from how its members stand."""
+        pods = self._pods()
+        needed = self.spec.min_member
+        on_nodes = sum(bool(pod.node_name) and pod.phase is not Phase.FAILED for pod in pods)
+        if self.admitted_at is None and on_nodes >= needed:
+            self.admitted_at = self._site.clock.elapsed()
+        running = sum(pod.phase is Phase.RUNNING and not pod.deleting for pod in pods)
+        succeeded = sum(pod.phase is Phase.SUCCEEDED for pod in pods)
+        complete = running > 0 and running + succeeded >= needed
+        self._set(sum(self.held().values()), self.activity)
+        if complete and self.activity is Activity.IDLE and self.finished_at is None:
+            self._rendezvous()
+        elif not complete and self.activity is not Activity.IDLE:
+            self._stop()
+
+    def _rendezvous(self) -> None:
+        self._set(self._meter.held, Activity.INIT)
+        if self.spec.rendezvous > 0:
+            self._after(self.spec.rendezvous, self._train)
+        else:
+            self._train()
+
+    def _train(self) -> None:
+        self._timer = None
+        self._set(self._meter.held, Activity.PRODUCTIVE)
+        self._training_since = self._site.clock.elapsed()
+        if self.spec.duration is not None:
+            self._after(max(self.spec.duration - self._trained, 0.0), self._finish)
+
+    def _stop(self) -> None:
+        """Stop working: too few members are left."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.activity is Activity.PRODUCTIVE:
+            reached = self._trained + self._site.clock.elapsed() - self._training_since
+            self._trained = checkpointed(reached, self.spec.checkpoint_interval)
+            self._meter.lose(reached - self._trained)
+        self._set(self._meter.held, Activity.IDLE)
+
+    def _finish(self) -> None:
+        """Let the members on nodes succeed, and withdraw those that never got one: the job is done."""
+        self._timer = None
+        self.finished_at = self._site.clock.elapsed()
+        self._set(0, Activity.IDLE)
+        for pod in self._pods():
+            try:
+                if pod.bound:
+                    self._site.cluster.update(WatchedKind.POD, (pod.namespace, pod.name), _succeed, pod.uid)
+                elif not pod.done:
+                    self._site.cluster.delete(WatchedKind.POD, pod.namespace, pod.name, pod.uid)
+            except ApiError:
+                continue  # another client deleted it in the same moment
+
+    def _after(self, seconds: float, then: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(seconds, then)
+
+
+def checkpointed(reached: float, interval: float | None) -> float:
+    """Return how much of `reached` seconds of training the last checkpoint holds.
+
+    One is written whenever another `interval` seconds are done, all the time if it is 0, never if it is None.
+    """
+    if interval is None:
+        return 0.0
+    if interval == 0:
+        return reached
+    nearly = 1e-9  # a sum of fractions may miss the very moment of a checkpoint
+    return min(math.floor(reached / interval + nearly) * interval, reached)
+
+
+def _succeed(json: Json) -> None:
+    json["status"]["phase"] = Phase.SUCCEEDED.value
+
+
+class Workload:
+    """Create gangs as they arrive and follow their pods.
+
+    Gangs that arrive at the same moment are created pod by pod in turns, as their controllers do side by side.
+
+    Attributes:
+        gangs: all gangs, in the order of the scenario, those that have not arrived included.
+        finished: set once every gang has finished.
+    """
+
+    def __init__(self, site: WorkloadSite) -> None:
+        self._site = site
+        self._cluster = site.cluster
+        self._watchers: list[Callable[[], None]] = []
+        self._by_key: dict[tuple[str, str], GangRun] = {}
+        self._by_pod: dict[tuple[str, str], GangRun] = {}
+        self.finished = asyncio.Event()
+        self._cluster.watch(self._take_in)
+
+    @property
+    def gangs(self) -> list[GangRun]:
+        """Return all gangs in the order in which they were added."""
+        return list(self._by_key.values())
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` when a gang holds other GPUs than before, or does something else with them."""
+        self._watchers.append(watcher)
+
+    def gang(self, namespace: str, name: str) -> GangRun:
+        """Return a gang; raise KeyError for an unknown one."""
+        return self._by_key[namespace, name]
+
+    def find(self, namespace: str, pod: str) -> GangRun | None:
+        """Return the gang that a pod belongs to by its name, or None."""
+        return self._by_pod.get((namespace, pod))
+
+    def scale(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the name of the gang that a pod belongs to, and how many pods it wants; None for a pod of no gang."""
+        run = self.find(pod.namespace, pod.name)
+        return None if run is None else (run.spec.key, len(run.spec.members))
+
+    def add(self, gangs: Iterable[ScenarioGang]) -> None:
+        """Have gangs arrive, each `arrival` seconds after the start; those that are due arrive at once."""
+        runs = [GangRun(spec, self._site, self._changed) for spec in gangs]
+        for run in runs:
+            self._by_key[run.spec.namespace, run.spec.name] = run
+            for member in run.spec.members:
+                self._by_pod[run.spec.namespace, member.name] = run
+        now = self._site.clock.elapsed()
+        by_arrival = sorted(runs, key=lambda run: run.spec.arrival)
+        for arrival, together in groupby(by_arrival, key=lambda run: run.spec.arrival):
+            batch = list(together)
+            if arrival <= now:
+                self._arrive(batch)
+            else:
+                asyncio.get_running_loop().call_later(arrival - now, self._arrive, batch)
+
+    def forget(self, run: GangRun) -> None:
+        """Delete what is left of a gang, and forget it."""
+        key = (run.spec.namespace, run.spec.name)
+        del self._by_key[key]
+        for member in run.spec.members:
+            del self._by_pod[run.spec.namespace, member.name]
+            if self._cluster.find(WatchedKind.POD, run.spec.namespace, member.name) is not None:
+                self._cluster.delete(WatchedKind.POD, run.spec.namespace, member.name)
+        for kind in (COSCHEDULING_POD_GROUPS, WatchedKind.DISRUPTION_BUDGET):
+            if self._cluster.find(kind, *key) is not None:
+                self._cluster.delete(kind, *key)
+
+    def _arrive(self, runs: list[GangRun]) -> None:
+        members = [[(run, member) for member in run.arrive()] for run in runs]
+        for turn in zip_longest(*members):
+            for entry in turn:
+                if entry is not None:
+                    run, member = entry
+                    run.create(member)
+
+    def _changed(self) -> None:
+        for watcher in self._watchers:
+            watcher()
+
+    def _take_in(self, change: ObjectChange) -> None:
+        version = change.object
+        if version.key.kind is not WatchedKind.POD:
+            return
+        run = self._by_pod.get((version.key.namespace, version.key.name))
+        if run is None:
+            return
+        if change.after is None:
+            run.pod_deleted(version.pod)
+        else:
+            run.pod_changed(version.pod)
+        if all(gang.finished_at is not None for gang in self._by_key.values()):
+            self.finished.set()

@@ -1,0 +1,1 @@
+"""Converters: queues of other systems, measured bandwidths, the configuration of kube-scheduler."""

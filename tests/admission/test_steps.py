@@ -1,0 +1,262 @@
+"""A pass over many gangs runs in steps, between which everything else may happen."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.admission.events import Decide, Filter, HoldOff, NodeSeen, PodGone, PodSeen, Rebuild, StandDown
+from extender.objects.keys import Options
+from extender.objects.node import Node
+from extender.objects.pod import Phase
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason, Wait
+from extender.objects.sources.coscheduling import COSCHEDULING
+from tests.counting import calls
+from tests.worlds import GPU, Job, TickingClock, World
+
+#: Gangs that a step evaluates before it looks at the clock.
+AT_ONCE = 4
+
+
+def stepping(nodes: int = 4) -> World:
+    """Return a world whose clock ends each step at the first look."""
+    world = World(TickingClock())
+    world.nodes(nodes)
+    return world
+
+
+def come(world: World, name: str, members: int, gpus: int = 8, **pod: Any) -> Job:
+    """Create a gang without having it judged; each has members of a shape of its own."""
+    job = Job(world, GroupRef(COSCHEDULING, "default", name))
+    world.group(job.ref, members)
+    first = world.pod(f"{name}-0", gpus, group=job.ref, **pod)
+    cpu = 1000 + int(first.uid.removeprefix("uid-"))
+    job.pods += [world.pod(f"{name}-{index}", gpus, cpu=cpu, group=job.ref, **pod) for index in range(members)]
+    for each in job.pods:
+        world.tell(PodSeen(each))
+    return job
+
+
+def judge(world: World) -> int:
+    """Decide until nothing is left to be decided; return in how many steps."""
+    for steps in itertools.count():
+        if not world.tell(Decide()):
+            return steps
+        assert steps < 10_000
+    raise AssertionError
+
+
+def decided(world: World) -> tuple[dict[str, dict[str, str]], dict[str, Wait]]:
+    """Return what is promised to whom (pod UID -> node), and why the others wait."""
+    found = world.state.reservations()
+    return {str(each.ref): {uid: slot.node for uid, slot in each.slots.items()} for each in found}, world.state.waits()
+
+
+def test_a_pass_over_many_gangs_takes_many_steps() -> None:
+    """Each evaluates a few gangs; together they decide what one step would have."""
+    worlds = stepping(), World()
+    worlds[1].nodes(4)
+    for world in worlds:
+        for number in range(40):
+            come(world, f"gang-{number}", 1 + number % 6)
+    assert judge(worlds[0]) > 40 / AT_ONCE
+    assert judge(worlds[1]) == 1
+    assert decided(worlds[0]) == decided(worlds[1])
+
+
+def test_what_happens_between_two_steps_counts_in_the_next() -> None:
+    """A node that comes has room for gangs that are yet to be evaluated, and then for the others."""
+    world = stepping(1)
+    jobs = [come(world, f"gang-{number}", 2) for number in range(40)]
+    world.tell(Decide())
+    world.nodes(4, prefix="late")
+    judge(world)
+    assert sum(len(job.reserved) for job in jobs) == 4
+    assert jobs[0].reserved
+    assert jobs[1].reserved
+
+
+def test_a_gang_that_goes_between_two_steps_is_promised_nothing() -> None:
+    """Its members are gone when its turn comes."""
+    world = stepping()
+    jobs = [come(world, f"gang-{number}", 5) for number in range(40)]
+    last = come(world, "last", 1)
+    world.tell(Decide())
+    world.tell(PodGone(last.pods[0].uid))
+    judge(world)
+    assert last.reserved == {}
+    assert last.wait is None
+    assert not any(job.reserved for job in jobs)
+
+
+def test_a_gang_that_changes_between_two_steps_is_placed_as_it_is_then() -> None:
+    """It asks for more than when the pass began; the pass leaves it to the next one, which follows."""
+    world = stepping()
+    for number in range(40):
+        come(world, f"gang-{number}", 5)
+    last = come(world, "last", 1, gpus=1)
+    world.tell(Decide())
+    shape = world.pod("other", 64).shape
+    last.see(0, shape=shape)
+    judge(world)
+    assert last.reserved == {}
+    assert last.reason is Reason.EXCEEDS_CLUSTER
+
+
+def test_filter_answers_while_a_pass_is_under_way() -> None:
+    """A newcomer's first question costs one step; it is placed by the pass that follows."""
+    world = stepping()
+    for number in range(200):
+        come(world, f"gang-{number}", 5)
+    world.tell(Decide())
+    job = come(world, "late", 1, gpus=1)
+    answer = calls(lambda: world.tell(Filter(job.pods[0], ["node-0"])))
+    rest = calls(lambda: judge(world))
+    assert job.reserved
+    assert answer < rest / 5
+
+
+def test_an_obstacle_ends_the_placing_of_gangs_at_once() -> None:
+    """What is left of the pass places nobody, and says why."""
+    world = stepping()
+    for number in range(40):
+        come(world, f"gang-{number}", 5)
+    last = come(world, "last", 1)
+    world.tell(Decide())
+    world.tell(HoldOff(Wait(Reason.WRITES_BACKLOGGED)))
+    judge(world)
+    assert last.reserved == {}
+    assert last.reason is Reason.WRITES_BACKLOGGED
+    world.tell(HoldOff(None))
+    judge(world)
+    assert last.reserved
+
+
+def test_a_replica_that_stands_down_leaves_its_pass_unfinished() -> None:
+    """Nothing is pending any more, and nothing promised."""
+    world = stepping()
+    for number in range(40):
+        come(world, f"gang-{number}", 1, gpus=1)
+    world.tell(Decide())
+    world.tell(StandDown())
+    assert judge(world) == 0
+    assert decided(world)[0] == {}
+
+
+def test_members_beyond_the_minimum_are_placed_in_steps_too() -> None:
+    """A gang of hundreds that runs with one of them holds up the loop no longer than others."""
+    world = stepping(40)
+    job = Job(world, GroupRef(COSCHEDULING, "default", "job"))
+    world.group(job.ref, 1)
+    for index in range(100):
+        job.pods.append(world.pod(f"job-{index}", 1, cpu=1000 + index, group=job.ref))
+        world.tell(PodSeen(job.pods[-1]))
+    assert judge(world) > 100 / AT_ONCE
+    assert len(job.reserved) == 100
+
+
+class TestHopeless:
+    """Gangs that would not fit on the empty cluster."""
+
+    @staticmethod
+    def world(hopeless: int, **options: Any) -> World:
+        """Return a world where some of them wait, and one gang runs."""
+        world = World()
+        world.nodes(4)
+        world.gang("running", 2, **options).run()
+        for number in range(hopeless):
+            come(world, f"gang-{number}", 2, gpus=9, **options)
+        return world
+
+    @pytest.mark.parametrize("options", [{}, {"options": Options(expected_duration=3600.0)}], ids=["", "declared"])
+    def test_a_pass_is_linear_in_their_number(self, options: dict[str, Any]) -> None:
+        """For none of them room is looked for that could be kept: waiting would not help."""
+        few, many = self.world(100, **options), self.world(400, **options)
+        assert calls(lambda: many.tell(Decide())) < 4.2 * calls(lambda: few.tell(Decide()))
+
+    def test_they_cost_nothing_when_room_comes_back(self) -> None:
+        """Only nodes that come or change can make them fit."""
+
+        def work(hopeless: int) -> int:
+            world = self.world(hopeless)
+            world.judge()
+            pod = next(each for each in world.state.pods() if each.bound)
+            world.tell(PodSeen(replace(pod, phase=Phase.SUCCEEDED)))
+            return calls(lambda: world.tell(Decide()))
+
+        few, many = work(20), work(220)
+        assert (many - few) / 200 < 3
+
+    def test_a_node_that_has_room_for_them_ends_it(self) -> None:
+        """Then they are evaluated again."""
+        world = self.world(3)
+        world.judge()
+        allocatable = {"cpu": 64_000, "memory": 2**40, "pods": 110, GPU: 32}
+        world.tell(NodeSeen(Node("large", uid="large", allocatable=allocatable)))
+        world.judge()
+        assert len(decided(world)[0]) == 1
+
+
+class TestTakingUp:
+    """A replica that begins to decide looks at the whole cluster, most of which runs."""
+
+    @staticmethod
+    def world(nodes: int, *, full: bool) -> World:
+        """Return a world of which every node is full or every node empty."""
+        world = World()
+        for number, node in enumerate(world.nodes(nodes)):
+            if full:
+                world.tell(PodSeen(replace(world.pod(f"running-{number}", 8), node_name=node, phase=Phase.RUNNING)))
+        return world
+
+    def test_pods_that_run_are_not_looked_at_closely(self) -> None:
+        """There are tens of thousands of them, without nominations and without problems."""
+        few, many = self.world(20, full=True), self.world(220, full=True)
+        assert calls(lambda: many.tell(Rebuild())) <= calls(lambda: few.tell(Rebuild())) + 200 * 5
+
+    def test_nor_are_nodes_without_reservations(self) -> None:
+        """Of each it is asked whether it has any."""
+        few, many = self.world(20, full=False), self.world(220, full=False)
+        assert calls(lambda: many.tell(Decide())) <= calls(lambda: few.tell(Decide())) + 200 * 5
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["come", "go", "end", "node", "cordon", "wait"]), st.integers(0, 7))))
+def test_steps_and_events_in_any_order_end_where_one_pass_would(story: list[tuple[str, int]]) -> None:
+    """At every moment no node is promised twice; in the end nobody waits who would be placed by a pass over all."""
+    world = stepping()
+    names = [f"node-{index}" for index in range(4)]
+    jobs = [come(world, f"first-{number}", 1 + number % 5, gpus=4) for number in range(12)]
+    for serial, (what, number) in enumerate(story):
+        job = jobs[number % len(jobs)]
+        match what:
+            case "come":
+                jobs.append(come(world, f"late-{serial}", 1 + number, gpus=1 + number))
+            case "go":
+                for pod in job.pods:
+                    world.tell(PodGone(pod.uid))
+                job.pods.clear()
+            case "end":
+                if job.pods and len(job.reserved) == len(job.pods):
+                    job.run()
+                    job.finish()
+            case "node":
+                names += world.nodes(1, prefix=f"more-{serial}")
+            case "cordon":
+                known = world.state.node(names[number % 4])
+                world.tell(NodeSeen(replace(known, allocatable={"cpu": 64_000, "pods": 110, GPU: number})))
+            case _:
+                world.tell(Decide())
+        world.tell(Decide())
+    judge(world)
+    world.check_promises()
+    before = decided(world)
+    world.state.forget_verdicts()
+    judge(world)
+    assert decided(world) == before

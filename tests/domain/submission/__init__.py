@@ -1,1 +1,0 @@
-"""What would come of objects that nobody has submitted yet."""

@@ -1,1 +1,0 @@
-"""Tests of what other operators' objects mean for gangs."""

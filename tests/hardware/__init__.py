@@ -1,0 +1,1 @@
+"""Specification of `extender.hardware`."""

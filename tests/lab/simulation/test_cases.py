@@ -1,0 +1,79 @@
+"""Scenarios in which a number or a reason was told that was not true, or a place was missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster_lab.simulation.results import result_json
+from muster_lab.simulation.scenario_file import load_scenario
+from muster_lab.simulation.simulate import simulate
+from muster_lab.simulation.world import Connect
+
+CASES = Path(__file__).with_name("cases")
+
+
+def played(case: str, connect: Connect) -> dict[str, Any]:
+    """Return the outcome of a scenario with Muster."""
+    return result_json(simulate(load_scenario(CASES / f"{case}.yaml"), connect))
+
+
+@pytest.mark.parametrize(
+    ("case", "gang", "message"),
+    [
+        (
+            "slices-wrong-number",
+            "job",
+            "no rack is large enough for a slice of 3, however empty: at most 0 of 6 members fit",
+        ),
+        (
+            "role-group-numbers",
+            "train",
+            "no rack is large enough for all of role a, however empty: at most 2 of 3 members fit",
+        ),
+        (
+            "quota-maximum-number",
+            "never",
+            "asks for 32 nvidia.com/gpu of default, of which Queue a can never have more than 16",
+        ),
+    ],
+)
+def test_a_wait_says_the_number_of_what_failed(case: str, gang: str, message: str, connect: Connect) -> None:
+    """Of the slice, the role or the quota that is short, and not of the gang or of what is left now."""
+    found = {each["name"]: each["reason"] for each in played(case, connect)["gangs"]}
+    assert found[gang]["message"] == message
+
+
+def test_a_gang_below_its_minimum_is_evicted_for_that_reason(connect: Connect) -> None:
+    """The eviction has the reason of the Event about it, though it was for no other gang."""
+    (eviction,) = played("below-minimum-reason", connect)["evictions"]
+    assert (eviction["pod"], eviction["by"], eviction["reason"]) == ("default/g-0", None, "BelowMinimum")
+
+
+@pytest.mark.parametrize(
+    ("case", "gang", "nodes"),
+    [
+        ("mixed-roles-fit", "g", [("ps", "n-0"), ("ps", "n-1"), ("worker", "n-0"), ("worker", "n-1")]),
+        (
+            "mixed-roles-two-kinds-of-nodes",
+            "g",
+            [("data", "big-0"), ("data", "big-1"), *(("worker", f"gpu-{index}") for index in range(4))],
+        ),
+        ("leader-and-sliced-workers", "lws", [("leader", "h2"), *(("worker", f"h{1 + n // 2}") for n in range(4))]),
+        ("free-rack-called-impossible", "lws", [("leader", "large"), ("worker", "large")]),
+        ("free-racks-unseen-evicts", "lws", [("leader", "n-32"), ("worker", "n-33")]),
+        ("first-member-impossible", "job", [("a", None), ("b", "n-0"), ("b", "n-0")]),
+        ("domain-for-all-that-exist", "job", [(None, "b1"), (None, "b1"), (None, "b2"), (None, "b2")]),
+    ],
+)
+def test_a_gang_has_the_place_that_there_is(
+    case: str, gang: str, nodes: list[tuple[str | None, str | None]], connect: Connect
+) -> None:
+    """Though the quick ways find none, or one in which not all have room; and nobody is evicted for it."""
+    outcome = played(case, connect)
+    (found,) = (each for each in outcome["gangs"] if each["name"] == gang)
+    assert found["phase"] == "Running"
+    assert sorted(((pod["role"], pod["node"]) for pod in found["pods"]), key=str) == sorted(nodes, key=str)
+    assert not outcome["evictions"]

@@ -1,0 +1,1 @@
+"""Tests of `muster_lab.tools`."""

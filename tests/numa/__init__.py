@@ -1,1 +1,0 @@
-"""Specification of `extender.numa`."""

@@ -1,0 +1,277 @@
+"""Volcano's PodGroup is a gang's minimum and terms, as far as Muster can keep them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from extender.objects.keys import ROLE_MINIMUMS, TOPOLOGY_REQUIRED, Options
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.reason import Problem
+from extender.objects.sources.volcano import (
+    ROLE_LABELS,
+    VOLCANO,
+    VolcanoPodGroup,
+    decode_volcano_pod_group,
+    read_volcano,
+)
+from extender.objects.topology import RoleGroup, Slice, TopologyTerms
+from tests.builders import CREATED, GPU, Json, volcano_json, written
+from tests.objects.documents import survivors
+
+TASK = "volcano.sh/task-spec"
+PARTITION = "volcano.sh/partition-id"
+HARD = {"mode": "hard", "highestTierAllowed": 1}
+
+
+def read(document: Json, priority: int | None = None) -> PodGroup:
+    """Read a PodGroup given as JSON."""
+    return read_volcano(decode_volcano_pod_group(written(document)), priority)
+
+
+def policy(**fields: Any) -> PodGroup:
+    """Read a PodGroup with one policy of subgroups."""
+    return read(volcano_json(minMember=8, subGroupPolicy=[{"name": "g"} | fields]))
+
+
+def selecting(key: str, *values: str) -> Json:
+    """Return a label selector."""
+    if len(values) == 1:
+        return {"matchLabels": {key: values[0]}}
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+
+
+def test_a_volcano_group_is_read_whole() -> None:
+    """Identity, minimums, resources, priority, queue, topology and Muster's own keys are taken over."""
+    document = volcano_json(
+        "train",
+        annotations={ROLE_MINIMUMS: "worker=3", TOPOLOGY_REQUIRED: "block"},
+        minMember=5,
+        minTaskMember={"ps": 1, "worker": 4, "spare": 0},
+        minResources={GPU: 32, "cpu": "500m"},
+        queue="research",
+        priorityClassName="high",
+        networkTopology={"mode": "hard", "highestTierAllowed": 2},
+    )
+    document["metadata"]["generation"] = 2
+    assert read(document, 1000) == PodGroup(
+        ref=GroupRef(VOLCANO, "default", "train"),
+        uid="uid-train",
+        min_member=5,
+        role_minimums=(("ps", 1), ("worker", 4)),
+        min_resources={GPU: 32, "cpu": 500},
+        priority=1000,
+        created=CREATED,
+        generation=2,
+        options=Options(
+            role_minimums=(("worker", 3),),
+            topology=TopologyTerms(required="block"),
+            peers=TopologyTerms(required="tier-2"),
+            peer_queue="research",
+        ),
+    )
+
+
+def test_the_queue_of_the_spec_counts_before_kueues_label() -> None:
+    """A PodGroup of Volcano's has a field for its queue."""
+    document = volcano_json(queue="field")
+    document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "label"}
+    assert read(document).options.peer_queue == "field"
+    del document["spec"]["queue"]
+    assert read(document).options.peer_queue == "label"
+
+
+@pytest.mark.parametrize("document", [{}, volcano_json(), volcano_json(minMember=0), volcano_json(minMember=None)])
+def test_a_group_without_minimum_is_a_gang_of_one(document: Json) -> None:
+    """Volcano leaves out a zero minMember: each pod may start by itself."""
+    group = read(document)
+    assert (group.min_member, group.role_minimums, group.problem, group.options) == (1, (), None, Options())
+
+
+def test_task_minimums_count_only_within_min_member() -> None:
+    """A Volcano Job that may start with fewer pods states its replicas there; Volcano disregards them then."""
+    tasks = {"ps": 1, "worker": 4}
+    assert read(volcano_json(minMember=4, minTaskMember=tasks)).role_minimums == ()
+    assert read(volcano_json(minTaskMember=tasks)).role_minimums == ()
+    assert read(volcano_json(minMember=6, minTaskMember=tasks)).role_minimums == (("ps", 1), ("worker", 4))
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"minMember": -1}, Problem("spec.minMember", "-1 is negative")),
+        ({"minMember": 4, "minTaskMember": {"ps": 1, "w": -2}}, Problem("spec.minTaskMember[w]", "-2 is negative")),
+        ({"minResources": {"cpu": "-1"}}, Problem("spec.minResources.cpu", "'-1' is negative")),
+        ({"minMember": -2, "minResources": {"cpu": "-1"}}, Problem("spec.minMember", "-2 is negative")),
+    ],
+)
+def test_a_bad_minimum_is_a_problem(spec: Json, problem: Problem) -> None:
+    """A group that cannot be used names the field, and has harmless values in place of the bad ones."""
+    group = read(volcano_json(**spec))
+    assert group.problem == problem
+    assert group.min_member >= 1
+    assert (group.role_minimums, group.min_resources) == ((), {})
+
+
+@pytest.mark.parametrize(
+    ("limit", "terms"),
+    [
+        ({"mode": "hard", "highestTierAllowed": 1}, TopologyTerms(required="tier-1")),
+        ({"highestTierAllowed": 0}, TopologyTerms(required="tier-0")),
+        ({"mode": "hard", "highestTierName": "rack"}, TopologyTerms(required="rack")),
+        ({"mode": "soft", "highestTierAllowed": 3}, TopologyTerms(preferred="tier-3")),
+        ({"mode": "soft", "highestTierName": "rack"}, TopologyTerms(preferred="rack")),
+        ({"mode": "soft"}, TopologyTerms()),
+        (None, TopologyTerms()),
+    ],
+)
+def test_hard_is_required_and_soft_is_preferred(limit: Json | None, terms: TopologyTerms) -> None:
+    """A tier is the level of that name, or `tier-N`; soft without a tier asks for what Muster does anyway."""
+    assert read(volcano_json(networkTopology=limit)).options == Options(peers=terms)
+
+
+@pytest.mark.parametrize(
+    ("limit", "problem"),
+    [
+        ({"mode": "firm", "highestTierAllowed": 1}, Problem("spec.networkTopology.mode", "'firm' is not hard or soft")),
+        (
+            {"mode": "hard"},
+            Problem("spec.networkTopology", "says nothing without highestTierAllowed or highestTierName"),
+        ),
+        (
+            {"highestTierName": "two racks"},
+            Problem("spec.networkTopology.highestTierName", "'two racks' is not the name of a level"),
+        ),
+    ],
+)
+def test_a_limit_that_cannot_be_used_is_a_problem(limit: Json, problem: Problem) -> None:
+    """It asks for nothing, and its owner is told."""
+    assert read(volcano_json(networkTopology=limit)).options == Options(problems=(problem,))
+
+
+def test_two_words_for_one_tier_contradict() -> None:
+    """The name counts."""
+    options = read(volcano_json(networkTopology={"highestTierAllowed": 1, "highestTierName": "rack"})).options
+    assert options.peers == TopologyTerms(required="rack")
+    assert [problem.field for problem in options.problems] == ["spec.networkTopology.highestTierAllowed"]
+
+
+def test_a_field_contradicts_an_annotation() -> None:
+    """The group's own field counts before another scheduler's annotation on it."""
+    annotations = {"kai.scheduler/topology-required-placement": "zone"}
+    options = read(volcano_json(annotations=annotations, networkTopology=HARD)).options
+    assert options.peers == TopologyTerms(required="tier-1")
+    assert [problem.field for problem in options.problems] == [
+        "metadata.annotations[kai.scheduler/topology-required-placement]"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "terms"),
+    [
+        (
+            {"subGroupSize": 4, "labelSelector": selecting(TASK, "worker"), "matchLabelKeys": [PARTITION]},
+            TopologyTerms(slices=(Slice(4, "tier-1", frozenset({"worker"})),)),
+        ),
+        ({"subGroupSize": 4}, TopologyTerms(slices=(Slice(4, "tier-1"),))),
+        ({"subGroupSize": 4, "matchPolicy": [{"labelKey": PARTITION}]}, TopologyTerms(slices=(Slice(4, "tier-1"),))),
+        (
+            {"labelSelector": selecting(TASK, "ps", "worker")},
+            TopologyTerms(role_groups=(RoleGroup(frozenset({"ps", "worker"}), "tier-1"),)),
+        ),
+        (
+            {"labelSelector": selecting(TASK, "ps", "worker"), "matchLabelKeys": [TASK]},
+            TopologyTerms(
+                role_groups=(RoleGroup(frozenset({"ps"}), "tier-1"), RoleGroup(frozenset({"worker"}), "tier-1"))
+            ),
+        ),
+        ({"matchLabelKeys": [TASK]}, TopologyTerms(role_groups=(RoleGroup(frozenset(), "tier-1"),))),
+        ({"labelSelector": {}}, TopologyTerms(required="tier-1")),
+        ({"networkTopology": None, "subGroupSize": 4}, TopologyTerms()),
+        (
+            {"networkTopology": {"mode": "soft", "highestTierName": "rack"}, "labelSelector": selecting(TASK, "ps")},
+            TopologyTerms(role_groups=(RoleGroup(frozenset({"ps"}), "rack", required=False),)),
+        ),
+    ],
+)
+def test_subgroups_are_slices_or_roles_that_share_a_domain(fields: Json, terms: TopologyTerms) -> None:
+    """Subgroups of a size are slices in member order; those of a role are that role's; one of all is the gang."""
+    assert policy(**({"networkTopology": HARD} | fields)).options == Options(peers=terms)
+
+
+def test_policies_add_up() -> None:
+    """Each policy speaks for the pods that it selects."""
+    policies = [
+        {"subGroupSize": 4, "labelSelector": selecting(TASK, "worker"), "networkTopology": HARD},
+        {"subGroupSize": 2, "labelSelector": selecting(TASK, "ps"), "networkTopology": HARD},
+    ]
+    slices = (Slice(4, "tier-1", frozenset({"worker"})), Slice(2, "tier-1", frozenset({"ps"})))
+    assert read(volcano_json(subGroupPolicy=policies)).options.peers.slices == slices
+
+
+def test_the_least_number_of_subgroups_is_a_minimum() -> None:
+    """So many whole subgroups of a role are so many pods of it; of all pods, of the gang."""
+    three = {"subGroupSize": 4, "minSubGroups": 3}
+    assert policy(**three, labelSelector=selecting(TASK, "worker")).role_minimums == (("worker", 12),)
+    assert policy(**three).min_member == 12
+    assert policy(**three, labelSelector=selecting(TASK, "ps", "worker")).role_minimums == ()
+    assert policy(subGroupSize=4).min_member == 8
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"labelSelector": selecting("app", "train")}, "labelSelector"),
+        ({"labelSelector": {"matchLabels": {TASK: "worker", "app": "train"}}}, "labelSelector"),
+        ({"labelSelector": {"matchExpressions": [{"key": TASK, "operator": "Exists"}]}}, "labelSelector"),
+        ({"labelSelector": {"matchExpressions": [{"key": TASK, "operator": "In"}]}}, "labelSelector"),
+        ({"matchLabelKeys": ["ring-id"], "subGroupSize": 4}, "matchLabelKeys"),
+        ({"matchLabelKeys": [PARTITION]}, "matchLabelKeys"),
+        ({"networkTopology": {"mode": "soft", "highestTierAllowed": 1}, "subGroupSize": 4}, "networkTopology.mode"),
+        ({"networkTopology": {"mode": "hard"}, "subGroupSize": 4}, "networkTopology"),
+    ],
+)
+def test_subgroups_that_cannot_be_kept_are_a_problem(fields: Json, field: str) -> None:
+    """They ask for nothing, and the problem names the field."""
+    options = policy(**({"networkTopology": HARD} | fields)).options
+    assert options.peers == TopologyTerms()
+    assert [problem.field for problem in options.problems] == [f"spec.subGroupPolicy[0].{field}"]
+
+
+def test_every_label_of_a_role_selects_one() -> None:
+    """Whichever framework made the pods, their roles can be selected by its label."""
+    for label in ROLE_LABELS:
+        group = policy(networkTopology=HARD, labelSelector=selecting(label, "worker"))
+        assert group.options.peers.role_groups == (RoleGroup(frozenset({"worker"}), "tier-1"),)
+
+
+BUSY = volcano_json(
+    annotations={TOPOLOGY_REQUIRED: "block"},
+    minMember=8,
+    minTaskMember={"worker": 8},
+    minResources={"cpu": "4", GPU: 8},
+    networkTopology=HARD,
+    subGroupPolicy=[
+        {
+            "name": "workers",
+            "subGroupSize": 4,
+            "minSubGroups": 2,
+            "labelSelector": selecting(TASK, "worker"),
+            "matchLabelKeys": [PARTITION],
+            "networkTopology": HARD,
+        },
+        {"name": "roles", "matchPolicy": [{"labelKey": TASK}], "networkTopology": {"highestTierName": "rack"}},
+    ],
+)
+
+
+@given(group=survivors(decode_volcano_pod_group, BUSY))
+def test_any_volcano_group_can_be_read(group: VolcanoPodGroup) -> None:
+    """No group that can be decoded raises; its minimums are at least one and its amounts are int64."""
+    value = read_volcano(group)
+    assert value.min_member >= 1
+    assert all(minimum >= 1 for _, minimum in value.role_minimums)
+    assert all(0 <= amount < 2**63 for amount in value.min_resources.values())
+    assert read_volcano(group) == value
