@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
 #: Seconds. Time enough for whatever should not happen to happen.
 WATCHFUL = 1.0
 
-GROUPS = frozenset({"jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "kubeflow.org", "ray.io"})
+GROUPS = frozenset({"jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "kubeflow.org", "ray.io", "scheduler.grove.io"})
 LWS = "leaderworkerset.sigs.k8s.io"
 
 
@@ -60,6 +60,7 @@ OBJECTS = [
     kubeflow("JAXJob", "jaxReplicaSpecs", Worker=2),
     WAITING_LAUNCHER,
     workload("ray.io/v1", "RayCluster", "ray", workerGroupSpecs=[{"groupName": "gpu", "replicas": 2}]),
+    workload("scheduler.grove.io/v1alpha1", "PodGang", "llm-0", podgroups=[{"name": "decode", "minReplicas": 2}]),
 ]
 #: API and name -> how many pods start together at first.
 MINIMUMS = {
@@ -72,6 +73,7 @@ MINIMUMS = {
     ("kubeflow.org", "default/jaxjob"): 2,
     ("kubeflow.org", "default/mpijob"): 2,
     ("ray.io", "default/ray"): 3,
+    ("scheduler.grove.io", "default/llm-0"): 2,
 }
 
 

@@ -11,6 +11,7 @@ from extender.objects.pod import Pod, read_pod
 from extender.objects.podgroup import POD, PodGroup
 from extender.objects.podspec import decode_pod
 from extender.objects.sources.coscheduling import decode_coscheduling_pod_group, read_coscheduling
+from extender.objects.sources.grove import GROVE
 from extender.objects.sources.jobset import JOBSET
 from extender.objects.sources.kubeflow import KUBEFLOW
 from extender.objects.sources.kueue import KUEUE
@@ -73,6 +74,7 @@ def test_pods_name_the_gang_that_stands_beside_them(block: Block) -> None:
 
 #: Gangs that pods are in by themselves: nothing is written for Muster that could be shown.
 BY_THEMSELVES = {
+    GROVE,
     KUEUE,
     JOBSET,
     LEADER_WORKER_SET,

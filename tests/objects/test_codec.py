@@ -31,6 +31,7 @@ from extender.objects.podspec import decode_pod
 from extender.objects.priority import decode_priority_class
 from extender.objects.queue import decode_queue
 from extender.objects.sources.coscheduling import decode_coscheduling_pod_group
+from extender.objects.sources.grove import decode_pod_gang
 from extender.objects.sources.jobset import decode_job_set
 from extender.objects.sources.kubeflow import decode_kubeflow_job
 from extender.objects.sources.leaderworkerset import decode_leader_worker_set
@@ -135,6 +136,14 @@ DOCUMENTS: dict[Decoder[Any], object] = {
     decode_ray_cluster: {
         "metadata": {"name": "ray"},
         "spec": {"workerGroupSpecs": [{"groupName": "gpu", "replicas": 2, "minReplicas": 1, "numOfHosts": 4}]},
+    },
+    decode_pod_gang: {
+        "metadata": {"name": "llm-0"},
+        "spec": {
+            "podgroups": [{"name": "decode", "podReferences": [], "minReplicas": 2}],
+            "topologyConstraint": {"packConstraint": {"required": "topology.kubernetes.io/rack"}},
+            "topologyConstraintGroupConfigs": [{"name": "0", "podGroupNames": ["decode"]}],
+        },
     },
     decode_object_list: OBJECTS["ObjectList"],
     decode_watch_event: {"type": "ADDED", "object": builders.pod_json()},

@@ -10,6 +10,7 @@ from extender.objects.keys import GANG, MIN_MEMBER
 from extender.objects.podgroup import POD
 from extender.objects.sources import (
     coscheduling,
+    grove,
     jobset,
     kubeflow,
     kueue,
@@ -27,6 +28,7 @@ LABEL: Final = "muster.dev"
 SOURCES: Final[tuple[Source, ...]] = (
     coscheduling.SOURCE,
     native.SOURCE,
+    grove.SOURCE,
     kueue.SOURCE,
     jobset.SOURCE,
     leaderworkerset.SOURCE,
