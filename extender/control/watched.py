@@ -24,8 +24,10 @@ from extender.objects.hypernodes import decode_hyper_node, read_hyper_node
 from extender.objects.lease import decode_lease, read_lease
 from extender.objects.levelobjects import (
     NETWORK_TOPOLOGY_GROUP,
+    decode_grove_topology,
     decode_network_topology,
     decode_topology,
+    read_grove_topology,
     read_network_topology,
     read_topology,
 )
@@ -294,6 +296,14 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
     # Kueue has served its Topology in each of these, and nothing that is read here has changed.
     _topologies(WatchedKind.KUEUE_TOPOLOGY, "kueue.x-k8s.io", "v1beta2", "v1beta1", "v1alpha1"),
     _topologies(WatchedKind.KAI_TOPOLOGY, "kai.scheduler", "v1alpha1"),
+    _row(
+        "clustertopologybindings.grove.io",
+        "ClusterTopologyBinding",
+        ("/apis/grove.io/v1alpha1/clustertopologybindings", "/apis/grove.io/v1alpha1/clustertopologies"),
+        decode_grove_topology,
+        lambda item: events.LevelsSeen(read_grove_topology(item)),
+        lambda who: events.LevelsGone("grove.io", who.name),
+    ),
     _row(
         WatchedKind.NETWORK_TOPOLOGY,
         "ClusterNetworkTopology",

@@ -1,4 +1,4 @@
-"""Lists of levels as objects of other projects give them: Kueue's and KAI's Topology, Koordinator's own."""
+"""Lists of levels as objects of other projects give them: Kueue's and KAI's Topology, Grove's and Koordinator's own."""
 
 from __future__ import annotations
 
@@ -52,6 +52,26 @@ class NetworkTopology(Struct, gc=False, frozen=True):
     spec: NetworkTopologySpec | None = None
 
 
+class GroveTopologyLevel(Struct, gc=False, frozen=True):
+    """One level of a ClusterTopologyBinding: its name, and the node label whose value names a node's domain."""
+
+    domain: str | None = None
+    key: str | None = None
+
+
+class GroveTopologySpec(Struct, gc=False, frozen=True):
+    """Spec of a ClusterTopologyBinding; the outermost level first."""
+
+    levels: list[GroveTopologyLevel] | None = None
+
+
+class GroveTopology(Struct, gc=False, frozen=True):
+    """A `grove.io/v1alpha1` ClusterTopologyBinding, which was called ClusterTopology before and had the same form."""
+
+    metadata: ObjectMeta | None = None
+    spec: GroveTopologySpec | None = None
+
+
 #: Believe what is there, in the order of `choose_levels`; believe nothing.
 AUTO, NONE = "auto", "none"
 
@@ -102,11 +122,12 @@ def _fitting(preset: Preset, labelled: Mapping[str, int]) -> tuple[Level, ...]:
 
 decode_topology = Decoder(Topology)
 decode_network_topology = Decoder(NetworkTopology)
+decode_grove_topology = Decoder(GroveTopology)
 
 #: Koordinator's API group.
 NETWORK_TOPOLOGY_GROUP = "scheduling.koordinator.sh"
 #: Whose list comes first, by API group, where several are there.
-LEVEL_GROUPS = ("kueue.x-k8s.io", "kai.scheduler", NETWORK_TOPOLOGY_GROUP)
+LEVEL_GROUPS = ("kueue.x-k8s.io", "kai.scheduler", "grove.io", NETWORK_TOPOLOGY_GROUP)
 
 #: The layers that Koordinator knows by itself. Source: koordinator apis/scheduling/v1alpha1.
 _CLUSTER_LAYER = "ClusterTopologyLayer"
@@ -143,6 +164,32 @@ def read_topology(topology: Topology, api_version: str) -> LevelList:
         else:
             labels.append(label)
     return LevelList(_about(meta, api_version, "Topology"), name_levels(labels), tuple(problems))
+
+
+def read_grove_topology(topology: GroveTopology) -> LevelList:
+    """Read a ClusterTopologyBinding; each level has the name of its domain. What is within a node is left out.
+
+    Source: NVIDIA/grove operator/api/core/v1alpha1/clustertopologybinding.go.
+    """
+    meta = topology.metadata or ObjectMeta()
+    levels: dict[str, Level] = {}
+    problems: list[Problem] = []
+    names, within_node = set(RESERVED_NAMES), False
+    for index, entry in enumerate((topology.spec and topology.spec.levels) or ()):
+        where, name, label = f"spec.levels[{index}]", entry.domain or "", entry.key or ""
+        if within_node:
+            problems.append(Problem(where, f"{name!r} is within a node and left out: its kubelet decides about that"))
+        elif not label:
+            problems.append(Problem(f"{where}.key", "is empty; name the node label of that level"))
+        elif label in levels:
+            problems.append(Problem(f"{where}.key", f"{label!r} is there twice; only the first counts"))
+        elif label in HOST_LABELS:
+            within_node = True
+        else:
+            levels[label] = Level(name if name and name not in names else label, label)
+            names.add(name)
+    about = ObjectRef.of("grove.io/v1alpha1", "ClusterTopologyBinding", meta)
+    return LevelList(about, tuple(levels.values()), tuple(problems))
 
 
 def read_network_topology(topology: NetworkTopology) -> LevelList:

@@ -49,6 +49,12 @@ OBJECTS: list[JsonObject] = [
     {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Topology", "metadata": {"name": "default"}, "spec": LEVELS},
     {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "default"}, "spec": LEVELS},
     {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopologyBinding",
+        "metadata": {"name": "default"},
+        "spec": {"levels": [{"domain": "rack", "key": "x/rack"}]},
+    },
+    {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "ClusterNetworkTopology",
         "metadata": {"name": "default"},
@@ -72,6 +78,7 @@ SEEN = {
     ("hyper node seen", "s0", "1"),
     ("levels seen", "kueue.x-k8s.io", "default", "x/block"),
     ("levels seen", "kai.scheduler", "default", "x/block"),
+    ("levels seen", "grove.io", "default", "x/rack"),
     ("levels seen", "scheduling.koordinator.sh", "default", "x/spine"),
     ("device seen", "a", "{}"),
 }
@@ -80,6 +87,7 @@ GONE = {
     ("hyper node gone", "s0"),
     ("levels gone", "kueue.x-k8s.io", "default"),
     ("levels gone", "kai.scheduler", "default"),
+    ("levels gone", "grove.io", "default"),
     ("levels gone", "scheduling.koordinator.sh", "default"),
     ("device gone", "a"),
 }

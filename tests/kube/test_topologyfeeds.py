@@ -63,6 +63,12 @@ LAYERS = {"networkTopologySpec": [{"topologyLayer": "spine", "labelKey": ["x/spi
             ("levels gone", "kai.scheduler", "a"),
         ),
         (
+            "/apis/grove.io/v1alpha1/clustertopologybindings",
+            {"spec": {"levels": [{"domain": "block", "key": "x/block"}]}},
+            ("levels seen", "grove.io", "a", "x/block"),
+            ("levels gone", "grove.io", "a"),
+        ),
+        (
             "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies",
             {"spec": LAYERS},
             ("levels seen", "scheduling.koordinator.sh", "a", "x/spine"),

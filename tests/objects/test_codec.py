@@ -23,7 +23,7 @@ from extender.objects.budget import decode_disruption_budget
 from extender.objects.devices import decode_device
 from extender.objects.hypernodes import decode_hyper_node
 from extender.objects.lease import decode_lease
-from extender.objects.levelobjects import decode_network_topology, decode_topology
+from extender.objects.levelobjects import decode_grove_topology, decode_network_topology, decode_topology
 from extender.objects.meta import DecodeError, Decoder, decode_metadata, encode, encode_plain, encode_struct
 from extender.objects.node import decode_node
 from extender.objects.nodetopology import decode_node_resource_topology
@@ -93,6 +93,7 @@ DOCUMENTS: dict[Decoder[Any], object] = {
         "metadata": {"name": "t"},
         "spec": {"networkTopologySpec": [{"topologyLayer": "rack", "labelKey": ["example.com/rack"]}]},
     },
+    decode_grove_topology: {"metadata": {"name": "t"}, "spec": {"levels": [{"domain": "rack", "key": "x/rack"}]}},
     decode_device: {"metadata": {"name": "n", "annotations": {"key": "value"}}},
     decode_config_map: {"metadata": {"name": "c"}, "data": {"key": "value"}},
     decode_queue: {

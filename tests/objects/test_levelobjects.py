@@ -1,4 +1,4 @@
-"""Lists of levels, from the objects of Kueue, KAI and Koordinator."""
+"""Lists of levels, from the objects of Kueue, KAI, Grove and Koordinator."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 from extender.objects.levelobjects import (
     LevelList,
+    decode_grove_topology,
     decode_network_topology,
     decode_topology,
+    read_grove_topology,
     read_network_topology,
     read_topology,
 )
@@ -19,6 +21,12 @@ def topology(*labels: str | None) -> LevelList:
     levels = [{} if label is None else {"nodeLabel": label} for label in labels]
     body = encode({"metadata": {"name": "default", "uid": "u"}, "spec": {"levels": levels}})
     return read_topology(decode_topology(body), "kueue.x-k8s.io/v1beta2")
+
+
+def grove(*levels: tuple[str, str]) -> LevelList:
+    """Read a ClusterTopologyBinding of Grove with these domains and node labels."""
+    spec = {"levels": [{"domain": domain, "key": key} for domain, key in levels]}
+    return read_grove_topology(decode_grove_topology(encode({"metadata": {"name": "default"}, "spec": spec})))
 
 
 def network(*layers: dict[str, Any]) -> LevelList:
@@ -74,6 +82,26 @@ def test_an_empty_topology_has_no_levels() -> None:
     """Neither a spec nor a name is needed to read an object."""
     assert read_topology(decode_topology(b"{}"), "kai.scheduler/v1alpha1").levels == ()
     assert network().levels == read_network_topology(decode_network_topology(b"{}")).levels == ()
+
+
+def test_levels_of_grove_have_the_names_of_their_domains() -> None:
+    """The node itself is no level of the list, and a name that means something else gives way to the label."""
+    read = grove(("zone", "x/zone"), ("cluster", "x/block"), ("zone", "x/rack"), ("host", "kubernetes.io/hostname"))
+    assert pairs(read) == [("zone", "x/zone"), ("x/block", "x/block"), ("x/rack", "x/rack")]
+    assert read.problems == ()
+    assert (read.about.group, str(read.about)) == ("grove.io", "ClusterTopologyBinding default")
+
+
+def test_odd_levels_of_grove_are_left_out_with_a_problem() -> None:
+    """What is within a node is no level of the network, and a label counts once."""
+    read = grove(("a", ""), ("b", "x/rack"), ("c", "x/rack"), ("host", "kubernetes.io/hostname"), ("numa", "x/numa"))
+    assert pairs(read) == [("b", "x/rack")]
+    assert [problem.field for problem in read.problems] == [
+        "spec.levels[0].key",
+        "spec.levels[2].key",
+        "spec.levels[4]",
+    ]
+    assert grove().levels == read_grove_topology(decode_grove_topology(b"{}")).levels == ()
 
 
 def test_layers_of_koordinator_are_ordered_by_their_parents() -> None:
