@@ -266,7 +266,7 @@ class QueueRow(ApiDocument, frozen=True):
 
     An inactive Queue starts nothing; `reason` (one word) and `message` say why. An active one has a message if
     something is wrong with it all the same. `share` is the largest of its resources' shares, weighed: the order of
-    Queues goes by it. Gangs of children are not counted.
+    Queues goes by it. Gangs of children are not counted. `pending_since` is when the oldest that waits was created.
     """
 
     name: str
@@ -278,6 +278,7 @@ class QueueRow(ApiDocument, frozen=True):
     pending_gangs: Count
     admitted_gangs: Count
     flavors: tuple[QuotaUse, ...]
+    pending_since: Time | None = None
 
 
 class QueuesDocument(ApiDocument, frozen=True):

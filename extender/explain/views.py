@@ -242,6 +242,7 @@ def _report(
         pending_gangs=len(pending),
         admitted_gangs=len(sharing.charges.holders(name)),
         flavors=_uses(name, sharing, reserved) if active else (),
+        pending_since=min(filter(None, pending), default=None),
     )
     return QueueReport(
         row=row,

@@ -29,6 +29,18 @@ def test_usage_and_what_is_borrowed_and_lent(world: World) -> None:
     assert reports["red"].row.share > reports["blue"].row.share == 0
 
 
+def test_the_oldest_gang_that_waits_is_told(world: World) -> None:
+    """It is when it was created, not when it was seen; a queue in which none waits tells none."""
+    world.nodes(1)
+    tell(world, queue("red", 32), queue("blue", 8))
+    first, _ = (gang(world, name, 2, "red") for name in ("first", "second"))
+    gang(world, "runs", 1, "blue").run()
+    world.judge()
+    reports = {report.name: report for report in queue_reports(world.admission)}
+    assert reports["red"].status_json()["pendingSince"] == first.gang.created
+    assert reports["blue"].status_json()["pendingSince"] is None
+
+
 def test_what_is_reserved_is_told_apart_from_what_is_bound(world: World) -> None:
     """It is part of what is used, in the parents too, and is none any more once the pods are bound."""
     world.nodes(3)
