@@ -31,10 +31,9 @@ class Slot:
     """One pod's promise of one node.
 
     `state` is changed by its reservation, which counts. `promised_at` is when the node was promised, `nominated_at`
-    when its nomination was last ordered (seconds, monotonic), `nudges` how often it was repeated, `losses` how often it
-    was taken off and written again at once; `stirred` says that it is being cleared to be set again, `asks_for_all`
-    that its node was just refused when offered alone, so that kube-scheduler offers all. Until `expected_until`
-    (monotonic) a member whose held bind call was answered in vain is expected again.
+    when its nomination was last ordered (seconds, monotonic), `nudges` how often it was repeated, `losses` how often
+    written again when taken off; `stirred` says that it is being cleared to be set again, `asks_for_all` that its node
+    was just refused alone. Until `expected_until` a member whose held bind call was answered in vain is expected again.
     """
 
     pod: Pod

@@ -112,27 +112,23 @@ def _packed(parts: Iterable[_Part], within: int, beside: set[int], node: int) ->
     """Return parts as a parcel; what a domain of the level `within` holds anyway is no bundle of its own."""
     pods: dict[Shape, list[Pod]] = {}
     parcels: dict[Bundle, list[Parcel]] = {}
-    for part in parts:
+    pending = list(parts)[::-1]
+    while pending:
+        part = pending.pop()
         if part.level == node and len(part.parts) == 1 and part.parts[0].pod is not None:
-            part = part.parts[0]  # noqa: PLW2901 - one pod is always on one node
+            part = part.parts[0]  # one pod is always on one node
         if part.pod is not None:
             pods.setdefault(part.pod.shape, []).append(part.pod)
-            continue
-        if part.level <= within:
+        elif part.level <= within:
             beside.add(part.level)
-            inner = _packed(part.parts, within, beside, node)
-            for shape, own in inner.pods.items():
-                pods.setdefault(shape, []).extend(own)
-            for kind, bundles in inner.parcels.items():
-                parcels.setdefault(kind, []).extend(bundles)
-            continue
-        outer: set[int] = set()
-        parcel = _packed(part.parts, part.level, outer, node)
-        kind = Bundle(part.level, parcel.content, frozenset(outer - {part.level}))
-        parcels.setdefault(kind, []).append(parcel)
-    return Parcel(
-        {shape: tuple(own) for shape, own in pods.items()}, {kind: tuple(own) for kind, own in parcels.items()}
-    )
+            pending += reversed(part.parts)
+        else:
+            outer: set[int] = set()
+            parcel = _packed(part.parts, part.level, outer, node)
+            kind = Bundle(part.level, parcel.content, frozenset(outer - {part.level}))
+            parcels.setdefault(kind, []).append(parcel)
+    bundles = {kind: tuple(own) for kind, own in parcels.items()}
+    return Parcel({shape: tuple(own) for shape, own in pods.items()}, bundles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +144,6 @@ class Vocabulary:
     kinds: tuple[Kind, ...]
     caps: tuple[int, ...]
     opened: tuple[tuple[tuple[int, int], ...], ...] = ()
-
-    @property
-    def is_opened(self) -> bool:
-        """Tell whether any bundle is opened below this level."""
-        return any(parts != ((index, 1),) for index, parts in enumerate(self.opened))
 
 
 def vocabularies(content: Parcel, levels: Sequence[int]) -> list[Vocabulary]:
