@@ -113,15 +113,14 @@ class ShapeRooms:
             states: (rows,) the states of GPUs and zones.
             rows: those that have changed, None for all.
         """
-        counts = self._by_columns(free if rows is None else free[:, rows])
+        some, counts = self._by_columns(free if rows is None else free[:, rows])
         if rows is None:
             self.counts[:] = 0
         else:
             self.counts[rows] = 0
-        some = np.flatnonzero(counts)
         if not some.shape[0]:
             return
-        at, counts = some if rows is None else rows[some], counts[some]
+        at = some if rows is None else rows[some]
         found, which = distinct(states[at])
         limits = np.array([self._limit(state) for state in found.tolist()], dtype=np.int64)
         self.counts[at] = np.minimum(counts, limits[which], out=counts)
@@ -130,15 +129,21 @@ class ShapeRooms:
         rooms = [NodeRoom(int(found[each // (MOST_PODS + 1)]), each % (MOST_PODS + 1)) for each in mixed.tolist()]
         self.kinds[at] = np.array([self._number(room) for room in rooms], dtype=np.int64)[where]
 
-    def _by_columns(self, free: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _by_columns(self, free: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return which of the nodes with `free` have all that a pod asks for, and how many pods each of these takes.
+
+        Most nodes of a busy cluster lack something: a comparison, which is cheaper than a division, leaves them out.
+        """
         vector = self._vector
-        if vector.unknown:
-            return np.zeros(free.shape[1], dtype=np.int64)
-        fits: NDArray[np.int64] = np.full(free.shape[1], _MANY)
-        for column, amount in zip(vector.columns.tolist(), vector.amounts.tolist(), strict=True):
-            if amount > 0:
-                np.minimum(fits, free[column] // amount, out=fits)
-        return np.maximum(fits, 0, out=fits)
+        asked = [pair for pair in zip(vector.columns.tolist(), vector.amounts.tolist(), strict=True) if pair[1] > 0]
+        takes = np.full(free.shape[1], not vector.unknown)
+        for column, amount in asked:
+            takes &= free[column] >= amount
+        some = np.flatnonzero(takes)
+        fits: NDArray[np.int64] = np.full(some.shape[0], _MANY)
+        for column, amount in asked:
+            np.minimum(fits, free[column][some] // amount, out=fits)
+        return some, fits
 
     def _limit(self, state: int) -> int:
         """Return how many pods a kubelet admits in a state; a full table says that it sets no limit."""
@@ -355,6 +360,8 @@ def distinct(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
     """
     least = int(values.min(initial=np.iinfo(np.int64).max))
     span = int(values.max(initial=-1)) - least + 1
+    if span == 1:
+        return np.array([least]), np.zeros(values.shape[0], dtype=np.intp)
     if not 0 < span <= _CLOSE * values.shape[0]:
         found, inverse = np.unique(values, return_inverse=True)
         return found, inverse
