@@ -116,31 +116,39 @@ class Policies:
         return self._preemption(queue).grace
 
     def _queues(self, claimant: Claimant) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
-        """Iterate over the queues whose gangs may be evicted, and which in them."""
+        """Iterate over the queues whose gangs may be evicted, and which in them: its own comes last."""
         gang, name = claimant.gang, claimant.queue
         policy, own = self._preemption(name), claimant.priority
         newer = policy.within_queue is WithinQueue.LOWER_OR_NEWER
         lowest = self._sharing.charges.lowest_priority(name)
-        if policy.within_queue is not WithinQueue.NEVER and lowest is not None and lowest < own + newer:
+        within = policy.within_queue is not WithinQueue.NEVER and lowest is not None and lowest < own + newer
+        if name != NAMELESS:
+            yield from self._lent(claimant, policy, self._below(name, own + newer) if within else ())
+        if within:
             yield name, lambda holder: _is_below(holder, own, gang.created, newer=newer)
-        if name == NAMELESS:
-            return
-        tree = self._sharing.tree
-        owed = frozenset(reclaimable(tree, name, claimant.flavor, claimant.amounts))
-        reclaim, borrow = policy.reclaim_within_cohort, policy.borrow_within_cohort
+
+    def _lent(
+        self, claimant: Claimant, policy: PreemptionPolicy, below: Iterable[str]
+    ) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
+        """Iterate over the other queues that have borrowed, once the pods `below` have left, and who gives way."""
+        tree, name, charges = self._sharing.tree, claimant.queue, self._sharing.charges
+        with charges.without(below):
+            owed = frozenset(reclaimable(tree, name, claimant.flavor, claimant.amounts))
+        reclaimed, taken = _most_reclaimed(policy, claimant.priority), _most_taken(policy, claimant.priority)
         for other in tree.charged_beside(name):
-            if other == name or not self._sharing.charges.holders(other):
+            if other == name or not charges.holders(other):
                 continue
-            most: float = -math.inf
-            if reclaim is not Reclaim.NEVER and other in owed:
-                most = math.inf if reclaim is Reclaim.ANY else own - 1
-            elif borrow is BorrowWithin.LOWER_PRIORITY and tree.borrows_from(
-                other, name, claimant.flavor, claimant.amounts
-            ):
-                threshold = policy.max_priority_threshold
-                most = own - 1 if threshold is None else min(own - 1, threshold)
+            most = reclaimed if other in owed else -math.inf
+            if most < taken and tree.borrows_from(other, name, claimant.flavor, claimant.amounts):
+                most = taken
             if most > -math.inf:
                 yield other, partial(_is_up_to, most)
+
+    def _below(self, queue: str, priority: int) -> list[str]:
+        """Return the UIDs of the pods of a lower priority that are charged to a queue."""
+        charges = self._sharing.charges
+        held = (uid for uids in charges.holders(queue).values() for uid in uids)
+        return [uid for uid in held if (charge := charges.of(uid)) is not None and charge.priority < priority]
 
     def _preemption(self, queue: str) -> PreemptionPolicy:
         return PreemptionPolicy() if queue == NAMELESS else self._sharing.tree.queue(queue).preemption
@@ -210,8 +218,31 @@ def _is_up_to(priority: float, gang: Gang) -> bool:
     return gang.priority <= priority
 
 
+def _most_reclaimed(policy: PreemptionPolicy, own: int) -> float:
+    """Return the highest priority of gangs that give back what they borrow to one of priority `own` within quota."""
+    match policy.reclaim_within_cohort:
+        case Reclaim.ANY:
+            return math.inf
+        case Reclaim.LOWER_PRIORITY:
+            return own - 1
+    return -math.inf
+
+
+def _most_taken(policy: PreemptionPolicy, own: int) -> float:
+    """Return the highest priority of gangs that borrow and give way to one of priority `own` that does so too."""
+    if policy.borrow_within_cohort is not BorrowWithin.LOWER_PRIORITY:
+        return -math.inf
+    return own - 1 if policy.max_priority_threshold is None else min(own - 1, policy.max_priority_threshold)
+
+
+# Example. Queue a (16 GPUs) lends 12 of them to b, which has none; low of a runs on 4. urgent of a asks for 16.
+#
+#   evictions         order                                                         rightful
+#   borrower          a would use 20 of 16 with urgent: it takes back nothing       no
+#   low               within the queue, by priority                                 yes, but there are 12 too few
+#   low, borrower     low; then a uses 16 of 16 with urgent, and b has borrowed     yes
 class QuotaRights:
-    """By what right a gang takes quota from others: only what their queues have borrowed."""
+    """By what right a gang takes quota from others: only what their queues have borrowed, within its own as a rule."""
 
     def __init__(self, sharing: Sharing, claimant: Claimant, leaving: Iterable[str] = ()) -> None:
         """Ask on behalf of `claimant` what `sharing` says, as if the pods with the UIDs `leaving` had left."""
@@ -228,17 +259,54 @@ class QuotaRights:
             and sharing.root(charge.queue) == sharing.root(claimant.queue)
         )
 
-    def is_rightful(self, evictions: Iterable[VictimEviction]) -> bool:
-        """Tell whether in some order each eviction takes back what its queue still has borrowed by then."""
-        left = list(evictions)
+    def matter(self, evictions: Iterable[VictimEviction]) -> bool:
+        """Tell whether it matters which of these are made: not all may be, or some only after others."""
+        lent = self._lent(evictions)
+        with self._sharing.charges.without(self._leaving):
+            at_once = all(self._may_take(each.victim) for each in lent)
+        return not at_once or not self.allow(lent)
+
+    def allow(self, evictions: Iterable[VictimEviction]) -> bool:
+        """Tell whether in some order each of these takes what its queue has still borrowed by then.
+
+        Fewer of them never turn a yes into a no.
+        """
+        return self._in_some_order(evictions, self._has_borrowed)
+
+    def entitle(self, evictions: Iterable[VictimEviction]) -> bool:
+        """Tell whether in some order the gang has a right to each of these by then; its own queue's come first."""
+        return self._in_some_order(evictions, self._may_take)
+
+    def _lent(self, evictions: Iterable[VictimEviction]) -> list[VictimEviction]:
+        return [each for each in evictions if each.victim.queue != self._claimant.queue]
+
+    def _size(self, eviction: VictimEviction) -> float:
+        """Return how many times an eviction gives back what the gang asks for, of the resource of which it is most."""
+        given, asked = Counter[str](), self._claimant.amounts
+        for charge in filter(None, (self._sharing.charges.of(pod.uid) for pod in eviction.pods)):
+            given.update(charge.amounts)
+        limited = self._sharing.tree.limited(self._claimant.queue, self._claimant.flavor)
+        return max((given[each] / asked[each] for each in limited if asked.get(each)), default=0.0)
+
+    def _in_some_order(self, evictions: Iterable[VictimEviction], may_take: Callable[[Victim], bool]) -> bool:
+        evictions = list(evictions)
+        # Of one that is larger than what its queue has borrowed nothing is left to take back for those after it.
+        left, charges = sorted(self._lent(evictions), key=self._size), self._sharing.charges
+        if not left:
+            return True
+        own = (pod.uid for each in evictions if each.victim.queue == self._claimant.queue for pod in each.pods)
         with ExitStack() as gone:
-            gone.enter_context(self._sharing.charges.without(self._leaving))
+            gone.enter_context(charges.without([*self._leaving, *own]))
             while left:
-                rightful = next((each for each in left if self._may_take(each.victim)), None)
-                if rightful is None:
+                waiting: list[VictimEviction] = []
+                for each in left:
+                    if may_take(each.victim):
+                        gone.enter_context(charges.without(pod.uid for pod in each.pods))
+                    else:
+                        waiting.append(each)
+                if len(waiting) == len(left):
                     return False
-                left.remove(rightful)
-                gone.enter_context(self._sharing.charges.without(pod.uid for pod in rightful.pods))
+                left = waiting
         return True
 
     def rightful(self, victims: Sequence[Victim]) -> list[Victim]:
@@ -248,14 +316,22 @@ class QuotaRights:
         with ExitStack() as gone:
             gone.enter_context(self._sharing.charges.without(self._leaving))
             for victim in ranked:
-                if self._may_take(victim):
+                if victim.queue == self._claimant.queue or self._has_borrowed(victim):
                     kept.append(victim)
                     gone.enter_context(self._sharing.charges.without(pod.uid for pod in (*victim.core, *victim.extras)))
         return kept
 
-    def _may_take(self, victim: Victim) -> bool:
-        """Tell whether a victim is of the gang's own queue, or of one that has borrowed what the gang asks for."""
+    def _has_borrowed(self, victim: Victim) -> bool:
+        """Tell whether the queue of a victim has borrowed what the gang asks for."""
         claimant = self._claimant
-        if victim.queue == claimant.queue:
-            return True
         return self._sharing.tree.borrows_from(victim.queue, claimant.queue, claimant.flavor, claimant.amounts)
+
+    def _may_take(self, victim: Victim) -> bool:
+        """Tell whether the gang may have a victim of another queue evicted, as things stand."""
+        claimant, tree = self._claimant, self._sharing.tree
+        policy = tree.queue(claimant.queue).preemption
+        if victim.priority <= _most_reclaimed(policy, claimant.priority) and tree.reclaims(
+            claimant.queue, victim.queue, claimant.flavor, claimant.amounts
+        ):
+            return True
+        return victim.priority <= _most_taken(policy, claimant.priority) and self._has_borrowed(victim)

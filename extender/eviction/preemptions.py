@@ -199,11 +199,16 @@ def find_evictions(  # noqa: PLR0913 - whose evictions, for whom, and by which r
 ) -> FoundPreemption | None:
     """Find evictions after which a gang is placed in one flavor, such that no queue loses more than it has borrowed.
 
-    Pods with the UIDs `leaving` leave anyway. Of a queue from which more was taken than it has borrowed, only who goes
-    first is offered again.
+    What others have borrowed is reclaimed before any gang of its own queue is preempted; both happen together only
+    where neither alone is enough. Pods with the UIDs `leaving` leave anyway.
     """
     rights = QuotaRights(sharing, claimant, leaving)
-    found = search(case, option, victims, budgets, leaving)
-    if found is None or rights.is_rightful(found.evictions):
-        return found
-    return search(case, option, rights.rightful(victims), budgets, leaving)
+    lent = [victim for victim in victims if victim.queue != claimant.queue]
+    own = [victim for victim in victims if victim.queue == claimant.queue]
+    for some in (lent, own, [*lent, *own]) if lent and own else (victims,):
+        found = search(case, option, some, budgets, leaving, rights)
+        if found is None and len(kept := rights.rightful(some)) < len(some):
+            found = search(case, option, kept, budgets, leaving, rights)
+        if found is not None:
+            return found
+    return None

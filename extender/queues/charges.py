@@ -255,14 +255,18 @@ class Charges:
     @contextmanager
     def without(self, uids: Iterable[str]) -> Iterator[None]:
         """Look at the queues as if these pods had left."""
-        leaving = [charge for uid in uids if (charge := self._charges.get(uid)) is not None]
-        for each in leaving:
-            self.tree.refund(each.queue, each.flavor, each.amounts)
+        leaving: dict[tuple[str, str], dict[str, int]] = {}
+        for charge in filter(None, map(self._charges.get, uids)):
+            amounts = leaving.setdefault((charge.queue, charge.flavor), {})
+            for resource, amount in charge.amounts.items():
+                amounts[resource] = amounts.get(resource, 0) + amount
+        for (queue, flavor), amounts in leaving.items():
+            self.tree.refund(queue, flavor, amounts)
         try:
             yield
         finally:
-            for each in leaving:
-                self.tree.charge(each.queue, each.flavor, each.amounts)
+            for (queue, flavor), amounts in leaving.items():
+                self.tree.charge(queue, flavor, amounts)
 
     def _recharge(self, uid: str) -> None:
         before = self._charges.pop(uid, None)

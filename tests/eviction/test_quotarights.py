@@ -58,7 +58,7 @@ def test_no_more_is_taken_than_was_borrowed(world: World, count: int, *, rightfu
     rights = QuotaRights(world.admission.sharing, of)
     found = victims(world, of)
     assert len(found) == 4
-    assert rights.is_rightful([VictimEviction(each, each.core) for each in found[:count]]) is rightful
+    assert rights.entitle([VictimEviction(each, each.core) for each in found[:count]]) is rightful
     assert len(rights.rightful(found)) == 2
 
 
@@ -83,7 +83,7 @@ def test_asking_leaves_the_queues_as_they_are(world: World) -> None:
     found = victims(world, of)
     assert not has_quota(world, of, [])
     assert has_quota(world, of, [pod.uid for each in found[:2] for pod in each.core])
-    rights.is_rightful([VictimEviction(each, each.core) for each in found])
+    rights.entitle([VictimEviction(each, each.core) for each in found])
     rights.rightful(found)
     assert (world.state.used("blue", "all", GPU), world.state.borrowed("blue", "all", GPU)) == (32, 16)
     assert sharing.shortage("red", Option("all"), of.amounts) is not None

@@ -151,7 +151,8 @@ def _everybody_gives_back(patch: pytest.MonkeyPatch) -> None:
         return tuple(name for name in tree if name != preemptor)
 
     patch.setattr(victims, "reclaimable", everybody)
-    patch.setattr(QuotaRights, "is_rightful", lambda *_: True)
+    patch.setattr(QuotaRights, "allow", lambda *_: True)
+    patch.setattr(QuotaRights, "entitle", lambda *_: True)
 
 
 def _quota_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:

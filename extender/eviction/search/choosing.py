@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from extender.cluster.table import Vector
 from extender.cluster.tree import Tree
 from extender.eviction.search.room import Clearing, Cover, Permit, VictimRoomRequest, bounds, choices, prune
-from extender.eviction.search.units import Cost, Units
+from extender.eviction.search.units import Cost, Units, VictimEviction
 from extender.judge import Case, fits, place
 from extender.objects.pod import Pod
 from extender.objects.reason import Wait
@@ -30,6 +30,19 @@ class BudgetCheck(Protocol):
         """Tell whether all of these pods may be evicted together."""
 
 
+class RightsCheck(Protocol):
+    """What the queues of victims owe. Fewer evictions never turn a yes of `allow` into a no."""
+
+    def matter(self, evictions: Sequence[VictimEviction]) -> bool:
+        """Tell whether it matters which of these are made."""
+
+    def allow(self, evictions: Sequence[VictimEviction]) -> bool:
+        """Tell whether the queues owe as much as these take."""
+
+    def entitle(self, evictions: Sequence[VictimEviction]) -> bool:
+        """Tell whether there is a right to all of these together."""
+
+
 class Trial:
     """Try choices of pieces: in the asked columns alone, which is fast, and by asking the judge, which is the truth.
 
@@ -41,15 +54,25 @@ class Trial:
         plain: whether columns tell the truth, but for GPUs and zones: pods of one shape that are not counted off.
     """
 
-    def __init__(
-        self, case: Case, option: Option, view: CapacityView, budgets: BudgetCheck, leaving: Sequence[str]
+    def __init__(  # noqa: PLR0913, PLR0917 - on what, and by which rules
+        self,
+        case: Case,
+        option: Option,
+        view: CapacityView,
+        budgets: BudgetCheck,
+        leaving: Sequence[str],
+        rights: RightsCheck | None = None,
     ) -> None:
-        """Try on `view`, which is as it was after each trial; there, pods with the UIDs `leaving` have left already."""
+        """Try on `view`, which is as it was after each trial; there, pods with the UIDs `leaving` have left already.
+
+        Without `rights` any queue may be taken from.
+        """
         self._case = case
         self._option = option
         self._view = view
         self._leaving = leaving
         self._budgets = budgets
+        self._rights = rights
         pod_set, eligible = case.pod_set, case.eligible(view)
         self._candidates = view.candidates(pod_set, eligible)
         self._terms = pod_set.demand.terms
@@ -187,6 +210,18 @@ class Trial:
     def within_budgets(self, units: Units, chosen: NDArray[np.bool_]) -> bool:
         """Tell whether the budgets allow to evict the pieces together."""
         return self._budgets.allows(units.pods(np.flatnonzero(chosen).tolist()))
+
+    def rights_matter(self, units: Units, usable: NDArray[np.bool_]) -> bool:
+        """Tell whether there is a right to some choices of these pieces only."""
+        return self._rights is not None and self._rights.matter(units.evictions(usable))
+
+    def is_owed(self, units: Units, chosen: NDArray[np.bool_]) -> bool:
+        """Tell whether the queues owe what the pieces take. Fewer of them never turn a yes into a no."""
+        return self._rights is None or self._rights.allow(units.evictions(chosen))
+
+    def is_rightful(self, units: Units, chosen: NDArray[np.bool_]) -> bool:
+        """Tell whether there is a right to the pieces together."""
+        return self._rights is None or self._rights.entitle(units.evictions(chosen))
 
 
 def _uids(units: Units, chosen: NDArray[np.bool_]) -> list[str]:

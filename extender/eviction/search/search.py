@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.eviction.search.choosing import BudgetCheck, Chooser, Trial, VictimChoice
+from extender.eviction.search.choosing import BudgetCheck, Chooser, RightsCheck, Trial, VictimChoice
 from extender.eviction.search.room import Clearing, choices, prune
 from extender.eviction.search.units import Cost, Units, Victim, VictimEviction
 from extender.judge import Case
@@ -32,6 +32,11 @@ _MOST_EXTENDED, _MOST_COMPARED = 2, 2
 _MOST_BEGINNINGS, _MOST_ENTRIES = 16, 4_000
 
 
+#: Pieces of which each step minds what the queues still owe: that costs as much as all steps before it together. With
+#: more it is asked when a choice is complete.
+_MOST_WATCHED = 64
+
+
 @dataclass(frozen=True, slots=True)
 class FoundPreemption:
     """The evictions, the plan for the gang after them, and what the plan takes: (resources, rows)."""
@@ -52,19 +57,25 @@ class FoundPreemption:
 # If wide had priority 5, half and other would go: the priority counts before what is lost, and pieces of priority 0
 # are searched by themselves first. If a budget allowed no pod of wide, the same choice would be found. There are 4
 # pieces, so `few` lists all 16 choices in this order; with more than 12 `Chooser` and `Cover` look for good ones.
-def search(
-    case: Case, option: Option, victims: Sequence[Victim], budgets: BudgetCheck, leaving: Sequence[str] = ()
+def search(  # noqa: PLR0913, PLR0917 - whose evictions, for whom, and by which rules
+    case: Case,
+    option: Option,
+    victims: Sequence[Victim],
+    budgets: BudgetCheck,
+    leaving: Sequence[str] = (),
+    rights: RightsCheck | None = None,
 ) -> FoundPreemption | None:
     """Find the cheapest evictions after which the judge places a gang in one flavor; None if there are none.
 
-    The case is as before afterwards. All `victims` may be evicted by rank and queue; pods with the UIDs `leaving` leave
-    anyway. Compared are the highest priority that loses pods, the GPU-time lost with gangs that go whole, their number,
-    then the GPU-time of extras that go alone (`Cost`). No eviction of the result can be left out. The result has no
-    evictions if the gang is placed without any. Deterministic for equal input, whatever the order of the victims.
+    The case is as before afterwards. Any of the `victims` may be evicted, by rank and queue, and together as far as
+    `rights` say; pods with the UIDs `leaving` leave anyway. Compared are the highest priority that loses pods, the
+    GPU-time lost with gangs that go whole, their number, then the GPU-time of extras that go alone (`Cost`). No
+    eviction of the result can be left out. The result has no evictions if the gang is placed without any.
+    Deterministic for equal input, whatever the order of the victims.
     """
     view = case.view(option)
     with view.without(leaving) as there:
-        trial = Trial(case, option, there, budgets, leaving)
+        trial = Trial(case, option, there, budgets, leaving, rights)
         if not trial.possible:
             return None
         ordered = sorted(victims, key=lambda victim: (victim.priority, victim.name, victim.uid))
@@ -79,6 +90,8 @@ class _VictimSearch:
         self._refused: set[int] = set()
         self._beginnings_left = min(_MOST_BEGINNINGS, _MOST_ENTRIES // max(units.of.shape[0], 1))
         self._short_of_quota = not trial.within_quota(units, self._none)
+        self._restricted = False
+        self._many = len(units) > _MOST_WATCHED
 
     def run(self) -> FoundPreemption | None:
         if not self._short_of_quota and isinstance(placed := self._trial.placed(self._units, self._none), Plan):
@@ -109,8 +122,9 @@ class _VictimSearch:
         self._refused.clear()
         if self._short_of_quota and not trial.within_quota(units, usable):
             return None
+        self._restricted = trial.rights_matter(units, usable)
         chooser = Chooser(trial, units, usable, None)
-        if not trial.within_budgets(units, usable):
+        if not self._is_permitted(usable):
             usable = self._evictable(usable)
             chooser = Chooser(trial, units, usable, self._permits)
         few = choices(
@@ -137,28 +151,38 @@ class _VictimSearch:
         return self._among_many(chooser, usable)
 
     def _evictable(self, usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return (units,) which pieces the budgets allow to evict by themselves, cores with their extras."""
-        units, trial = self._units, self._trial
+        """Return (units,) which pieces may be evicted by themselves, cores with their extras."""
+        units = self._units
         evictable = self._none.copy()
         for unit in np.flatnonzero(usable).tolist():
             alone = self._none.copy()
             alone[[unit, *units.extras(unit)]] = True
-            evictable[unit] = trial.within_budgets(units, alone)
+            evictable[unit] = self._is_permitted(alone)
         return evictable
 
     def _permits(self, chosen: NDArray[np.bool_], going: list[int]) -> bool:
         together = chosen.copy()
         for unit in going:
             together[[unit, *self._units.extras(unit)]] = True
-        allowed = self._trial.within_budgets(self._units, together)
+        allowed = self._is_permitted(together)
         if not allowed:
             self._refused.update(going)
         return allowed
 
-    def _allowed(self, chosen: NDArray[np.bool_]) -> bool:
+    def _is_permitted(self, chosen: NDArray[np.bool_]) -> bool:
+        """Tell whether budgets and debts allow pieces to go together. Fewer of them never turn a yes into a no."""
+        trial, units = self._trial, self._units
+        owed = not self._restricted or self._many or trial.is_owed(units, chosen)
+        return owed and trial.within_budgets(units, chosen)
+
+    def _is_rightful(self, chosen: NDArray[np.bool_]) -> bool:
+        """Tell whether quota allows the gang once the pieces have left, and the gang has a right to them."""
         trial, units = self._trial, self._units
         within = not self._short_of_quota or trial.within_quota(units, chosen)
-        return within and trial.within_budgets(units, chosen)
+        return within and (not self._restricted or trial.is_rightful(units, chosen))
+
+    def _allowed(self, chosen: NDArray[np.bool_]) -> bool:
+        return self._is_rightful(chosen) and self._trial.within_budgets(self._units, chosen)
 
     def _among_many(self, chooser: Chooser, usable: NDArray[np.bool_]) -> FoundPreemption | None:
         """Plan what was chosen, the cheapest first; what only planning can judge is compared once that is done."""
@@ -179,23 +203,22 @@ class _VictimSearch:
 
     def _options(self, chooser: Chooser, usable: NDArray[np.bool_]) -> Iterator[VictimChoice]:
         """Yield choices that make room by the columns, within quota and budgets."""
-        if not self._short_of_quota:
+        if not (self._short_of_quota or self._restricted):
             yield from (each for each in chooser.choices(self._none) if self._allowed(each.chosen))
             for start in self._beginnings():
                 for choice in chooser.choices(start)[:_MOST_EXTENDED]:
                     if self._trial.within_budgets(self._units, choice.chosen):
                         yield self._pruned(choice.chosen, choice)
             return
-        for start in (self._none, *for_quota(self._trial, self._units, usable, self._none)):
+        for start in (self._none, *self._for_quota(usable, self._none)):
             for choice in chooser.choices(start)[:_MOST_EXTENDED]:
-                enough = self._trial.within_quota(self._units, choice.chosen)
-                more = (choice.chosen,) if enough else for_quota(self._trial, self._units, usable, choice.chosen)
-                for chosen in more:
+                enough = self._is_rightful(choice.chosen)
+                for chosen in (choice.chosen,) if enough else self._for_quota(usable, choice.chosen):
                     if self._trial.within_budgets(self._units, chosen):
                         yield self._pruned(chosen, choice)
 
     def _beginnings(self) -> list[NDArray[np.bool_]]:
-        """Return choices to start from: pieces that the budgets refused only beside others that had been chosen."""
+        """Return choices to start from: pieces that were refused only beside others that had been chosen."""
         beginnings = []
         pieces = sorted(self._refused, key=lambda piece: (float(self._units.weight[piece]), piece))
         for piece in pieces[: self._beginnings_left]:
@@ -212,8 +235,7 @@ class _VictimSearch:
         return VictimChoice(self._units.cost(chosen), chosen, choice.mask)
 
     def _suffices_by_columns(self, clearing: Clearing) -> bool:
-        within = not self._short_of_quota or self._trial.within_quota(self._units, clearing.chosen)
-        return within and self._trial.holds(clearing)
+        return self._trial.holds(clearing) and self._is_rightful(clearing.chosen)
 
     def _suffices(self, clearing: Clearing) -> bool:
         return self._suffices_by_columns(clearing) and self._trial.fits(self._units, clearing.chosen)
@@ -262,48 +284,45 @@ class _VictimSearch:
     def _result(self, chosen: NDArray[np.bool_], placed: Plan) -> FoundPreemption:
         return FoundPreemption(self._units.evictions(chosen), placed, self._trial.taken_by(placed))
 
+    def _for_quota(self, usable: NDArray[np.bool_], start: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
+        """Yield choices with which the gang is within its quota, each `start` and what else is needed; (units,).
 
-def for_quota(
-    trial: Trial, units: Units, usable: NDArray[np.bool_], start: NDArray[np.bool_]
-) -> Iterator[NDArray[np.bool_]]:
-    """Yield choices with which the gang is within its quota, each `start` and what else is needed; all are (units,).
+        What a quota counts is not known here, so pieces are added one after the other until it says yes, the cheapest
+        first, and once more those first whose pods are the cheapest; then what did not help is left out.
+        """
+        units = self._units
+        pieces = np.flatnonzero(usable & ~start)
+        seen: set[bytes] = set()
+        for price in (units.weight[pieces], units.weight[pieces] / np.maximum(units.sizes[pieces], 1)):
+            order = pieces[np.argsort(price, kind="stable")]
+            last = self._prefix(start, order)
+            if last is None:
+                return
+            chosen = prune(
+                units,
+                self._trial.free,
+                _with(units, start, order[:last]),
+                lambda clearing: self._is_rightful(clearing.chosen),
+                keep=start,
+            )
+            if chosen.tobytes() not in seen:
+                seen.add(chosen.tobytes())
+                yield chosen
 
-    What a quota counts is not known here, so pieces are added one after the other until it says yes, the cheapest
-    first, and once more those first whose pods are the cheapest; then what did not help is left out.
-    """
-    cores = np.flatnonzero(usable & ~start)
-    seen: set[bytes] = set()
-    for price in (units.weight[cores], units.weight[cores] / np.maximum(units.sizes[cores], 1)):
-        order = cores[np.argsort(price, kind="stable")]
-        last = _prefix(trial, units, start, order)
-        if last is None:
-            return
-        chosen = prune(
-            units,
-            trial.free,
-            _with(units, start, order[:last]),
-            lambda clearing: trial.within_quota(units, clearing.chosen),
-            keep=start,
-        )
-        if chosen.tobytes() not in seen:
-            seen.add(chosen.tobytes())
-            yield chosen
-
-
-def _prefix(trial: Trial, units: Units, start: NDArray[np.bool_], order: NDArray[np.intp]) -> int | None:
-    """Return how many of the pieces in `order` are needed at least; None if all of them do not do."""
-    low, high = 0, 1
-    while not trial.within_quota(units, _with(units, start, order[:high])):
-        if high >= order.shape[0]:
-            return None
-        low, high = high, min(2 * high, order.shape[0])
-    while high - low > 1:
-        middle = (low + high) // 2
-        if trial.within_quota(units, _with(units, start, order[:middle])):
-            high = middle
-        else:
-            low = middle
-    return high
+    def _prefix(self, start: NDArray[np.bool_], order: NDArray[np.intp]) -> int | None:
+        """Return how many of the pieces in `order` are needed at least; None if all of them do not do."""
+        low, high = 0, 1
+        while not self._is_rightful(_with(self._units, start, order[:high])):
+            if high >= order.shape[0]:
+                return None
+            low, high = high, min(2 * high, order.shape[0])
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._is_rightful(_with(self._units, start, order[:middle])):
+                high = middle
+            else:
+                low = middle
+        return high
 
 
 def _with(units: Units, start: NDArray[np.bool_], pieces: NDArray[np.intp]) -> NDArray[np.bool_]:

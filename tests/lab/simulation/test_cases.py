@@ -1,4 +1,4 @@
-"""Scenarios in which a number or a reason was told that was not true, or a place was missed."""
+"""Scenarios in which a number or a reason was told that was not true, a place was missed, or the wrong gang evicted."""
 
 from __future__ import annotations
 
@@ -77,3 +77,20 @@ def test_a_gang_has_the_place_that_there_is(
     assert found["phase"] == "Running"
     assert sorted(((pod["role"], pod["node"]) for pod in found["pods"]), key=str) == sorted(nodes, key=str)
     assert not outcome["evictions"]
+
+
+@pytest.mark.parametrize(
+    ("case", "gone", "starts"),
+    [
+        ("reclaim-before-own", {"borrower-0"}, "owner-urgent"),
+        ("own-and-lent-together", {"borrower", "low"}, "urgent"),
+    ],
+)
+def test_the_right_gangs_leave(case: str, gone: set[str], starts: str, connect: Connect) -> None:
+    """What others have borrowed before a queue's own gangs, both only where neither is enough; all in one decision."""
+    outcome = played(case, connect)
+    pods = {pod["name"]: each["name"] for each in outcome["gangs"] for pod in each["pods"]}
+    assert {pods[each["pod"].split("/")[-1]] for each in outcome["evictions"]} == gone
+    assert {each["by"] for each in outcome["evictions"]} == {f"default/{starts}"}
+    (found,) = (each for each in outcome["gangs"] if each["name"] == starts)
+    assert found["phase"] == "Running"

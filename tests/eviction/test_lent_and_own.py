@@ -1,0 +1,164 @@
+"""Who leaves for a gang of a queue: found as by looking at every choice, on small clusters drawn from seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, permutations
+from random import Random
+from typing import Any
+
+from extender.admission.events import PodSeen
+from extender.objects import keys
+from extender.objects.pod import Phase
+from extender.objects.podgroup import GroupRef
+from extender.objects.queue import PreemptionPolicy, Reclaim
+from extender.objects.sources.coscheduling import COSCHEDULING
+from tests.queues.test_sharing import gang, queue, tell
+from tests.worlds import World
+
+SEEDS = 120
+
+#: What each node has (GPUs).
+NODE = 4
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A gang that runs: in which queue, at which priority, and how many GPUs on which nodes."""
+
+    name: str
+    queue: str
+    priority: int
+    gpus: int
+    nodes: tuple[int, ...]
+
+    @property
+    def held(self) -> int:
+        """Count its GPUs."""
+        return self.gpus * len(self.nodes)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Nodes, what each queue has of them (GPUs) below one root, and who runs; a gang of red comes.
+
+    `pods` and `gpus` are what it asks for.
+    """
+
+    nodes: int
+    quota: dict[str, int]
+    running: tuple[Runs, ...]
+    pods: int
+    gpus: int
+    reclaim: Reclaim
+
+    @property
+    def asked(self) -> int:
+        """Count the GPUs that the gang asks for."""
+        return self.pods * self.gpus
+
+    def used(self, queue: str, gone: Iterable[Runs]) -> int:
+        """Count what a queue holds once some have gone."""
+        left = set(self.running) - set(gone)
+        return sum(each.held for each in left if each.queue == queue)
+
+    def fits(self, gone: Sequence[Runs]) -> bool:
+        """Tell whether the gang has room and quota once some have gone."""
+        free = [NODE] * self.nodes
+        for each in set(self.running) - set(gone):
+            for node in each.nodes:
+                free[node] -= each.gpus
+        left = sum(self.quota.values()) - sum(self.used(name, gone) for name in self.quota)
+        return sum(room // self.gpus for room in free) >= self.pods and self.asked <= left
+
+    def entitled(self, gone: Sequence[Runs]) -> bool:
+        """Tell whether there is an order in which each goes by right: those of red by priority, others that borrow."""
+        own = [each for each in gone if each.queue == "red"]
+        if any(each.priority >= 5 for each in own):
+            return False
+        lent = [each for each in gone if each.queue != "red"]
+        if not lent:
+            return True
+        if self.reclaim is Reclaim.NEVER or self.used("red", own) + self.asked > self.quota["red"]:
+            return False
+        if self.reclaim is Reclaim.LOWER_PRIORITY and any(each.priority >= 5 for each in lent):
+            return False
+        return any(self._borrows_throughout(own, order) for order in permutations(lent))
+
+    def _borrows_throughout(self, own: Sequence[Runs], order: Sequence[Runs]) -> bool:
+        return all(self.used(each.queue, [*own, *order[:at]]) > self.quota[each.queue] for at, each in enumerate(order))
+
+    def choices(self) -> Iterator[tuple[Runs, ...]]:
+        """Iterate over all sets that may go and make the gang fit."""
+        sets = chain.from_iterable(combinations(self.running, size) for size in range(len(self.running) + 1))
+        return (gone for gone in sets if self.fits(gone) and self.entitled(gone))
+
+
+def drawn(random: Random) -> Site:
+    """Draw a site."""
+    nodes = random.randint(1, 3)
+    free = [NODE] * nodes
+    running = []
+    for number in range(random.randint(3, 7)):
+        gpus, members = random.choice((1, 1, 2, 4)), random.randint(1, 2)
+        rows = [row for row in random.sample(range(nodes), nodes) for _ in range(free[row] // gpus)][:members]
+        if rows:
+            for row in rows:
+                free[row] -= gpus
+            owner, priority = random.choice(("red", "red", "blue", "green")), random.choice((0, 0, 1, 9))
+            running.append(Runs(f"job{number}", owner, priority, gpus, tuple(rows)))
+    low, high = sorted(random.randint(0, nodes * NODE) for _ in range(2))
+    shares = sorted((low, high - low, nodes * NODE - high), reverse=True)
+    quota = dict(zip(("red", "blue", "green"), shares, strict=True))
+    reclaim = random.choice((Reclaim.ANY, Reclaim.ANY, Reclaim.LOWER_PRIORITY, Reclaim.NEVER))
+    return Site(nodes, quota, tuple(running), random.randint(1, 2), random.choice((1, 2, 3, 4)), reclaim)
+
+
+def evicted(site: Site) -> set[str] | None:
+    """Return which gangs Muster evicts for the gang; None if it waits."""
+    world = World()
+    world.nodes(site.nodes, NODE)
+    tell(world, queue("root"))
+    for name, gpus in site.quota.items():
+        policy = PreemptionPolicy(reclaim_within_cohort=site.reclaim)
+        tell(world, queue(name, gpus, parent="root", preemption=policy))
+    for each in site.running:
+        ref = GroupRef(COSCHEDULING, "default", each.name)
+        world.group(ref, len(each.nodes))
+        for number, node in enumerate(each.nodes):
+            options = keys.Options(queue=each.queue)
+            fields: dict[str, Any] = {"group": ref, "priority": each.priority, "options": options}
+            pod = world.pod(f"{each.name}-{number}", each.gpus, node_name=f"node-{node}", phase=Phase.RUNNING, **fields)
+            world.tell(PodSeen(pod))
+    world.judge()
+    world.effects()
+    job = gang(world, "head", site.pods, "red", site.gpus, priority=5)
+    gone = {each.pod.group.name for each in world.effects().evictions.values()}
+    return gone if gone or job.reserved else None
+
+
+def test_lent_quota_goes_first_and_nobody_in_vain() -> None:
+    """If some of those that borrow are enough they go, else some of its own queue, else both; nobody needlessly."""
+    ways = dict.fromkeys(("none", "waits", "lent", "own", "both"), 0)
+    for seed in range(SEEDS):
+        site = drawn(Random(seed))
+        names = evicted(site)
+        choices = [set(choice) for choice in site.choices()]
+        if names is None:
+            assert not choices, f"{seed}: missed {choices[0]}"
+            ways["waits"] += 1
+            continue
+        gone = {each for each in site.running if each.name in names}
+        assert gone in choices, f"{seed}: {names} do not do, or there is no right to them"
+        assert not any(choice < gone for choice in choices), f"{seed}: of {names} some go in vain"
+        kind = _kind(gone)
+        possible = [_kind(choice) for choice in choices]
+        assert kind == min(possible, key=list(ways).index), f"{seed}: {names}"
+        ways[kind] += 1
+    assert all(ways.values()), ways
+
+
+def _kind(gone: Iterable[Runs]) -> str:
+    queues = {each.queue == "red" for each in gone}
+    return "none" if not queues else "both" if len(queues) > 1 else "own" if queues == {True} else "lent"
