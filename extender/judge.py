@@ -36,6 +36,7 @@ from extender.placement.candidates import Candidates, Eligible, NodeCode, NodeFi
 from extender.placement.capacityview import Capacity, CapacityView, CapacityViews, Diagnosis, PodSet, PodSetRequest
 from extender.placement.complete.completesearch import GaveUp
 from extender.placement.cores import other_cores
+from extender.placement.joining import joined
 from extender.placement.plan import Plan, Planner, Shortfall, plan
 from extender.placement.ranking import rank_single
 from extender.queues.sharing import FlavorOffer, Option, QuotaCheck
@@ -120,9 +121,13 @@ class Case:
             return view.admitted
         if self._eligible is None or self._eligible[0] is not view.admitted:
             refused = self.refused
-            narrowed = view.admitted.without(NodeCode.REFUSED, lambda shape: refused.get(shape, ()))
+            narrowed = view.admitted.without(NodeCode.REFUSED, lambda shape: refused.get(self._own(shape), ()))
             self._eligible = view.admitted, narrowed
         return self._eligible[1]
+
+    def _own(self, shape: Shape) -> Shape:
+        join = self.pod_set.joins.get(shape)
+        return shape if join is None else join.shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +244,9 @@ def _place_any(case: Case, option: Option) -> Plan | Wait:
     capacity, admitted = (Capacity.EMPTY, view.possible) if never else (Capacity.FREE, eligible)
     cores = other_cores(pod_set.gang, pod_set.demand.pods, lambda shape: view.room(capacity, shape, admitted))
     for members in islice(cores, _MOST_CORES):
-        request = PodSetRequest.of_pods(members, pod_set.demand.terms)
+        request = PodSetRequest.of_members(pod_set.gang, members)
         other = PodSet(pod_set.gang, request, pod_set.settled, _pods=members)
+        other = joined(other, view.table, view.tree) if other.settled and other.gang.topology.has_parts else other
         quota = None if case.quota is None else case.quota.on(case.quota.sharing, other.amounts)
         offer = FlavorOffer(option) if quota is None else quota.offer(option)
         if offer.shortage is None and not offer.saved_for:
@@ -268,6 +274,8 @@ def _place_or_explain(case: Case, view: CapacityView) -> Plan | Wait:
         diagnosis = examine(pod_set, result, view, eligible)
         if shared and diagnosis.now.gave_up is None:
             view.diagnoses[pod_set.demand] = diagnosis
+    if pod_set.joins and (unjoined := _unjoined(pod_set, diagnosis, view)) is not None:
+        return unjoined
     return explain(pod_set, diagnosis, view, str(case.earmarks[0].gang.ref) if case.earmarks else "")
 
 
@@ -372,6 +380,21 @@ def explain(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView, head: str
     if diagnosis.unaligned is not None:
         return Wait(Reason.ZONES_FULL, now | {"counted": settled + diagnosis.unaligned})
     return Wait(Reason.INSUFFICIENT_CAPACITY, now)
+
+
+def _unjoined(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView) -> Wait | None:
+    """Say which members find no room beside the others of their slice or their roles; None if all do."""
+    if diagnosis.vetoed or diagnosis.rejected or diagnosis.kept:
+        return None
+    for shape, wanted in sorted(pod_set.demand.shapes, key=lambda each: each[0].requests):
+        join = pod_set.joins.get(shape)
+        if join is not None and view.room(Capacity.FREE, shape, view.admitted) < wanted:
+            minimum = pod_set.gang.min_member
+            now = {"fits": minimum - pod_set.demand.pods + diagnosis.now.fits, "minMember": minimum}
+            of = f"role {' and '.join(join.roles)}" if join.roles else f"a slice of {join.size}"
+            part = f"the missing members of {of} beside the others"
+            return Wait(Reason.DOMAIN_FULL, now, {"level": join.level, "part": part})
+    return None
 
 
 def _gave_up(far: GaveUp, pod_set: PodSet) -> Wait:

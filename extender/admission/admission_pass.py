@@ -24,11 +24,11 @@ from extender.ledger.effects import Effects, Note, Ungate
 from extender.ledger.rejections import Vetoes
 from extender.ledger.reservations import Reservations
 from extender.objects.keys import ADMISSION_GATE
-from extender.objects.pod import Shape
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.placement.candidates import Eligibility
 from extender.placement.capacityview import Capacity, CapacityViews, PodSet, PodSetRequest, settled_on
+from extender.placement.joining import Joining, joined
 from extender.placement.plan import Plan, plan
 from extender.queues.order import Ageing, Queues, Walk
 from extender.queues.sharing import NAMELESS, Option, Sharing
@@ -381,6 +381,7 @@ class AdmissionPass:
             self._ask_quota(cycle.case(core, entry.queue, key))
             return False
         core.settled = settled_on(gang, self._model.table)
+        core = joined(core, self._model.table, self._model.tree) if core.settled and gang.topology.has_parts else core
         if core.demand.topology.preferred:
             self._doubt_preference(gang, core.demand.topology.preferred)
         case = cycle.case(core, entry.queue, key)
@@ -392,6 +393,9 @@ class AdmissionPass:
             self.again = True
             self._sharing.charges.refresh()
             core = PodSet.of_core(gang, core_size(gang, 0), settled_on(gang, self._model.table))
+            core = (
+                joined(core, self._model.table, self._model.tree) if core.settled and gang.topology.has_parts else core
+            )
             case = cycle.case(core, entry.queue, key)
             result = judge(case)
         if isinstance(result, Plan):
@@ -465,14 +469,26 @@ class AdmissionPass:
     def _place_extras(self, entry: Entry, cycle: Cycle) -> _Steps[None]:
         """Place members beyond minMember one by one, as far as there is room and quota."""
         gang = entry.gang
-        too_large: set[Shape] = set()
-        # One pod is no slice, and its role's others have their domain: it comes as near to all as there is room.
+        too_large: set[PodSetRequest] = set()
+        # One pod begins no slice and no role: where it joins others it goes to their domain, else as near as there is.
         alone = replace(gang.topology, slices=(), role_groups=())
         key = cycle.verdict_key(entry.queue)
         if entry.extras_judged_on != key and self._any_room(entry, cycle):
             settled = settled_on(gang, self._model.table)
+            joining = self._joining(gang)
+            seen: set[str] = set()
             for pod in gang.unplaced():
-                if pod.shape in too_large or pod.uid in gang.refused:
+                if pod.uid in seen or pod.uid in gang.refused:
+                    continue
+                together = [pod] if joining is None else joining.with_slice(pod)
+                together = [each for each in together if each.uid not in gang.refused]
+                request = PodSetRequest(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
+                if len(together) > 1:
+                    request = PodSetRequest.of_members(gang, together)
+                pod_set = PodSet(gang, request, settled, _pods=together)
+                pod_set = pod_set if joining is None else joining.join(pod_set)
+                seen |= {each.uid for each in together}
+                if not too_large.isdisjoint((request, pod_set.demand)):
                     continue
                 self._pace.done += _EVALUATED
                 if self._pace.done >= GLANCE and self._pace.is_over():
@@ -480,17 +496,20 @@ class AdmissionPass:
                     self._go_on(cycle)
                     if cycle.obstacle is not None or self._is_outdated(entry):
                         return
-                request = PodSetRequest(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
                 self._sharing.charges.refresh()
                 # The gang has started: those ahead of it in a strict queue do not keep its other members waiting.
                 key = cycle.verdict_key(entry.queue)._replace(ahead="")
-                result = judge(cycle.case(PodSet(gang, request, settled, _pods=[pod]), entry.queue, key))
+                result = judge(cycle.case(pod_set, entry.queue, key))
                 if isinstance(result, Plan):
-                    self._reservations.reserve(gang, {pod.uid: pod}, result.nodes)
+                    self._reservations.reserve(gang, {each.uid: each for each in together}, result.nodes)
                     settled = settled_on(gang, self._model.table)
+                    joining = joining if len(together) == 1 and pod_set.joins else self._joining(gang)
                 else:
-                    too_large.add(pod.shape)
+                    too_large.add(pod_set.demand)
         entry.extras_judged_on = cycle.verdict_key(entry.queue)
+
+    def _joining(self, gang: Gang) -> Joining | None:
+        return Joining(gang, self._model.table, self._model.tree) if gang.topology.has_parts else None
 
     def _any_room(self, entry: Entry, cycle: Cycle) -> bool:
         """Tell whether any member without a place would find one: there may be thousands of no other shape."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from extender.caches import size_of, sized_cache
 
@@ -16,6 +16,11 @@ class Objective(StrEnum):
     ALLREDUCE = "allreduce"
     ALLTOALL = "alltoall"
     NONE = "none"
+
+
+#: Where a role's name ends whose members are counted off by themselves; what follows tells them apart from others of
+#: the role. No label can have it.
+COUNTED_APART: Final = "\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,11 @@ class TopologyRequest:
     slices: tuple[Slice, ...] = ()
     role_groups: tuple[RoleGroup, ...] = ()
     objective: Objective = Objective.ALLREDUCE
+
+    @property
+    def has_parts(self) -> bool:
+        """Tell whether members may have to be together that are not all members."""
+        return bool(self.slices or self.role_groups)
 
 
 #: What a gang asks for of which nothing is said.

@@ -30,7 +30,7 @@ from extender.placement.candidates import (
     PlacementScope,
     PlacementTerms,
     ScopeDomains,
-    slices_of,
+    counted_off,
 )
 from extender.placement.room import clique_units, field_of, pack, strands
 from extender.placement.search import Search, assign
@@ -305,11 +305,8 @@ class Block:
         self, scope: PlacementScope, shape: Shape, pods: Sequence[Pod], *, whole: int | None = None
     ) -> bool:
         """Place pods of one shape; return whether all found room. With `whole` all go to one domain of that level."""
-        by_slices: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
-        slices_of = {role: self._slices(role) for role in dict.fromkeys(pod.role for pod in pods)}
-        for pod in pods:
-            by_slices.setdefault(slices_of[pod.role], []).append(pod)
-        return all(self._place_part(scope, shape, part, slices, whole) for slices, part in by_slices.items())
+        parts = counted_off(pods, self._terms.topology, self._tree)
+        return all(self._place_part(scope, shape, part, slices, whole) for slices, part in parts)
 
     def _place_part(
         self,
@@ -340,10 +337,8 @@ class Block:
 
     def _place_slices(self, scope: PlacementScope, groups: Groups) -> bool:
         """Place pods of several shapes that are counted off in slices together, in member order, slice by slice."""
-        by_slices: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
-        for pod in sorted((pod for pods in groups.values() for pod in pods), key=member_order):
-            by_slices.setdefault(self._slices(pod.role), []).append(pod)
-        for slices, members in by_slices.items():
+        pods = sorted((pod for pods in groups.values() for pod in pods), key=member_order)
+        for slices, members in counted_off(pods, self._terms.topology, self._tree):
             shapes = {shape: own for shape in groups if (own := [pod for pod in members if pod.shape == shape])}
             if not slices or len(shapes) == 1:
                 if not self._one_by_one(shapes, scope):
@@ -415,9 +410,6 @@ class Block:
         for level in range(max(common, scope.level), scope.level - 1, -1):
             yield [level], scope.mask & self._domains.reachable(level, self._settled)
         yield [-1], scope.mask
-
-    def _slices(self, role: str) -> tuple[tuple[int, int], ...]:
-        return slices_of(self._terms.topology, role, self._tree)
 
     def _pack(self, shape: Shape, pods: Sequence[Pod], counts: NDArray[np.int64]) -> None:
         """Place pods that have no GPUs to be joined, or are to be spread, where `counts` leaves room for all."""

@@ -32,7 +32,7 @@ from extender.objects.meta import Requirement, Selector
 from extender.objects.node import Node
 from extender.objects.pod import Pod, Shape
 from extender.objects.podspec import Toleration, first_untolerated
-from extender.objects.topology import UNCONSTRAINED, TopologyRequest
+from extender.objects.topology import UNCONSTRAINED, Slice, TopologyRequest
 from extender.placement.complete.regions import Regions
 from extender.placement.room import room
 
@@ -418,6 +418,21 @@ def slices_of(topology: TopologyRequest, role: str, tree: Tree) -> tuple[tuple[i
     slices = (part for part in topology.slices if not part.roles or role in part.roles)
     found = [(tree.levels.find(part.level), part.size) for part in slices]
     return tuple(sorted((level, size) for level, size in found if level is not None and size > 1))
+
+
+def counted_off(
+    pods: Sequence[Pod], topology: TopologyRequest, tree: Tree
+) -> list[tuple[tuple[tuple[int, int], ...], list[Pod]]]:
+    """Return the pods that are counted off together, in the order given, and in which slices: none for the others."""
+    found: dict[tuple[Slice, ...], tuple[tuple[tuple[int, int], ...], list[Pod]]] = {}
+    said: dict[str, tuple[Slice, ...]] = {}
+    for pod in pods:
+        if pod.role not in said:
+            slices = slices_of(topology, pod.role, tree)
+            said[pod.role] = tuple(p for p in topology.slices if not p.roles or pod.role in p.roles) if slices else ()
+            found.setdefault(said[pod.role], (slices, []))
+        found[said[pod.role]][1].append(pod)
+    return list(found.values())
 
 
 #: Highest score an extender may give. Source: extender/v1 MaxExtenderPriority.

@@ -106,13 +106,27 @@ class PodSetRequest:
         return cls(shapes, terms.packing, len(pods), topology, sequence)
 
 
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What a member joins: a domain of `level` with others of its slice of `size`, or with others of its `roles`.
+
+    `shape` is the pod's own, before the domain was written into its selector.
+    """
+
+    shape: Shape
+    level: str
+    size: int = 0
+    roles: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class PodSet:
     """Members of one gang that are to be placed together: those without a place that it needs first.
 
     `settled` says how many GPUs other members have on which row. `ever` is what keeps them from fitting on the empty
     cluster (None: nothing) as the nodes were at a generation of their table. `memory` is what searches for a place
-    have found out, for the next to go on with. With `has_others` the gang has other members that do as well.
+    have found out, for the next to go on with. With `has_others` the gang has other members that do as well. `joins`
+    says of a shape with a selector of its own what the members join that have it.
     """
 
     gang: Gang
@@ -121,6 +135,7 @@ class PodSet:
     ever: tuple[int, Shortfall | None] | None = None
     memory: dict[Hashable, Regions] = field(default_factory=dict, repr=False, compare=False)
     has_others: bool = False
+    joins: Mapping[Shape, Join] = field(default_factory=dict)
     _pods: list[Pod] | None = field(default=None, repr=False)
     _amounts: Mapping[str, int] | None = field(default=None, repr=False)
 

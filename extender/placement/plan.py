@@ -18,7 +18,7 @@ from extender.cluster.whatif import WhatIf
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
 from extender.objects.requests import is_extended
-from extender.objects.topology import TopologyRequest
+from extender.objects.topology import COUNTED_APART, Slice, TopologyRequest
 from extender.placement.block import Block
 from extender.placement.candidates import (
     Candidates,
@@ -256,14 +256,20 @@ def parts_of(sequence: PodSequence, topology: TopologyRequest, tree: Tree) -> tu
         level = tree.levels.find(group.level)
         if group.required and level is not None:
             chosen = [(shape, pods) for role, shape, pods in rest if role in group.roles]
-            parts.append(TogetherPart(level, _counted(chosen), tuple(sorted(group.roles))))
+            roles = {role.partition(COUNTED_APART)[0] for role in group.roles}
+            parts.append(TogetherPart(level, _counted(chosen), tuple(sorted(roles))))
             rest = [each for each in rest if each[0] not in group.roles]
-    alike: dict[tuple[tuple[int, int], ...], list[tuple[Shape, int]]] = {}
+    loose: list[tuple[Shape, int]] = []
+    alike: dict[tuple[Slice, ...], tuple[tuple[int, int], list[tuple[Shape, int]]]] = {}
     for role, shape, pods in rest:
-        alike.setdefault(slices_of(topology, role, tree), []).append((shape, pods))
-    for slices in filter(None, alike):
-        parts += _cut(*slices[0], alike[slices])
-    parts.append(TogetherPart(-1, _counted(alike.get((), []))))
+        if slices := slices_of(topology, role, tree):
+            said = tuple(part for part in topology.slices if not part.roles or role in part.roles)
+            alike.setdefault(said, (slices[0], []))[1].append((shape, pods))
+        else:
+            loose.append((shape, pods))
+    for (level, size), own in alike.values():
+        parts += _cut(level, size, own)
+    parts.append(TogetherPart(-1, _counted(loose)))
     return tuple(part for part in parts if part.pods)
 
 

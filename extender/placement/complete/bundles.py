@@ -14,7 +14,7 @@ from typing import TypeAlias
 from extender.cluster.tree import Tree
 from extender.objects.pod import Pod, Shape
 from extender.objects.topology import TopologyRequest
-from extender.placement.candidates import group_by_shape, slices_of
+from extender.placement.candidates import counted_off, group_by_shape
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,7 @@ class _Part:
 
 def _sliced(pods: Sequence[Pod], topology: TopologyRequest, tree: Tree) -> list[_Part]:
     """Return the slices that pods, in member order, are counted off in, and the pods that are in none."""
-    layers: dict[tuple[tuple[int, int], ...], list[Pod]] = {}
-    for pod in pods:
-        layers.setdefault(slices_of(topology, pod.role, tree), []).append(pod)
-    return [part for slices, members in layers.items() for part in _cut(members, slices)]
+    return [part for slices, members in counted_off(pods, topology, tree) for part in _cut(members, slices)]
 
 
 def _cut(pods: Sequence[Pod], slices: Sequence[tuple[int, int]]) -> list[_Part]:

@@ -38,6 +38,14 @@ def played(case: str, connect: Connect) -> dict[str, Any]:
             "never",
             "asks for 32 nvidia.com/gpu of default, of which Queue a can never have more than 16",
         ),
+        (
+            "slice-repair-waits",
+            "g",
+            (
+                "no node has room for the missing members of a slice of 2 beside the others now: "
+                "at most 3 of 4 members fit"
+            ),
+        ),
     ],
 )
 def test_a_wait_says_the_number_of_what_failed(case: str, gang: str, message: str, connect: Connect) -> None:
@@ -65,6 +73,13 @@ def test_a_gang_below_its_minimum_is_evicted_for_that_reason(connect: Connect) -
         ("free-rack-called-impossible", "lws", [("leader", "large"), ("worker", "large")]),
         ("free-racks-unseen-evicts", "lws", [("leader", "n-32"), ("worker", "n-33")]),
         ("first-member-impossible", "job", [("a", None), ("b", "n-0"), ("b", "n-0")]),
+        ("slice-repair", "g", [(None, "n-0"), (None, "n-0"), (None, "n-1"), (None, "n-1")]),
+        (
+            "slice-repair-extras",
+            "g",
+            [(None, "n-0"), (None, "n-0"), (None, "n-1"), (None, "n-1"), (None, "n-3"), (None, "n-3")],
+        ),
+        ("free-racks-unseen", "lws", [("leader", "n-32"), ("worker", "n-33")]),
         ("domain-for-all-that-exist", "job", [(None, "b1"), (None, "b1"), (None, "b2"), (None, "b2")]),
     ],
 )
