@@ -31,7 +31,7 @@ from extender.objects.levels import Levels
 from extender.objects.pod import Shape
 from extender.objects.reason import Reason, Wait
 from extender.objects.requests import format_amount, is_extended
-from extender.objects.topology import TopologyRequest
+from extender.objects.topology import TopologyRequest, overlapping
 from extender.placement.candidates import Candidates, Eligible, NodeCode, NodeFilter, Ranking, ScopeDomains
 from extender.placement.capacityview import Capacity, CapacityView, CapacityViews, Diagnosis, PodSet, PodSetRequest
 from extender.placement.complete.completesearch import GaveUp
@@ -57,6 +57,7 @@ HOPELESS: Final = (
     Reason.NEVER_ALIGNED,
     Reason.NO_NODE_MATCHES,
     Reason.UNKNOWN_LEVEL,
+    Reason.INVALID_POD_GROUP,
 )
 
 #: Why members find no place where others of their gang may find one.
@@ -283,6 +284,11 @@ def _bar(pod_set: PodSet, view: CapacityView) -> Wait | None:
     """Say what keeps members from being placed on a view however much room they find there."""
     if (unmet := unmet_min_resources(pod_set.gang, view)) is not None:
         return unmet
+    topology, group = pod_set.demand.topology, pod_set.gang.group
+    if topology.role_groups and (pair := overlapping(topology.role_groups)):
+        detail = f"role groups {pair} overlap, and none holds the other: they cannot be kept together"
+        kind = "PodGroup" if group is None else group.kind
+        return Wait(Reason.INVALID_POD_GROUP, names={"kind": kind, "group": str(pod_set.gang.ref), "detail": detail})
     levels = view.tree.levels
     if unknown := unknown_level(pod_set.demand.topology, levels):
         known = ", ".join(level.name for level in levels.levels) or "none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from extender.caches import size_of, sized_cache
@@ -42,6 +43,29 @@ class RoleGroup:
     roles: frozenset[str]
     level: str
     required: bool = True
+
+
+def nested(groups: Sequence[RoleGroup]) -> list[tuple[RoleGroup, tuple[RoleGroup, ...]]]:
+    """Return the groups that are in no other, in their order, each with those inside it: all of their roles are its."""
+    outer: list[tuple[RoleGroup, list[RoleGroup]]] = []
+    for index, group in enumerate(groups):
+        around = (
+            each.roles > group.roles or (each.roles == group.roles and at < index) for at, each in enumerate(groups)
+        )
+        if not any(around):
+            outer.append((group, []))
+    for group in groups:
+        if all(group is not each for each, _ in outer):
+            next(inside for each, inside in outer if each.roles >= group.roles).append(group)
+    return [(group, tuple(inside)) for group, inside in outer]
+
+
+def overlapping(groups: Sequence[RoleGroup]) -> str:
+    """Return two groups of which each has roles that the other has not, in words; "" if there are none."""
+    for one, other in combinations(groups, 2):
+        if one.roles & other.roles and one.roles - other.roles and other.roles - one.roles:
+            return " and ".join(f"{'+'.join(sorted(each.roles))}={each.level}" for each in (one, other))
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

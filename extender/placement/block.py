@@ -21,7 +21,7 @@ from extender.cluster.whatif import Mark, WhatIf
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
 from extender.objects.requests import GPU_RESOURCES
-from extender.objects.topology import Objective, RoleGroup, TopologyRequest
+from extender.objects.topology import Objective, RoleGroup, TopologyRequest, nested
 from extender.placement.bags import Score, Wanted
 from extender.placement.candidates import (
     MOST_SCOPES,
@@ -197,7 +197,8 @@ class Block:
         """Place everything inside a scope, roles that share a domain first; nothing is taken on failure."""
         before = self._save()
         rest = {shape: list(pods) for shape, pods in groups.items()}
-        gathered = all(self._place_roles(scope, group, rest) for group in self._terms.topology.role_groups)
+        groups_of_roles = self._terms.topology.role_groups
+        gathered = not groups_of_roles or self._place_roles(scope, groups_of_roles, rest)
         if gathered and self._place_shapes(scope, {shape: pods for shape, pods in rest.items() if pods}):
             return True
         self._restore(before)
@@ -271,22 +272,38 @@ class Block:
             self._take(shape, pods, shares)
         return True
 
-    def _place_roles(self, scope: PlacementScope, group: RoleGroup, rest: dict[Shape, list[Pod]]) -> bool:
-        """Place the members with the roles of `group` in one domain and take them out of `rest`; or leave them there.
+    def _place_roles(self, scope: PlacementScope, groups: Sequence[RoleGroup], rest: dict[Shape, list[Pod]]) -> bool:
+        """Place the members of each group in one domain, those of groups inside it, too, and take them out of `rest`.
 
-        Return false if they had to be in one domain and no domain holds them.
+        Members of a group that should share a domain stay in `rest` if none holds them, up to the level of the scope.
+        Return false if members had to be in one domain and no domain holds them.
         """
+        return all(self._place_group(scope, group, inside, rest) for group, inside in nested(groups))
+
+    def _place_group(
+        self, scope: PlacementScope, group: RoleGroup, inside: tuple[RoleGroup, ...], rest: dict[Shape, list[Pod]]
+    ) -> bool:
         chosen = {shape: [pod for pod in pods if pod.role in group.roles] for shape, pods in rest.items()}
         chosen = {shape: pods for shape, pods in chosen.items() if pods}
         if not chosen:
             return True
-        topology = replace(self._terms.topology, required=group.level, preferred="", role_groups=())
-        if not self._place_sub_block(scope, topology, chosen):
-            return not group.required
+        for level in self._levels_of(group, scope):
+            topology = replace(self._terms.topology, required=level, preferred="", role_groups=inside)
+            if self._place_sub_block(scope, topology, chosen):
+                break
+        else:
+            return not group.required and self._place_roles(scope, inside, rest)
         for shape, pods in chosen.items():
             placed = {pod.uid for pod in pods}
             rest[shape] = [pod for pod in rest[shape] if pod.uid not in placed]
         return True
+
+    def _levels_of(self, group: RoleGroup, scope: PlacementScope) -> list[str]:
+        """Return the levels of which one domain may hold a group: its own, and where that is preferred wider ones."""
+        at = self._tree.levels.find(group.level)
+        if group.required or at is None:
+            return [group.level]
+        return [group.level, *(self._tree.levels.name(level) for level in range(at - 1, scope.level, -1))]
 
     def _place_sub_block(self, scope: PlacementScope, topology: TopologyRequest, groups: Groups) -> bool:
         """Place pods that need a domain of their own inside the scope."""

@@ -18,7 +18,7 @@ from extender.cluster.tree import Tree
 from extender.objects.meta import Requirement, Selector, SelectorTerm
 from extender.objects.node import CLIQUE_LABEL
 from extender.objects.pod import Phase, Pod
-from extender.objects.topology import COUNTED_APART, Slice, TopologyRequest
+from extender.objects.topology import COUNTED_APART, RoleGroup, Slice, TopologyRequest, nested
 from extender.placement.candidates import PlacementTerms, counted_off
 from extender.placement.capacityview import Join, PodSet, PodSetRequest
 
@@ -67,14 +67,20 @@ class Joining:
             row = None if claim is None else self.table.row(claim.node)
             if row is not None:
                 self._rows[pod.uid] = row
-        for group in self.gang.topology.role_groups:
+        self._gather(rest, [each for each in self.gang.topology.role_groups if each.required], None)
+
+    def _gather(self, members: Sequence[Pod], groups: Sequence[RoleGroup], around: _Beside | None) -> None:
+        rest = members
+        for group, inside in nested(groups):
+            chosen = [pod for pod in rest if pod.role in group.roles]
+            rest = [pod for pod in rest if pod.role not in group.roles]
             level = self.tree.levels.find(group.level)
-            if group.required and level is not None:
-                chosen = [pod for pod in rest if pod.role in group.roles]
-                rest = [pod for pod in rest if pod.role not in group.roles]
-                row = self._row_of(chosen, level)
-                self._count_off(chosen, None if row is None else _Beside(level, row, roles=tuple(sorted(group.roles))))
-        self._count_off(rest, None)
+            row = None if level is None else self._row_of(chosen, level)
+            if level is not None and row is not None and (around is None or around.level < level):
+                self._gather(chosen, inside, _Beside(level, row, roles=tuple(sorted(group.roles))))
+            else:
+                self._gather(chosen, inside, around)
+        self._count_off(rest, around)
 
     def join(self, pod_set: PodSet) -> PodSet:
         """Return a pod set with the selectors by which its members join others, and what it asks of the topology then.
@@ -155,7 +161,10 @@ class Joining:
         for part in self._slices(members, level, size, numbers):
             row = self._row_of(part, level)
             if row is not None:
-                self._follow(part, inner, numbers, _Beside(level, row, size))
+                beside = _Beside(level, row, size)
+                if around is not None and level <= around.level:
+                    beside = replace(around, size=size)
+                self._follow(part, inner, numbers, beside)
                 continue
             begin = [pod for pod in part if pod.placeable and pod.uid not in self._rows]
             self._fresh |= dict.fromkeys((pod.uid for pod in begin), begin)

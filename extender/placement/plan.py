@@ -18,7 +18,7 @@ from extender.cluster.whatif import WhatIf
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
 from extender.objects.requests import is_extended
-from extender.objects.topology import COUNTED_APART, Slice, TopologyRequest
+from extender.objects.topology import COUNTED_APART, Slice, TopologyRequest, nested
 from extender.placement.block import Block
 from extender.placement.candidates import (
     Candidates,
@@ -252,13 +252,15 @@ def _role_and_shape(pod: Pod) -> tuple[str, Shape]:
 def parts_of(sequence: PodSequence, topology: TopologyRequest, tree: Tree) -> tuple[TogetherPart, ...]:
     """Return the parts that pods fall into, what has to share a domain first; of nested slices only the outer ones."""
     rest, parts = list(sequence), []
-    for group in topology.role_groups:
-        level = tree.levels.find(group.level)
-        if group.required and level is not None:
-            chosen = [(shape, pods) for role, shape, pods in rest if role in group.roles]
+    firm = [each for each in topology.role_groups if each.required and tree.levels.find(each.level) is not None]
+    for outer, inside in nested(firm) if firm else ():
+        members = [each for each in rest if each[0] in outer.roles]
+        rest = [each for each in rest if each[0] not in outer.roles]
+        for group in (outer, *inside):
+            chosen = [(shape, pods) for role, shape, pods in members if role in group.roles]
             roles = {role.partition(COUNTED_APART)[0] for role in group.roles}
-            parts.append(TogetherPart(level, _counted(chosen), tuple(sorted(roles))))
-            rest = [each for each in rest if each[0] not in group.roles]
+            level = tree.levels.find(group.level)
+            parts.append(TogetherPart(-1 if level is None else level, _counted(chosen), tuple(sorted(roles))))
     loose: list[tuple[Shape, int]] = []
     alike: dict[tuple[Slice, ...], tuple[tuple[int, int], list[tuple[Shape, int]]]] = {}
     for role, shape, pods in rest:

@@ -53,10 +53,10 @@ def _domains_of(
     levels = domains.levels({pod.shape: [pod]}, ())
     if not levels:
         return None
-    group = next((each for each in topology.role_groups if role in each.roles), None)
     required, preferred = [levels[-1], *(level for level, _ in slices_of(topology, role, tree))], levels[:-1]
-    if group is not None and (level := tree.levels.find(group.level)) is not None:
-        (required if group.required else preferred).append(level)
+    for group in topology.role_groups:
+        if role in group.roles and (level := tree.levels.find(group.level)) is not None:
+            (required if group.required else preferred).append(level)
     return [level for level in required if level >= 0], [level for level in preferred if level >= 0]
 
 

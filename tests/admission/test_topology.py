@@ -49,6 +49,14 @@ def numbers(job: Job) -> dict[str, int]:
 class TestWhy:
     """Why a gang waits, with the constraint and the largest size that would fit."""
 
+    def test_groups_of_roles_that_overlap(self, site: World) -> None:
+        """Groups that share a role, none inside the other, cannot all be kept: the gang waits and names them."""
+        groups = (RoleGroup(frozenset({"a", "b"}), "block"), RoleGroup(frozenset({"b", "c"}), "rack"))
+        job = asking(site, "torn", 2, role_groups=groups)
+        assert job.reason is Reason.INVALID_POD_GROUP
+        assert job.wait is not None
+        assert "a+b=block and b+c=rack overlap" in job.wait.message
+
     def test_never(self, site: World) -> None:
         """A gang that no rack could hold is told so at once, on an empty cluster or a full one."""
         job = asking(site, "wide", 3, required="rack")

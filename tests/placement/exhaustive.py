@@ -6,10 +6,11 @@ Written without the planner's own pieces: what is required is read off the reque
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import product
 from random import Random
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,21 +88,23 @@ class Placeable:
         found = tuple(self.labels(name).get(label, "") for label in _LABELS[level])
         return found if found[-1] else None
 
-    def together(self, liked: Collection[int] = ()) -> list[tuple[str, frozenset[str]]]:
+    def together(self, liked: Mapping[int, str] = MappingProxyType({})) -> list[tuple[str, frozenset[str]]]:
         """Return which pods (UIDs) have to share a domain of which level.
 
-        `liked` are the indices of role groups that need not share one, and do.
+        `liked` are the role groups that need not share one, and do, by index: the level of which they share one.
         """
         topology, everything = self.terms.topology, list(self.pods)
         found = [(topology.required, frozenset(each.uid for each in everything))] if topology.required else []
-        rest = everything
-        for index, group in enumerate(topology.role_groups):
-            if group.required or index in liked:
-                chosen = [each for each in rest if each.role in group.roles]
-                found.append((group.level, frozenset(each.uid for each in chosen)))
-                found += self._slices(chosen)
-                rest = [each for each in rest if each.role not in group.roles]
-        found += self._slices(rest)
+        parts: dict[tuple[bool, ...], list[Pod]] = {}
+        levels = [liked.get(at, group.level if group.required else "") for at, group in enumerate(topology.role_groups)]
+        for level, group in zip(levels, topology.role_groups, strict=True):
+            if level:
+                found.append((level, frozenset(each.uid for each in everything if each.role in group.roles)))
+        for each in everything:
+            own = [level != "" and each.role in g.roles for level, g in zip(levels, topology.role_groups, strict=True)]
+            parts.setdefault(tuple(own), []).append(each)
+        for members in parts.values():
+            found += self._slices(members)
         return [(level, uids) for level, uids in found if len(uids) > 1 or level != "node"]
 
     def _slices(self, pods: Sequence[Pod]) -> list[tuple[str, frozenset[str]]]:
@@ -120,19 +123,21 @@ class Placeable:
         return found
 
     @property
-    def _ways(self) -> list[tuple[int, ...]]:
-        """Return which role groups, by index, may share domains of those that only should.
+    def _ways(self) -> list[Mapping[int, str]]:
+        """Return of which levels role groups, by index, may share domains of those that only should.
 
-        Slices of a group that does are counted off by themselves.
+        It is the level that they prefer, or as wide a one as there is. Slices of a group that does are counted off by
+        themselves.
         """
-        groups = [index for index, each in enumerate(self.terms.topology.role_groups) if not each.required]
-        return [liked for size in range(len(groups) + 1) for liked in combinations(groups, size)]
+        groups = [(at, each.level) for at, each in enumerate(self.terms.topology.role_groups) if not each.required]
+        choices = [[(at, ""), (at, level), (at, "block")] for at, level in groups]
+        return [{at: level for at, level in each if level} for each in product(*choices)]
 
     def problems(self, nodes: Mapping[str, str]) -> list[str]:
         """Return what is wrong with a placement (UID -> node name)."""
         return min((self._problems(nodes, liked) for liked in self._ways), key=len)
 
-    def _problems(self, nodes: Mapping[str, str], liked: Collection[int]) -> list[str]:
+    def _problems(self, nodes: Mapping[str, str], liked: Mapping[int, str]) -> list[str]:
         found = [] if nodes.keys() == {each.uid for each in self.pods} else ["not all pods have a node"]
         found += [f"{p.name} is not admitted" for p in self.pods if not self.admits(nodes[p.uid], p.shape)]
         for name in set(nodes.values()):
@@ -167,7 +172,7 @@ class Placeable:
         """Tell whether there is a placement, by trying every node for one pod after the other."""
         return any(map(self._exists, self._ways))
 
-    def _exists(self, liked: Collection[int]) -> bool:
+    def _exists(self, liked: Mapping[int, str]) -> bool:
         names = [each.name for each in self.table.nodes()]
         return _Trying(self, self.together(liked), {name: self.free(name) for name in names}).rest(0)
 
@@ -254,7 +259,20 @@ def drawn(seed: int) -> Placeable:
     shapes = sorted({each.shape for each in pods}, key=lambda shape: shape.requests)
     vetoes = {(random.choice(names), random.choice(shapes)) for _ in range(random.choice([0, 0, 0, 1, 3]))}
     terms = PlacementTerms(random.choice([Packing.BINPACK] * 4 + [Packing.SPREAD]), topology)
-    return Placeable(table, pods, terms, settled, frozenset(vetoes))
+    return Placeable(table, pods, _with_groups_inside(terms, Random(-1 - seed)), settled, frozenset(vetoes))
+
+
+def _with_groups_inside(terms: PlacementTerms, random: Random) -> PlacementTerms:
+    """Add a group to the terms, now and then, of some of the roles of another one."""
+    groups = terms.topology.role_groups
+    if not groups or random.random() < 0.6:
+        return terms
+    outer = random.choice(groups)
+    roles = frozenset(random.sample(sorted(outer.roles), random.randint(1, len(outer.roles))))
+    inner = RoleGroup(roles, random.choice(["block", "rack", "node"]), required=random.random() < 0.8)
+    found = [*groups, inner]
+    random.shuffle(found)
+    return replace(terms, topology=replace(terms.topology, role_groups=tuple(found)))
 
 
 def _label(table: NodeTable, name: str, label: str) -> str:

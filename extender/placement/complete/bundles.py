@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from extender.cluster.tree import Tree
 from extender.objects.pod import Pod, Shape
-from extender.objects.topology import TopologyRequest
+from extender.objects.topology import RoleGroup, TopologyRequest, nested
 from extender.placement.candidates import counted_off, group_by_shape
 
 
@@ -70,16 +70,9 @@ def gather(pods: Iterable[Pod], topology: TopologyRequest, tree: Tree, within: i
     rest = list(pods)
     if not (topology.slices or topology.role_groups):
         return Parcel({shape: tuple(own) for shape, own in group_by_shape(rest).items()}, {}), frozenset()
-    parts: list[_Part] = []
-    for group in topology.role_groups:
-        level = tree.levels.find(group.level)
-        if group.required and level is not None:
-            chosen = [pod for pod in rest if pod.role in group.roles]
-            rest = [pod for pod in rest if pod.role not in group.roles]
-            if chosen:
-                parts.append(_Part(level, _sliced(chosen, topology, tree)))
-    parts += _sliced(rest, topology, tree)
     beside: set[int] = set()
+    firm = [each for each in topology.role_groups if each.required and tree.levels.find(each.level) is not None]
+    parts = _gathered(rest, firm, topology, tree)
     return _packed(parts, within, beside, tree.depth), frozenset(beside)
 
 
@@ -90,6 +83,18 @@ class _Part:
     level: int
     parts: Sequence[_Part] = ()
     pod: Pod | None = None
+
+
+def _gathered(pods: Sequence[Pod], groups: Sequence[RoleGroup], topology: TopologyRequest, tree: Tree) -> list[_Part]:
+    """Return the pods of each group as a part, groups inside it as parts of that one, and slices of the others."""
+    rest, parts = pods, list[_Part]()
+    for group, inside in nested(groups):
+        level = tree.levels.find(group.level)
+        chosen = [pod for pod in rest if pod.role in group.roles]
+        rest = [pod for pod in rest if pod.role not in group.roles]
+        if chosen and level is not None:
+            parts.append(_Part(level, _gathered(chosen, inside, topology, tree)))
+    return parts + _sliced(rest, topology, tree)
 
 
 def _sliced(pods: Sequence[Pod], topology: TopologyRequest, tree: Tree) -> list[_Part]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
 import numpy as np
 
+from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
@@ -40,7 +41,7 @@ def place_completely(
     inner, outer = Steps(most // _ONE_IN), Steps(most)
     far: GaveUp | None = None
     for level in levels:
-        for each in _ways(terms):
+        for each in _ways(terms, candidates.tree):
             steps = outer if level == levels[-1] else inner
             found = CompleteSearch(pods, groups, whatif, candidates, each, level, memory, steps).find()
             if isinstance(found, SeatPlan) and not take_seats(pods, found, whatif):
@@ -61,8 +62,8 @@ def _levels(groups: Groups, whatif: WhatIf, candidates: Candidates, terms: Place
     return levels
 
 
-def _ways(terms: PlacementTerms) -> Iterator[PlacementTerms]:
-    """Yield terms that together are no stricter than those given: with the preferred domains of roles, and without.
+def _ways(terms: PlacementTerms, tree: Tree) -> Iterator[PlacementTerms]:
+    """Yield terms that together are no stricter than those given: with preferred domains of roles, wide ones or none.
 
     Slices of roles that share a domain are counted off by themselves: so members may find a place with it alone.
     """
@@ -70,8 +71,13 @@ def _ways(terms: PlacementTerms) -> Iterator[PlacementTerms]:
     liked = [group for group in topology.role_groups if not group.required] if topology.slices else []
     for kept in (len(liked), *range(len(liked))):
         for firm in combinations(liked, kept):
-            groups = tuple(replace(group, required=group.required or group in firm) for group in topology.role_groups)
-            yield replace(terms, topology=replace(topology, role_groups=groups))
+            for wide in product((False, True), repeat=kept):
+                at = {group: tree.levels.name(0) if far else group.level for group, far in zip(firm, wide, strict=True)}
+                groups = tuple(
+                    replace(group, level=at.get(group, group.level), required=group.required or group in at)
+                    for group in topology.role_groups
+                )
+                yield replace(terms, topology=replace(topology, role_groups=groups))
 
 
 def take_seats(pods: Sequence[Pod], seats: SeatPlan, whatif: WhatIf) -> bool:

@@ -79,6 +79,12 @@ def test_a_gang_below_its_minimum_is_evicted_for_that_reason(connect: Connect) -
             "g",
             [(None, "n-0"), (None, "n-0"), (None, "n-1"), (None, "n-1"), (None, "n-3"), (None, "n-3")],
         ),
+        (
+            "nested-role-groups",
+            "train",
+            [("a", "n-0"), ("a", "n-1"), ("a", "n-1"), ("b", "n-2"), ("b", "n-2"), ("b", "n-3")],
+        ),
+        ("role-preferred-widens", "job", [*(("one", "a1") for _ in range(3)), ("one", "a2"), ("two", "a2")]),
         ("free-racks-unseen", "lws", [("leader", "n-32"), ("worker", "n-33")]),
         ("domain-for-all-that-exist", "job", [(None, "b1"), (None, "b1"), (None, "b2"), (None, "b2")]),
     ],
