@@ -363,4 +363,4 @@ class NodeTable:
 
 def _entry_terms(node: Node) -> tuple[object, ...]:
     """Return all of a node that decides which pods it admits."""
-    return (node.labels, node.taints, node.deleting)
+    return (node.labels, node.taints, node.soft_taints, node.deleting)

@@ -188,10 +188,17 @@ class NodeSelector(Struct, gc=False, frozen=True, rename="camel"):
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
+class PreferredTerm(Struct, gc=False, frozen=True):
+    """A term that a pod's node should match."""
+
+    preference: NodeSelectorTerm | None = None
+
+
 class NodeAffinity(Struct, gc=False, frozen=True, rename="camel"):
-    """The required half of node affinity; preferences stay kube-scheduler's."""
+    """Which nodes a pod needs, and which it prefers; how much more it prefers one term than another is not read."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredTerm] | None = None
 
 
 class Affinity(Struct, gc=False, frozen=True, rename="camel"):
@@ -263,10 +270,12 @@ class Selector:
     """A pod's `nodeSelector` and required node affinity together.
 
     `terms` is None when the pod has no required node affinity; an empty tuple matches no node, as in kube-scheduler.
+    `preferred` are the terms of its preferred node affinity, of which the nodes used first match any.
     """
 
     equals: tuple[tuple[str, str], ...] = ()
     terms: tuple[SelectorTerm, ...] | None = None
+    preferred: tuple[SelectorTerm, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Tell whether the node called `name` with `labels` is one the pod asks for."""
@@ -287,7 +296,10 @@ def read_selector(node_selector: Mapping[str, str] | None, affinity: Affinity | 
     if required:
         candidates = map(_term, required.node_selector_terms or ())
         terms = tuple(term for term in candidates if _is_sound(term))
-    return Selector(equals=tuple(sorted((node_selector or {}).items())), terms=terms)
+    wished = (of_node and of_node.preferred_during_scheduling_ignored_during_execution) or ()
+    likes = [_term(each.preference) for each in wished if each.preference is not None]
+    equals = tuple(sorted((node_selector or {}).items()))
+    return Selector(equals, terms, tuple(term for term in likes if _is_sound(term)))
 
 
 def _term(term: NodeSelectorTerm) -> SelectorTerm:

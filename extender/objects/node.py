@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from extender.objects.keys import NODE_ANNOTATIONS
 from extender.objects.meta import Decoder, ObjectMeta, ResourceList
-from extender.objects.podspec import Taint, TaintObject, announcement, read_taints
+from extender.objects.podspec import Taint, TaintObject, announcement, read_soft_taints, read_taints
 from extender.objects.reason import Problem
 from extender.objects.requests import GPU_RESOURCES, ResourceListError, read_amounts
 
@@ -77,9 +77,10 @@ UNREACHABLE_TAINT = Taint("node.kubernetes.io/unreachable", "", "NoSchedule")
 class Node:
     """A node as the scheduler sees it.
 
-    `taints` are the hard ones, with those that a cordon and a missing heartbeat amount to. `allocatable` is in
-    milli-CPU, bytes and counts; a resource that is not listed is not there. Of the annotations only those of
-    `keys.NODE_ANNOTATIONS` are kept. `deleting` says that its object is being deleted.
+    `taints` are the hard ones, with those that a cordon and a missing heartbeat amount to; with `soft_taints` a node is
+    one of the last to be used. `allocatable` is in milli-CPU, bytes and counts; a resource that is not listed is not
+    there. Of the annotations only those of `keys.NODE_ANNOTATIONS` are kept. `deleting` says that its object is being
+    deleted.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Node:
     problem: Problem | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False
+    soft_taints: tuple[Taint, ...] = ()
 
     @property
     def doomed(self) -> str:
@@ -131,6 +133,7 @@ def read_node(node: NodeObject) -> Node:
         allocatable=allocatable,
         labels=meta.labels or {},
         taints=taints,
+        soft_taints=read_soft_taints(spec.taints),
         problem=problem,
         annotations={key: value for key, value in (meta.annotations or {}).items() if key in NODE_ANNOTATIONS},
         deleting=meta.deletion_timestamp is not None,

@@ -108,6 +108,11 @@ def read_taints(taints: list[TaintObject] | None) -> tuple[Taint, ...]:
     )
 
 
+def read_soft_taints(taints: list[TaintObject] | None) -> tuple[Taint, ...]:
+    """Read the taints that only make a node the last to be used."""
+    return tuple(Taint(t.key or "", t.value or "", t.effect) for t in taints or () if t.effect == "PreferNoSchedule")
+
+
 def read_tolerations(tolerations: list[TolerationObject] | None) -> tuple[Toleration, ...]:
     """Read a pod's tolerations."""
     return tuple(

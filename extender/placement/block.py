@@ -32,7 +32,7 @@ from extender.placement.candidates import (
     ScopeDomains,
     counted_off,
 )
-from extender.placement.room import clique_units, field_of, pack, strands
+from extender.placement.room import AVOIDED_LOSS, clique_units, field_of, pack, strands, used_last
 from extender.placement.search import Search, assign
 
 Quota: TypeAlias = list[tuple[int, int]]
@@ -396,7 +396,9 @@ class Block:
         eligible = self._candidates.eligible(shape) & scope.mask
         for level, _ in slices:  # a node without a domain of that level shares none with others
             eligible &= self._tree.path(level) >= 0
+        avoided = None if self._candidates.avoided is None else self._candidates.avoided(shape)
         field = field_of(self._whatif, self._tree, shape, eligible, settled)
+        field = field if avoided is None else used_last(field, avoided)
         wanted = Wanted(
             pods=len(pods),
             gpus=len(pods) * field.gpus + sum(settled.values()),
@@ -411,7 +413,9 @@ class Block:
             if choices:
                 shares = assign(search, choices[0])
                 self._take(shape, pods, [(int(field.rows[position]), count) for position, count in shares])
-                self.fragmentation += choices[0].score.loss
+                used = field.rows[[position for position, _ in shares]]
+                last = 0 if avoided is None else AVOIDED_LOSS * int(np.count_nonzero(avoided[used]))
+                self.fragmentation += max(choices[0].score.loss - last, 0)
                 return True
         return False
 
@@ -435,6 +439,9 @@ class Block:
         # As few nodes as possible: back to those in use. As many as possible: away from them, among equals.
         binpack = self._terms.packing is Packing.BINPACK
         preference = np.where(self._touched, -1, stranded) if binpack else 2 * stranded + self._touched
+        if self._candidates.avoided is not None:
+            last = self._candidates.avoided(shape)
+            preference = np.where(last & ~self._touched, preference + AVOIDED_LOSS, preference)
         shares = pack(counts, len(pods), self._terms.packing, preference, table.order())
         self._take(shape, pods, [(share.row, share.pods) for share in shares])
 

@@ -76,18 +76,20 @@ class NodeCode(IntEnum):
 class _CachedCodes:
     """Codes, the mask of the nodes that admit, and the newest change of the table that both have taken in.
 
-    `constraints` is how many bytes those take that the nodes were looked at for.
+    `avoided` are the nodes to be used last. `constraints` is how many bytes those take that the nodes were looked at
+    for.
     """
 
     codes: NDArray[np.int8]
     mask: NDArray[np.bool_]
+    avoided: NDArray[np.bool_]
     seen: int
     constraints: int
 
     @property
     def size(self) -> int:
         """Return about how many bytes codes, mask and constraints take."""
-        return 500 + self.codes.nbytes + self.mask.nbytes + self.constraints
+        return 500 + self.codes.nbytes + self.mask.nbytes + self.avoided.nbytes + self.constraints
 
 
 class Eligibility:
@@ -96,7 +98,7 @@ class Eligibility:
     Taints, node selector and required node affinity decide. A node that is announced to go admits none, whatever
     they tolerate: the whole gang would soon have to start again.
 
-    Memory: two bytes per node and distinct set of constraints, and these; sets not asked for in a while are dropped.
+    Memory: three bytes per node and distinct set of constraints, and these; sets not asked for in a while are dropped.
     """
 
     #: Bytes that are kept; a cluster with more constraints in use at once evaluates all nodes now and then.
@@ -117,6 +119,13 @@ class Eligibility:
         """Return (rows,) whether each node admits pods of `shape`. The array belongs to the cache: do not change it."""
         return self._entry(shape.selector, shape.tolerations).mask
 
+    def avoided(self, shape: Shape) -> NDArray[np.bool_]:
+        """Return (rows,) which nodes are the last to be used for pods of `shape`; do not change it.
+
+        They have a taint PreferNoSchedule that the pods do not tolerate, or are none of those that the pods prefer.
+        """
+        return self._entry(shape.selector, shape.tolerations).avoided
+
     def codes(self, shape: Shape) -> NDArray[np.int8]:
         """Return (rows,) the NodeCode of each node. The array belongs to the cache: do not change it."""
         return self._entry(shape.selector, shape.tolerations).codes
@@ -131,14 +140,17 @@ class Eligibility:
         self._bytes -= 0 if entry is None else entry.size
         if entry is None or entry.seen < table.last_change:
             # New arrays: callers keep the former ones.
-            codes = np.full(table.rows, NodeCode.ABSENT, dtype=np.int8)
+            codes, avoided = np.full(table.rows, NodeCode.ABSENT, dtype=np.int8), np.zeros(table.rows, dtype=np.bool_)
             seen = -1
             if entry is not None:
-                codes[: entry.codes.shape[0]], seen = entry.codes, entry.seen
+                known = entry.codes.shape[0]
+                codes[:known], avoided[:known], seen = entry.codes, entry.avoided, entry.seen
             for row in np.flatnonzero(table.changed_at[: table.rows] > seen).tolist():
                 codes[row] = _code(table.node(row), selector, tolerations) if table.present[row] else NodeCode.ABSENT
+                if codes[row] == NodeCode.ADMITTED:
+                    avoided[row] = _is_avoided(table.node(row), selector, tolerations)
             size = size_of(constraints) if entry is None else entry.constraints
-            entry = _CachedCodes(codes, codes == NodeCode.ADMITTED, table.last_change, size)
+            entry = _CachedCodes(codes, codes == NodeCode.ADMITTED, avoided, table.last_change, size)
         self._entries[constraints] = entry
         self._bytes += entry.size
         while self._bytes > self.MOST_BYTES and len(self._entries) > 1:
@@ -156,15 +168,21 @@ class NodeFilter:
     Every narrowing returns a new filter. Valid as long as no node changes.
     """
 
-    def __init__(self, codes: Callable[[Shape], NDArray[np.int8]], mask: Callable[[Shape], NDArray[np.bool_]]) -> None:
-        """Answer with `codes`, and with `mask`, which says where they are ADMITTED."""
+    def __init__(
+        self,
+        codes: Callable[[Shape], NDArray[np.int8]],
+        mask: Callable[[Shape], NDArray[np.bool_]],
+        avoided: Callable[[Shape], NDArray[np.bool_]],
+    ) -> None:
+        """Answer with `codes`, with `mask`, which says where they are ADMITTED, and with nodes that are used last."""
         self.codes = codes
+        self.avoided = avoided
         self._mask = mask
 
     @classmethod
     def of(cls, eligibility: Eligibility) -> NodeFilter:
         """Return the filter that taints, node selectors and required node affinity make."""
-        return cls(eligibility.codes, eligibility.mask)
+        return cls(eligibility.codes, eligibility.mask, eligibility.avoided)
 
     def __call__(self, shape: Shape) -> NDArray[np.bool_]:
         """Return (rows,) which nodes admit pods of `shape`; do not change it."""
@@ -206,7 +224,7 @@ class NodeFilter:
             later = (before == NodeCode.ADMITTED) | (before > code)
             return np.where(out & later, np.int8(code), before)
 
-        return NodeFilter(codes, mask)
+        return NodeFilter(codes, mask, self.avoided)
 
 
 def _code(node: Node, selector: Selector, tolerations: tuple[Toleration, ...]) -> NodeCode:
@@ -219,6 +237,12 @@ def _code(node: Node, selector: Selector, tolerations: tuple[Toleration, ...]) -
     if selector == _ANYWHERE or selector.matches(node.name, node.labels):
         return NodeCode.ADMITTED
     return NodeCode.MISMATCHED
+
+
+def _is_avoided(node: Node, selector: Selector, tolerations: tuple[Toleration, ...]) -> bool:
+    if node.soft_taints and first_untolerated(node.soft_taints, tolerations) is not None:
+        return True
+    return bool(selector.preferred) and not any(term.matches(node.name, node.labels) for term in selector.preferred)
 
 
 def _state(node: Node, tolerations: tuple[Toleration, ...]) -> str:
@@ -304,13 +328,22 @@ class Candidates:
     """Where pods may be placed.
 
     `eligible` says which nodes admit a shape; `settled` how many GPUs the gang has on which row already, zero for a
-    node where it has members without any. `memory` is what searches for the same pods have found out before.
+    node where it has members without any. `memory` is what searches for the same pods have found out before. `avoided`
+    says which nodes are used last for a shape, None for none.
     """
 
     tree: Tree
     eligible: Eligible
     settled: Mapping[int, int] = field(default_factory=dict)
     memory: dict[Hashable, Regions] | None = field(default=None, compare=False)
+    avoided: Eligible | None = None
+
+    def sparing(self, shapes: Collection[Shape]) -> Candidates | None:
+        """Return the same candidates without the nodes that are used last; None if there are none."""
+        avoided = self.avoided
+        if avoided is None or not any(avoided(shape).any() for shape in shapes):
+            return None
+        return replace(self, eligible=lambda shape: self.eligible(shape) & ~avoided(shape), avoided=None)
 
     def within(self, mask: NDArray[np.bool_]) -> Candidates:
         """Return the same candidates with no nodes but those of `mask`, (rows,)."""

@@ -300,7 +300,7 @@ class CapacityView:
 
     def candidates(self, pod_set: PodSet, eligible: Eligible) -> Candidates:
         """Return where a pod set may be placed."""
-        return Candidates(self.tree, eligible, pod_set.settled, pod_set.memory)
+        return Candidates(self.tree, eligible, pod_set.settled, pod_set.memory, self.admitted.avoided)
 
     def shortage(self, capacity: Capacity, pod_set: PodSet, eligible: Eligible) -> Shortfall | None:
         """Return how far the pod set falls short, None if all fit. What counting leaves open has to be tried."""

@@ -131,12 +131,26 @@ def plan(pods: Sequence[Pod], whatif: WhatIf, candidates: Candidates, terms: Pla
             return shortage  # so it is with most gangs that wait: no need to pack
         if len(pods) == 1 and not candidates.settled:
             return _plan_single(pods[0], whatif, candidates, terms)
+    spared = candidates.sparing(groups)
+    if spared is not None and isinstance(found := _place_whole(pods, groups, whatif, spared, terms), Plan):
+        return found
+    found = _place_whole(pods, groups, whatif, candidates, terms)
+    if isinstance(found, Plan):
+        return found
+    tried, gave_up = found
+    return replace(_shortfall(tried, whatif, candidates, terms), gave_up=gave_up)
+
+
+def _place_whole(
+    pods: Sequence[Pod], groups: Mapping[Shape, Sequence[Pod]], whatif: WhatIf, where: Candidates, terms: PlacementTerms
+) -> Plan | tuple[list[Groups], GaveUp | None]:
+    """Place every pod; else return the orders that were tried, and how far a complete search came that gave up."""
     tried: list[Groups] = []
-    for shapes in shape_orders(groups, whatif.table, candidates.eligible):
+    for shapes in shape_orders(groups, whatif.table, where.eligible):
         ordered = {shape: groups[shape] for shape in shapes}
         tried.append(ordered)
         mark = whatif.mark()
-        block = Block(whatif, candidates, terms)
+        block = Block(whatif, where, terms)
         if block.place(ordered):
             table = whatif.table
             return Plan({uid: table.node(row).name for uid, row in block.rows.items()}, block.fragmentation)
@@ -144,10 +158,10 @@ def plan(pods: Sequence[Pod], whatif: WhatIf, candidates: Candidates, terms: Pla
     found = None
     # Of equal pods that need no more than one domain no place is missed.
     if len(groups) > 1 or terms.topology.slices or terms.topology.role_groups:
-        found = place_completely(pods, whatif, candidates, terms)
+        found = place_completely(pods, whatif, where, terms)
     if isinstance(found, SeatPlan):
         return Plan({uid: whatif.table.node(row).name for uid, row in found.rows.items()})
-    return replace(_shortfall(tried, whatif, candidates, terms), gave_up=found)
+    return tried, found
 
 
 def plan_anywhere(

@@ -21,7 +21,8 @@ def rank_single(whatif: WhatIf, candidates: Candidates, terms: PlacementTerms, p
     """Return the rows that take a pod which joins no others, and what compares them; None if none does.
 
     Domains decide only which nodes it may go to, and which come first: what lies further out is no faster than a node,
-    and no tighter. In this order: that the node has a domain of the level that is preferred; then for a pod with GPUs
+    and no tighter. In this order: that the node has a domain of the level that is preferred, that it is none
+    of those that are used last; then for a pod with GPUs
     what `Search` compares nodes by, for one that has none, or is to be spread, what `pack` does.
     """
     tree, shape = candidates.tree, pod.shape
@@ -39,7 +40,10 @@ def rank_single(whatif: WhatIf, candidates: Candidates, terms: PlacementTerms, p
         ranking = _rank_by_room(whatif, within, terms, shape, (*preferred, *required))
     if not ranking.nodes.shape[0]:
         return None
-    return replace(ranking, keys=(*(tree.path(level)[ranking.nodes] < 0 for level in preferred), *ranking.keys))
+    wishes = [tree.path(level)[ranking.nodes] < 0 for level in preferred]
+    if candidates.sparing([shape]) is not None and candidates.avoided is not None:
+        wishes.append(candidates.avoided(shape)[ranking.nodes])
+    return replace(ranking, keys=(*wishes, *ranking.keys))
 
 
 def _domains_of(

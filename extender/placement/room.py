@@ -6,10 +6,10 @@ A node takes what is free of every resource and what its kubelet would admit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from extender.objects.topology import Objective
 
 #: What cannot be done costs this much; sums of two still are an int64.
 IMPOSSIBLE = np.int64(2**61)
+
+#: What a node costs that is used last, on top of what later requests lose there (GB/s): more than any node is worth.
+AVOIDED_LOSS: Final = 100_000
 
 Shares: TypeAlias = list[tuple[int, int]]
 """(position of a node, pods that it gets), nodes that get none left out."""
@@ -384,6 +387,15 @@ def field_of(
         units.append(node_unit(table.occupancy.offer(state, shape, MOST_PODS), pods, settled_here))
     gpus = max((unit.gpus for unit in units), default=0)
     return Field(tree, rows, rooms.counts[rows], place[mixed], units, table.order()[rows], gpus)
+
+
+def used_last(field: Field, avoided: NDArray[np.bool_]) -> Field:
+    """Return a field in which each of the `avoided` nodes, (rows,), that is used costs `AVOIDED_LOSS` more."""
+    flags = avoided[field.rows]
+    if not flags.any():
+        return field
+    dear = [replace(unit, loss=(0, *(loss + AVOIDED_LOSS for loss in unit.loss[1:]))) for unit in field.units]
+    return replace(field, kinds=field.kinds + len(field.units) * flags, units=[*field.units, *dear])
 
 
 def clique_units(

@@ -85,6 +85,7 @@ def test_a_gang_below_its_minimum_is_evicted_for_that_reason(connect: Connect) -
             [("a", "n-0"), ("a", "n-1"), ("a", "n-1"), ("b", "n-2"), ("b", "n-2"), ("b", "n-3")],
         ),
         ("role-preferred-widens", "job", [*(("one", "a1") for _ in range(3)), ("one", "a2"), ("two", "a2")]),
+        ("prefer-no-schedule", "g", [(None, "b-0"), (None, "b-1")]),
         ("free-racks-unseen", "lws", [("leader", "n-32"), ("worker", "n-33")]),
         ("domain-for-all-that-exist", "job", [(None, "b1"), (None, "b1"), (None, "b2"), (None, "b2")]),
     ],
