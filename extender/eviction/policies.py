@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
 from extender.cluster.gangs import Gang, member_order
@@ -135,7 +136,7 @@ class Policies:
         with charges.without(below):
             owed = frozenset(reclaimable(tree, name, claimant.flavor, claimant.amounts))
         reclaimed, taken = _most_reclaimed(policy, claimant.priority), _most_taken(policy, claimant.priority)
-        for other in tree.charged_beside(name):
+        for other in sorted(tree.charged_beside(name), key=self._sharing.excess):
             if other == name or not charges.holders(other):
                 continue
             most = reclaimed if other in owed else -math.inf
@@ -214,6 +215,11 @@ def _is_below(gang: Gang, priority: int, created: str, *, newer: bool) -> bool:
     return gang.priority < priority or (newer and gang.priority == priority and gang.created > created)
 
 
+def _rank(victim: Victim) -> tuple[int, float, str]:
+    """Return the sort key by which the least important and latest go first."""
+    return victim.priority, victim.seconds, victim.name
+
+
 def _is_up_to(priority: float, gang: Gang) -> bool:
     return gang.priority <= priority
 
@@ -277,6 +283,43 @@ class QuotaRights:
         """Tell whether in some order the gang has a right to each of these by then; its own queue's come first."""
         return self._in_some_order(evictions, self._may_take)
 
+    def turns(self, victims: Iterable[Victim]) -> dict[str, int]:
+        """Return by UID when it is a victim's turn, in order of its priority within its queue.
+
+        The queue that is furthest above its weighted share gives back until another is, then that, and so on; of equals
+        the one of lower priority. Those of the gang's own queue come last. Complexity: O(victims), of each its share.
+        """
+        lines: dict[str, list[Victim]] = {}
+        for victim in sorted(victims, key=_rank, reverse=True):
+            lines.setdefault(victim.queue, []).append(victim)
+        own = lines.pop(self._claimant.queue, [])
+        turns: dict[str, int] = {}
+        turn, before = 0, None
+        for victim in (*self._giving_back(lines), *reversed(own)):
+            now = victim.queue, victim.priority
+            turn += now != before
+            turns[victim.uid], before = turn, now
+        return turns
+
+    def _giving_back(self, lines: Mapping[str, list[Victim]]) -> Iterator[Victim]:
+        """Yield the victims of queues, the last of each line first, as it is the turn of each queue."""
+        sharing = self._sharing
+        with ExitStack() as gone:
+            gone.enter_context(sharing.charges.without(self._leaving))
+            queues = [(sharing.excess(queue), queue) for queue in lines] if len(lines) > 1 else []
+            heapify(queues)
+            while queues:
+                known, queue = heappop(queues)
+                if not lines[queue]:
+                    continue
+                if (now := sharing.excess(queue)) == known:
+                    victim = lines[queue].pop()
+                    gone.enter_context(sharing.charges.without(pod.uid for pod in (*victim.core, *victim.extras)))
+                    yield victim
+                    now = sharing.excess(queue)
+                heappush(queues, (now, queue))
+        yield from (victim for line in lines.values() for victim in reversed(line))
+
     def _lent(self, evictions: Iterable[VictimEviction]) -> list[VictimEviction]:
         return [each for each in evictions if each.victim.queue != self._claimant.queue]
 
@@ -311,7 +354,8 @@ class QuotaRights:
 
     def rightful(self, victims: Sequence[Victim]) -> list[Victim]:
         """Return as many of the victims, in order of their rank, as leave no queue with less than its own."""
-        ranked = sorted(victims, key=lambda victim: (victim.priority, victim.seconds, victim.name))
+        turns = self.turns(victims)
+        ranked = sorted(victims, key=lambda victim: (turns[victim.uid], *_rank(victim)))
         kept: list[Victim] = []
         with ExitStack() as gone:
             gone.enter_context(self._sharing.charges.without(self._leaving))

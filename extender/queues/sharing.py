@@ -252,6 +252,15 @@ class Sharing:
         used = max((amount / totals[resource] for resource, amount in usage if totals.get(resource)), default=0.0)
         return ((0, 0.0, used),)
 
+    def excess(self, name: str) -> tuple[tuple[float, int], ...]:
+        """Return the sort key of a queue in use by which who is furthest above its weighted share gives back first.
+
+        From the root down: what it borrows of its share, the most first, then its priority, the lowest first.
+        """
+        past = None if self.history is None else self.history.means
+        keys = self.tree.standing(name, self.totals(), past)
+        return tuple((-borrowed, -minus_priority) for minus_priority, borrowed, _, _ in keys)
+
     def totals(self) -> Mapping[str, int]:
         """Return how much of each resource the cluster has."""
         table = self._model.table

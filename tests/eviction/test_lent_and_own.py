@@ -43,7 +43,7 @@ class Runs:
 class Site:
     """Nodes, what each queue has of them (GPUs) below one root, and who runs; a gang of red comes.
 
-    `pods` and `gpus` are what it asks for.
+    `pods` and `gpus` are what it asks for; `standing` is weight and priority of each queue.
     """
 
     nodes: int
@@ -52,6 +52,7 @@ class Site:
     pods: int
     gpus: int
     reclaim: Reclaim
+    standing: dict[str, tuple[float, int]]
 
     @property
     def asked(self) -> int:
@@ -89,6 +90,25 @@ class Site:
     def _borrows_throughout(self, own: Sequence[Runs], order: Sequence[Runs]) -> bool:
         return all(self.used(each.queue, [*own, *order[:at]]) > self.quota[each.queue] for at, each in enumerate(order))
 
+    def turns(self) -> Iterator[set[Runs]]:
+        """Iterate over those of other queues up to each turn: who has most above its weighted share gives back."""
+        gone: list[Runs] = []
+        left = sorted((each for each in self.running if each.queue != "red"), key=lambda each: each.name)
+        last = None
+        while left:
+            queue = min({each.queue for each in left}, key=lambda name: self._order(name, gone))
+            least = min(each.priority for each in left if each.queue == queue)
+            if last not in {None, (queue, least)}:
+                yield set(gone)
+            last = queue, least
+            gone.append(next(each for each in left if (each.queue, each.priority) == last))
+            left.remove(gone[-1])
+        yield set(gone)
+
+    def _order(self, queue: str, gone: Sequence[Runs]) -> tuple[float, int, str]:
+        weight, priority = self.standing[queue]
+        return -max(self.used(queue, gone) - self.quota[queue], 0) / weight, priority, queue
+
     def choices(self) -> Iterator[tuple[Runs, ...]]:
         """Iterate over all sets that may go and make the gang fit."""
         sets = chain.from_iterable(combinations(self.running, size) for size in range(len(self.running) + 1))
@@ -112,7 +132,8 @@ def drawn(random: Random) -> Site:
     shares = sorted((low, high - low, nodes * NODE - high), reverse=True)
     quota = dict(zip(("red", "blue", "green"), shares, strict=True))
     reclaim = random.choice((Reclaim.ANY, Reclaim.ANY, Reclaim.LOWER_PRIORITY, Reclaim.NEVER))
-    return Site(nodes, quota, tuple(running), random.randint(1, 2), random.choice((1, 2, 3, 4)), reclaim)
+    standing = {name: (random.choice((1.0, 2.0, 4.0)), random.choice((0, 1))) for name in quota}
+    return Site(nodes, quota, tuple(running), random.randint(1, 2), random.choice((1, 2, 3, 4)), reclaim, standing)
 
 
 def evicted(site: Site) -> set[str] | None:
@@ -122,7 +143,8 @@ def evicted(site: Site) -> set[str] | None:
     tell(world, queue("root"))
     for name, gpus in site.quota.items():
         policy = PreemptionPolicy(reclaim_within_cohort=site.reclaim)
-        tell(world, queue(name, gpus, parent="root", preemption=policy))
+        weight, priority = site.standing[name]
+        tell(world, queue(name, gpus, parent="root", preemption=policy, weight=weight, priority=priority))
     for each in site.running:
         ref = GroupRef(COSCHEDULING, "default", each.name)
         world.group(ref, len(each.nodes))
@@ -139,7 +161,10 @@ def evicted(site: Site) -> set[str] | None:
 
 
 def test_lent_quota_goes_first_and_nobody_in_vain() -> None:
-    """If some of those that borrow are enough they go, else some of its own queue, else both; nobody needlessly."""
+    """If some of those that borrow are enough they go, else some of its own queue, else both; nobody needlessly.
+
+    Of those that borrow, nobody goes whose queue is nearer to its share than others that are enough.
+    """
     ways = dict.fromkeys(("none", "waits", "lent", "own", "both"), 0)
     for seed in range(SEEDS):
         site = drawn(Random(seed))
@@ -156,6 +181,9 @@ def test_lent_quota_goes_first_and_nobody_in_vain() -> None:
         possible = [_kind(choice) for choice in choices]
         assert kind == min(possible, key=list(ways).index), f"{seed}: {names}"
         ways[kind] += 1
+        if kind == "lent":
+            turn = next(turn for turn in site.turns() if any(choice <= turn for choice in choices))
+            assert gone <= turn, f"{seed}: {names} before it is their turn"
     assert all(ways.values()), ways
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from extender.cluster.table import Vector
 from extender.cluster.tree import Tree
 from extender.eviction.search.room import Clearing, Cover, Permit, VictimRoomRequest, bounds, choices, prune
-from extender.eviction.search.units import Cost, Units, VictimEviction
+from extender.eviction.search.units import Cost, Units, Victim, VictimEviction
 from extender.judge import Case, fits, place
 from extender.objects.pod import Pod
 from extender.objects.reason import Wait
@@ -32,6 +32,9 @@ class BudgetCheck(Protocol):
 
 class RightsCheck(Protocol):
     """What the queues of victims owe. Fewer evictions never turn a yes of `allow` into a no."""
+
+    def turns(self, victims: Iterable[Victim]) -> Mapping[str, int]:
+        """Return by UID when it is a victim's turn: nobody goes if those whose turn is before are enough."""
 
     def matter(self, evictions: Sequence[VictimEviction]) -> bool:
         """Tell whether it matters which of these are made."""

@@ -68,10 +68,10 @@ def search(  # noqa: PLR0913, PLR0917 - whose evictions, for whom, and by which 
     """Find the cheapest evictions after which the judge places a gang in one flavor; None if there are none.
 
     The case is as before afterwards. Any of the `victims` may be evicted, by rank and queue, and together as far as
-    `rights` say; pods with the UIDs `leaving` leave anyway. Compared are the highest priority that loses pods, the
-    GPU-time lost with gangs that go whole, their number, then the GPU-time of extras that go alone (`Cost`). No
-    eviction of the result can be left out. The result has no evictions if the gang is placed without any.
-    Deterministic for equal input, whatever the order of the victims.
+    `rights` say; pods with the UIDs `leaving` leave anyway. None goes if those whose turn is before are enough. Of the
+    others compared are the highest priority that loses pods, the GPU-time lost with gangs that go whole, their number,
+    then the GPU-time of extras that go alone (`Cost`). No eviction of the result can be left out. The result has no
+    evictions if the gang is placed without any. Deterministic for equal input, whatever the order of the victims.
     """
     view = case.view(option)
     with view.without(leaving) as there:
@@ -79,7 +79,8 @@ def search(  # noqa: PLR0913, PLR0917 - whose evictions, for whom, and by which 
         if not trial.possible:
             return None
         ordered = sorted(victims, key=lambda victim: (victim.priority, victim.name, victim.uid))
-        return _VictimSearch(trial, Units(ordered, view.table, trial.columns)).run()
+        turns = None if rights is None else rights.turns(ordered)
+        return _VictimSearch(trial, Units(ordered, view.table, trial.columns, turns)).run()
 
 
 class _VictimSearch:
@@ -96,21 +97,32 @@ class _VictimSearch:
     def run(self) -> FoundPreemption | None:
         if not self._short_of_quota and isinstance(placed := self._trial.placed(self._units, self._none), Plan):
             return self._result(self._none, placed)
-        priorities = np.unique(self._units.priority)
-        first = self._first_with_room(priorities)
-        for priority in priorities[first:].tolist():
-            found = self._with(self._units.priority <= priority)
-            if found is not None:
-                return found
-        return None
+        turns = np.unique(self._units.turn)
+        low, high = self._first_with_room(turns), turns.shape[0] - 1
+        if low > high:
+            return None
+        found = self._with(self._units.turn <= turns[low])
+        if found is not None or low == high:
+            return found
+        found = self._with(self._units.turn <= turns[high])
+        while found is not None and high - low > 1:
+            middle = (low + high) // 2
+            sooner = self._with(self._units.turn <= turns[middle])
+            if sooner is None:
+                low = middle
+            else:
+                found, high = sooner, middle
+        return found
 
-    def _first_with_room(self, priorities: NDArray[np.int64]) -> int:
-        """Return the place of the lowest priority up to which all victims together leave room, by the columns."""
-        low, high = 0, priorities.shape[0]
+    def _first_with_room(self, turns: NDArray[np.int64]) -> int:
+        """Return the place of the first turn up to which all victims together leave quota, and room by the columns."""
+        trial, units = self._trial, self._units
+        low, high = 0, turns.shape[0]
         while low < high:
             middle = (low + high) // 2
-            everything = self._units.priority <= priorities[middle]
-            if self._trial.holds(Clearing(self._units, self._trial.free, everything)):
+            everything = units.turn <= turns[middle]
+            enough = not self._short_of_quota or trial.within_quota(units, everything)
+            if enough and trial.holds(Clearing(units, trial.free, everything)):
                 high = middle
             else:
                 low = middle + 1

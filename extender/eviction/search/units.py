@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -69,6 +69,7 @@ class Units:
     Attributes:
         core: (units,) which are cores.
         priority: (units,) the priorities of their victims.
+        turn: (units,) when it is their turn: none goes if those before are enough.
         lost: (units,) GPU-milliseconds that its pods have run; of a core, those of its extras too.
         sizes: (units,) how many pods it has.
         weight: (units,) float64: what each costs, as one number that puts single pieces in the order of their cost.
@@ -78,8 +79,17 @@ class Units:
         starts: (units + 1,) where the entries of each piece begin.
     """
 
-    def __init__(self, victims: Sequence[Victim], table: NodeTable, columns: NDArray[np.intp]) -> None:
-        """Take the pieces of `victims`, and what they claim of `columns` of the table."""
+    def __init__(
+        self,
+        victims: Sequence[Victim],
+        table: NodeTable,
+        columns: NDArray[np.intp],
+        turns: Mapping[str, int] | None = None,
+    ) -> None:
+        """Take the pieces of `victims`, and what they claim of `columns` of the table.
+
+        Without `turns`, by the UIDs of victims, they follow from their priorities.
+        """
         self._victims = victims
         self._pods: list[tuple[Pod, ...]] = []
         self._victim: list[int] = []
@@ -96,6 +106,8 @@ class Units:
             self._victim += [number] * (len(self._pods) - len(self._victim))
         self.core: NDArray[np.bool_] = np.array(cores, dtype=np.bool_)
         self.priority: NDArray[np.int64] = np.array([victims[at].priority for at in self._victim], dtype=np.int64)
+        turn = {victim.uid: victim.priority for victim in victims} if turns is None else turns
+        self.turn: NDArray[np.int64] = np.array([turn[victims[at].uid] for at in self._victim], dtype=np.int64)
         self.sizes: NDArray[np.int64] = np.array([len(pods) for pods in self._pods], dtype=np.int64)
         self._worth: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         gpus = self._enter(table, columns)
