@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
 from extender.cluster.gangs import Gang, member_order
 from extender.cluster.model import ClusterModel
-from extender.eviction.search.units import Victim, VictimEviction
+from extender.eviction.search.units import Piece, Victim, VictimEviction
 from extender.judge import Case
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
@@ -215,9 +215,10 @@ def _is_below(gang: Gang, priority: int, created: str, *, newer: bool) -> bool:
     return gang.priority < priority or (newer and gang.priority == priority and gang.created > created)
 
 
-def _rank(victim: Victim) -> tuple[int, float, str]:
-    """Return the sort key by which the least important and latest go first."""
-    return victim.priority, victim.seconds, victim.name
+def _rank(piece: Piece) -> tuple[bool, int, float, str]:
+    """Return the sort key by which extras, the least important and the latest go first."""
+    victim = piece.victim
+    return piece.core, victim.priority, victim.seconds, victim.name
 
 
 def _is_up_to(priority: float, gang: Gang) -> bool:
@@ -248,13 +249,24 @@ def _most_taken(policy: PreemptionPolicy, own: int) -> float:
 #   low               within the queue, by priority                                 yes, but there are 12 too few
 #   low, borrower     low; then a uses 16 of 16 with urgent, and b has borrowed     yes
 class QuotaRights:
-    """By what right a gang takes quota from others: only what their queues have borrowed, within its own as a rule."""
+    """By what right a gang takes quota from others: only what their queues have borrowed, within its own as a rule.
 
-    def __init__(self, sharing: Sharing, claimant: Claimant, leaving: Iterable[str] = ()) -> None:
-        """Ask on behalf of `claimant` what `sharing` says, as if the pods with the UIDs `leaving` had left."""
+    The members that gangs can spare count as borrowed before what any gang needs: a core that is within the quota of
+    its queue once all extras of the victims have left stays.
+    """
+
+    def __init__(
+        self, sharing: Sharing, claimant: Claimant, leaving: Iterable[str] = (), victims: Iterable[Victim] = ()
+    ) -> None:
+        """Ask on behalf of `claimant` what `sharing` says, as if the pods with the UIDs `leaving` had left.
+
+        `victims` are all that may be evicted for it.
+        """
         self._sharing = sharing
         self._claimant = claimant
         self._leaving = tuple(leaving)
+        others = (victim for victim in victims if victim.queue != claimant.queue)
+        self._extras = [pod.uid for victim in others for pod in victim.extras]
 
     def concern(self, uid: str) -> bool:
         """Tell whether a pod takes quota that the gang could have instead."""
@@ -267,9 +279,10 @@ class QuotaRights:
 
     def matter(self, evictions: Iterable[VictimEviction]) -> bool:
         """Tell whether it matters which of these are made: not all may be, or some only after others."""
-        lent = self._lent(evictions)
+        lent = [each for each in evictions if not self._is_own(each.victim)]
+        gone = frozenset[str]()
         with self._sharing.charges.without(self._leaving):
-            at_once = all(self._may_take(each.victim) for each in lent)
+            at_once = all(self._may_take(piece, gone) for each in lent for piece in each.pieces)
         return not at_once or not self.allow(lent)
 
     def allow(self, evictions: Iterable[VictimEviction]) -> bool:
@@ -284,25 +297,26 @@ class QuotaRights:
         return self._in_some_order(evictions, self._may_take)
 
     def turns(self, victims: Iterable[Victim]) -> dict[str, int]:
-        """Return by UID when it is a victim's turn, in order of its priority within its queue.
+        """Return when it is the turn of each piece, by the UID of its first pod: in its queue extras, then priorities.
 
         The queue that is furthest above its weighted share gives back until another is, then that, and so on; of equals
-        the one of lower priority. Those of the gang's own queue come last. Complexity: O(victims), of each its share.
+        the one of lower priority. Those of the gang's own queue come last. Complexity: O(pieces), of each its share.
         """
-        lines: dict[str, list[Victim]] = {}
-        for victim in sorted(victims, key=_rank, reverse=True):
-            lines.setdefault(victim.queue, []).append(victim)
+        lines: dict[str, list[Piece]] = {}
+        pieces = [piece for victim in victims for piece in victim.pieces]
+        for piece in sorted(pieces, key=_rank)[::-1]:
+            lines.setdefault(piece.victim.queue, []).append(piece)
         own = lines.pop(self._claimant.queue, [])
         turns: dict[str, int] = {}
         turn, before = 0, None
-        for victim in (*self._giving_back(lines), *reversed(own)):
-            now = victim.queue, victim.priority
+        for piece in (*self._giving_back(lines), *reversed(own)):
+            now = piece.victim.queue, piece.core, piece.victim.priority
             turn += now != before
-            turns[victim.uid], before = turn, now
+            turns[piece.pods[0].uid], before = turn, now
         return turns
 
-    def _giving_back(self, lines: Mapping[str, list[Victim]]) -> Iterator[Victim]:
-        """Yield the victims of queues, the last of each line first, as it is the turn of each queue."""
+    def _giving_back(self, lines: Mapping[str, list[Piece]]) -> Iterator[Piece]:
+        """Yield the pieces of queues, the last of each line first, as it is the turn of each queue."""
         sharing = self._sharing
         with ExitStack() as gone:
             gone.enter_context(sharing.charges.without(self._leaving))
@@ -313,69 +327,94 @@ class QuotaRights:
                 if not lines[queue]:
                     continue
                 if (now := sharing.excess(queue)) == known:
-                    victim = lines[queue].pop()
-                    gone.enter_context(sharing.charges.without(pod.uid for pod in (*victim.core, *victim.extras)))
-                    yield victim
+                    piece = lines[queue].pop()
+                    gone.enter_context(sharing.charges.without(pod.uid for pod in piece.pods))
+                    yield piece
                     now = sharing.excess(queue)
                 heappush(queues, (now, queue))
-        yield from (victim for line in lines.values() for victim in reversed(line))
+        yield from (piece for line in lines.values() for piece in reversed(line))
 
-    def _lent(self, evictions: Iterable[VictimEviction]) -> list[VictimEviction]:
-        return [each for each in evictions if each.victim.queue != self._claimant.queue]
+    def rightful(self, victims: Sequence[Victim]) -> list[Victim]:
+        """Return as much of the victims, in order of their turns, as leaves no queue with less than its own."""
+        turns = self.turns(victims)
+        pieces = [piece for victim in victims for piece in victim.pieces]
+        gone: set[str] = set()
+        with ExitStack() as left:
+            left.enter_context(self._sharing.charges.without(self._leaving))
+            for piece in sorted(pieces, key=lambda piece: (turns[piece.pods[0].uid], *_rank(piece))):
+                whole = not piece.core or gone.issuperset(pod.uid for pod in piece.victim.extras)
+                if self._is_own(piece.victim) or (whole and self._has_borrowed(piece, gone)):
+                    uids = [pod.uid for pod in piece.pods]
+                    left.enter_context(self._sharing.charges.without(uids))
+                    gone.update(uids)
+        kept = (
+            replace(
+                victim,
+                core=victim.core if gone.issuperset(pod.uid for pod in victim.core) else (),
+                extras=tuple(pod for pod in victim.extras if pod.uid in gone),
+            )
+            for victim in victims
+        )
+        return [victim for victim in kept if victim.core or victim.extras]
 
-    def _size(self, eviction: VictimEviction) -> float:
-        """Return how many times an eviction gives back what the gang asks for, of the resource of which it is most."""
+    def _is_own(self, victim: Victim) -> bool:
+        return victim.queue == self._claimant.queue
+
+    def _size(self, piece: Piece) -> tuple[bool, float]:
+        """Return whether a piece is a core, and how many times it gives back what the gang asks for.
+
+        That is of the resource of which it is most.
+        """
         given, asked = Counter[str](), self._claimant.amounts
-        for charge in filter(None, (self._sharing.charges.of(pod.uid) for pod in eviction.pods)):
+        for charge in filter(None, (self._sharing.charges.of(pod.uid) for pod in piece.pods)):
             given.update(charge.amounts)
         limited = self._sharing.tree.limited(self._claimant.queue, self._claimant.flavor)
-        return max((given[each] / asked[each] for each in limited if asked.get(each)), default=0.0)
+        return piece.core, max((given[each] / asked[each] for each in limited if asked.get(each)), default=0.0)
 
-    def _in_some_order(self, evictions: Iterable[VictimEviction], may_take: Callable[[Victim], bool]) -> bool:
+    def _in_some_order(
+        self, evictions: Iterable[VictimEviction], may_take: Callable[[Piece, Collection[str]], bool]
+    ) -> bool:
         evictions = list(evictions)
+        pieces = (piece for each in evictions if not self._is_own(each.victim) for piece in each.pieces)
         # Of one that is larger than what its queue has borrowed nothing is left to take back for those after it.
-        left, charges = sorted(self._lent(evictions), key=self._size), self._sharing.charges
+        left, charges = sorted(pieces, key=self._size), self._sharing.charges
         if not left:
             return True
-        own = (pod.uid for each in evictions if each.victim.queue == self._claimant.queue for pod in each.pods)
-        with ExitStack() as gone:
-            gone.enter_context(charges.without([*self._leaving, *own]))
+        own = (pod.uid for each in evictions if self._is_own(each.victim) for pod in each.pods)
+        gone: set[str] = set()
+        with ExitStack() as away:
+            away.enter_context(charges.without([*self._leaving, *own]))
             while left:
-                waiting: list[VictimEviction] = []
-                for each in left:
-                    if may_take(each.victim):
-                        gone.enter_context(charges.without(pod.uid for pod in each.pods))
+                waiting: list[Piece] = []
+                for piece in left:
+                    if may_take(piece, gone):
+                        uids = [pod.uid for pod in piece.pods]
+                        away.enter_context(charges.without(uids))
+                        gone.update(uids)
                     else:
-                        waiting.append(each)
+                        waiting.append(piece)
                 if len(waiting) == len(left):
                     return False
                 left = waiting
         return True
 
-    def rightful(self, victims: Sequence[Victim]) -> list[Victim]:
-        """Return as many of the victims, in order of their rank, as leave no queue with less than its own."""
-        turns = self.turns(victims)
-        ranked = sorted(victims, key=lambda victim: (turns[victim.uid], *_rank(victim)))
-        kept: list[Victim] = []
-        with ExitStack() as gone:
-            gone.enter_context(self._sharing.charges.without(self._leaving))
-            for victim in ranked:
-                if victim.queue == self._claimant.queue or self._has_borrowed(victim):
-                    kept.append(victim)
-                    gone.enter_context(self._sharing.charges.without(pod.uid for pod in (*victim.core, *victim.extras)))
-        return kept
+    def _has_borrowed(self, piece: Piece, gone: Collection[str]) -> bool:
+        """Tell whether the queue of a piece has borrowed what the gang asks for, extras before cores.
 
-    def _has_borrowed(self, victim: Victim) -> bool:
-        """Tell whether the queue of a victim has borrowed what the gang asks for."""
-        claimant = self._claimant
-        return self._sharing.tree.borrows_from(victim.queue, claimant.queue, claimant.flavor, claimant.amounts)
+        Those with the UIDs `gone` have left.
+        """
+        claimant, extras = self._claimant, self._extras if piece.core else ()
+        with self._sharing.charges.without(uid for uid in extras if uid not in gone):
+            return self._sharing.tree.borrows_from(
+                piece.victim.queue, claimant.queue, claimant.flavor, claimant.amounts
+            )
 
-    def _may_take(self, victim: Victim) -> bool:
-        """Tell whether the gang may have a victim of another queue evicted, as things stand."""
-        claimant, tree = self._claimant, self._sharing.tree
+    def _may_take(self, piece: Piece, gone: Collection[str]) -> bool:
+        """Tell whether the gang may have a piece of another queue evicted, as things stand."""
+        claimant, tree, victim = self._claimant, self._sharing.tree, piece.victim
         policy = tree.queue(claimant.queue).preemption
-        if victim.priority <= _most_reclaimed(policy, claimant.priority) and tree.reclaims(
-            claimant.queue, victim.queue, claimant.flavor, claimant.amounts
-        ):
-            return True
-        return victim.priority <= _most_taken(policy, claimant.priority) and self._has_borrowed(victim)
+        right = victim.priority <= _most_taken(policy, claimant.priority) or (
+            victim.priority <= _most_reclaimed(policy, claimant.priority)
+            and tree.reclaims(claimant.queue, victim.queue, claimant.flavor, claimant.amounts)
+        )
+        return right and self._has_borrowed(piece, gone)

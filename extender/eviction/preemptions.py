@@ -202,12 +202,12 @@ def find_evictions(  # noqa: PLR0913 - whose evictions, for whom, and by which r
     What others have borrowed is reclaimed before any gang of its own queue is preempted; both happen together only
     where neither alone is enough. Pods with the UIDs `leaving` leave anyway.
     """
-    rights = QuotaRights(sharing, claimant, leaving)
+    rights = QuotaRights(sharing, claimant, leaving, victims)
     lent = [victim for victim in victims if victim.queue != claimant.queue]
     own = [victim for victim in victims if victim.queue == claimant.queue]
     for some in (lent, own, [*lent, *own]) if lent and own else (victims,):
         found = search(case, option, some, budgets, leaving, rights)
-        if found is None and len(kept := rights.rightful(some)) < len(some):
+        if found is None and (kept := rights.rightful(some)) != list(some):
             found = search(case, option, kept, budgets, leaving, rights)
         if found is not None:
             return found

@@ -17,21 +17,35 @@ from extender.objects.sources.coscheduling import COSCHEDULING
 from tests.queues.test_sharing import gang, queue, tell
 from tests.worlds import World
 
-SEEDS = 120
+SEEDS = 300
 
-#: What each node has (GPUs).
-NODE = 4
+#: What each node has (GPUs), and what can go at most: all choices of so much are looked at, by the search too.
+NODE, MOST = 4, 11
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A gang that runs: in which queue, at which priority, and how many GPUs on which nodes."""
+    """What can go of a gang that runs: its core or one of its extras, in which queue, and how many GPUs on which nodes.
 
-    name: str
+    `first` is the first of its members that this is.
+    """
+
+    gang: str
     queue: str
     priority: int
     gpus: int
     nodes: tuple[int, ...]
+    first: int = 0
+
+    @property
+    def core(self) -> bool:
+        """Tell whether it is a core, which begins with the first member."""
+        return self.first == 0
+
+    @property
+    def pods(self) -> set[str]:
+        """Name its pods."""
+        return {f"{self.gang}-{self.first + number}" for number in range(len(self.nodes))}
 
     @property
     def held(self) -> int:
@@ -85,23 +99,32 @@ class Site:
             return False
         if self.reclaim is Reclaim.LOWER_PRIORITY and any(each.priority >= 5 for each in lent):
             return False
-        return any(self._borrows_throughout(own, order) for order in permutations(lent))
+        return all(any(map(self._borrows_throughout, permutations(some))) for some in self._by_queue(lent))
 
-    def _borrows_throughout(self, own: Sequence[Runs], order: Sequence[Runs]) -> bool:
-        return all(self.used(each.queue, [*own, *order[:at]]) > self.quota[each.queue] for at, each in enumerate(order))
+    def _by_queue(self, some: Sequence[Runs]) -> list[list[Runs]]:
+        return [[each for each in some if each.queue == name] for name in sorted({each.queue for each in some})]
+
+    def _borrows_throughout(self, order: Sequence[Runs]) -> bool:
+        """Tell whether a queue has borrowed still when each goes; a core is not what it borrows if extras are that."""
+        least = 5 if self.reclaim is Reclaim.LOWER_PRIORITY else 10
+        spare = [each for each in self.running if not each.core and each.priority < least]
+        return all(
+            self.used(each.queue, [*order[:at], *(spare if each.core else ())]) > self.quota[each.queue]
+            for at, each in enumerate(order)
+        )
 
     def turns(self) -> Iterator[set[Runs]]:
         """Iterate over those of other queues up to each turn: who has most above its weighted share gives back."""
         gone: list[Runs] = []
-        left = sorted((each for each in self.running if each.queue != "red"), key=lambda each: each.name)
+        left = sorted((each for each in self.running if each.queue != "red"), key=lambda each: (each.gang, -each.first))
         last = None
         while left:
             queue = min({each.queue for each in left}, key=lambda name: self._order(name, gone))
-            least = min(each.priority for each in left if each.queue == queue)
-            if last not in {None, (queue, least)}:
+            core, least = min((each.core, each.priority) for each in left if each.queue == queue)
+            if last not in {None, (queue, core, least)}:
                 yield set(gone)
-            last = queue, least
-            gone.append(next(each for each in left if (each.queue, each.priority) == last))
+            last = queue, core, least
+            gone.append(next(each for each in left if (each.queue, each.core, each.priority) == last))
             left.remove(gone[-1])
         yield set(gone)
 
@@ -112,7 +135,12 @@ class Site:
     def choices(self) -> Iterator[tuple[Runs, ...]]:
         """Iterate over all sets that may go and make the gang fit."""
         sets = chain.from_iterable(combinations(self.running, size) for size in range(len(self.running) + 1))
-        return (gone for gone in sets if self.fits(gone) and self.entitled(gone))
+        return (gone for gone in sets if self._whole(gone) and self.fits(gone) and self.entitled(gone))
+
+    def _whole(self, gone: Sequence[Runs]) -> bool:
+        """Tell whether all extras of those go whose core does."""
+        cores = {each.gang for each in gone if each.core}
+        return all(each in gone for each in self.running if each.gang in cores)
 
 
 def drawn(random: Random) -> Site:
@@ -121,13 +149,17 @@ def drawn(random: Random) -> Site:
     free = [NODE] * nodes
     running = []
     for number in range(random.randint(3, 7)):
-        gpus, members = random.choice((1, 1, 2, 4)), random.randint(1, 2)
+        gpus, members, minimum = random.choice((1, 1, 2, 4)), random.randint(1, 3), random.randint(1, 3)
         rows = [row for row in random.sample(range(nodes), nodes) for _ in range(free[row] // gpus)][:members]
         if rows:
             for row in rows:
                 free[row] -= gpus
             owner, priority = random.choice(("red", "red", "blue", "green")), random.choice((0, 0, 1, 9))
-            running.append(Runs(f"job{number}", owner, priority, gpus, tuple(rows)))
+            fields = (f"job{number}", owner, priority, gpus)
+            running.append(Runs(*fields, tuple(rows[:minimum])))
+            running += [Runs(*fields, (row,), minimum + at) for at, row in enumerate(rows[minimum:])]
+        if len(running) > MOST - 2:
+            break
     low, high = sorted(random.randint(0, nodes * NODE) for _ in range(2))
     shares = sorted((low, high - low, nodes * NODE - high), reverse=True)
     quota = dict(zip(("red", "blue", "green"), shares, strict=True))
@@ -137,7 +169,7 @@ def drawn(random: Random) -> Site:
 
 
 def evicted(site: Site) -> set[str] | None:
-    """Return which gangs Muster evicts for the gang; None if it waits."""
+    """Return which pods Muster evicts for the gang; None if it waits."""
     world = World()
     world.nodes(site.nodes, NODE)
     tell(world, queue("root"))
@@ -146,17 +178,19 @@ def evicted(site: Site) -> set[str] | None:
         weight, priority = site.standing[name]
         tell(world, queue(name, gpus, parent="root", preemption=policy, weight=weight, priority=priority))
     for each in site.running:
-        ref = GroupRef(COSCHEDULING, "default", each.name)
-        world.group(ref, len(each.nodes))
+        ref = GroupRef(COSCHEDULING, "default", each.gang)
+        if each.core:
+            world.group(ref, len(each.nodes))
         for number, node in enumerate(each.nodes):
             options = keys.Options(queue=each.queue)
             fields: dict[str, Any] = {"group": ref, "priority": each.priority, "options": options}
-            pod = world.pod(f"{each.name}-{number}", each.gpus, node_name=f"node-{node}", phase=Phase.RUNNING, **fields)
+            name, node_name = f"{each.gang}-{each.first + number}", f"node-{node}"
+            pod = world.pod(name, each.gpus, node_name=node_name, phase=Phase.RUNNING, **fields)
             world.tell(PodSeen(pod))
     world.judge()
     world.effects()
     job = gang(world, "head", site.pods, "red", site.gpus, priority=5)
-    gone = {each.pod.group.name for each in world.effects().evictions.values()}
+    gone = {each.pod.name for each in world.effects().evictions.values()}
     return gone if gone or job.reserved else None
 
 
@@ -174,7 +208,8 @@ def test_lent_quota_goes_first_and_nobody_in_vain() -> None:
             assert not choices, f"{seed}: missed {choices[0]}"
             ways["waits"] += 1
             continue
-        gone = {each for each in site.running if each.name in names}
+        gone = {each for each in site.running if each.pods <= names}
+        assert names == set[str]().union(*(each.pods for each in gone)), f"{seed}: {names} are no pieces"
         assert gone in choices, f"{seed}: {names} do not do, or there is no right to them"
         assert not any(choice < gone for choice in choices), f"{seed}: of {names} some go in vain"
         kind = _kind(gone)

@@ -34,7 +34,7 @@ class RightsCheck(Protocol):
     """What the queues of victims owe. Fewer evictions never turn a yes of `allow` into a no."""
 
     def turns(self, victims: Iterable[Victim]) -> Mapping[str, int]:
-        """Return by UID when it is a victim's turn: nobody goes if those whose turn is before are enough."""
+        """Return when it is the turn of each piece, by the UID of its first pod: extras before their core."""
 
     def matter(self, evictions: Sequence[VictimEviction]) -> bool:
         """Tell whether it matters which of these are made."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -33,6 +33,21 @@ class Victim:
     extras: tuple[Pod, ...]
     seconds: float
 
+    @property
+    def pieces(self) -> Iterator[Piece]:
+        """Iterate over what can go: its extras, the first to go first, and its core."""
+        yield from (Piece(self, (pod,), core=False) for pod in self.extras)
+        if self.core:
+            yield Piece(self, self.core, core=True)
+
+
+class Piece(NamedTuple):
+    """Pods of a victim that can only go together: one of its extras, or its core, with which its extras go."""
+
+    victim: Victim
+    pods: tuple[Pod, ...]
+    core: bool
+
 
 @dataclass(frozen=True, slots=True)
 class VictimEviction:
@@ -45,6 +60,14 @@ class VictimEviction:
     def gang(self) -> GroupRef:
         """Return the name of the victim."""
         return self.pods[0].group
+
+    @property
+    def pieces(self) -> Iterator[Piece]:
+        """Iterate over the pieces of the victim that go."""
+        if len(self.pods) == len(self.victim.core) + len(self.victim.extras):
+            yield from self.victim.pieces
+        else:
+            yield from (Piece(self.victim, (pod,), core=False) for pod in self.pods)
 
 
 class Cost(NamedTuple):
@@ -88,7 +111,7 @@ class Units:
     ) -> None:
         """Take the pieces of `victims`, and what they claim of `columns` of the table.
 
-        Without `turns`, by the UIDs of victims, they follow from their priorities.
+        Without `turns`, by the UIDs of the first pods of pieces, they follow from the priorities of victims.
         """
         self._victims = victims
         self._pods: list[tuple[Pod, ...]] = []
@@ -106,8 +129,8 @@ class Units:
             self._victim += [number] * (len(self._pods) - len(self._victim))
         self.core: NDArray[np.bool_] = np.array(cores, dtype=np.bool_)
         self.priority: NDArray[np.int64] = np.array([victims[at].priority for at in self._victim], dtype=np.int64)
-        turn = {victim.uid: victim.priority for victim in victims} if turns is None else turns
-        self.turn: NDArray[np.int64] = np.array([turn[victims[at].uid] for at in self._victim], dtype=np.int64)
+        turn = self.priority.tolist() if turns is None else [turns[pods[0].uid] for pods in self._pods]
+        self.turn: NDArray[np.int64] = np.array(turn, dtype=np.int64)
         self.sizes: NDArray[np.int64] = np.array([len(pods) for pods in self._pods], dtype=np.int64)
         self._worth: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         gpus = self._enter(table, columns)

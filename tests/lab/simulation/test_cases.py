@@ -120,3 +120,10 @@ def test_the_right_gangs_leave(case: str, gone: set[str], starts: str, connect: 
     assert {each["by"] for each in outcome["evictions"]} == {f"default/{starts}"}
     (found,) = (each for each in outcome["gangs"] if each["name"] == starts)
     assert found["phase"] == "Running"
+
+
+def test_a_core_within_quota_stays(connect: Connect) -> None:
+    """Only the extra is borrowed: it alone does not make room for the gang that comes, so nobody leaves."""
+    outcome = played("core-within-quota", connect)
+    assert not outcome["evictions"]
+    assert {each["name"]: each["phase"] for each in outcome["gangs"]} == {"a-elastic": "Running", "b-two": "Pending"}
