@@ -146,11 +146,16 @@ class Eligibility:
                 known = entry.codes.shape[0]
                 codes[:known], avoided[:known], seen = entry.codes, entry.avoided, entry.seen
             for row in np.flatnonzero(table.changed_at[: table.rows] > seen).tolist():
-                codes[row] = _code(table.node(row), selector, tolerations) if table.present[row] else NodeCode.ABSENT
-                if codes[row] == NodeCode.ADMITTED:
-                    avoided[row] = _is_avoided(table.node(row), selector, tolerations)
+                if not table.present[row]:
+                    codes[row] = NodeCode.ABSENT
+                    continue
+                node = table.node(row)
+                codes[row] = _code(node, selector, tolerations)
+                may_be_avoided = node.soft_taints or selector.preferred  # most are not: no call for each of all nodes
+                avoided[row] = may_be_avoided and _is_avoided(node, selector, tolerations)
             size = size_of(constraints) if entry is None else entry.constraints
-            entry = _CachedCodes(codes, codes == NodeCode.ADMITTED, avoided, table.last_change, size)
+            mask = codes == NodeCode.ADMITTED
+            entry = _CachedCodes(codes, mask, avoided & mask, table.last_change, size)
         self._entries[constraints] = entry
         self._bytes += entry.size
         while self._bytes > self.MOST_BYTES and len(self._entries) > 1:
