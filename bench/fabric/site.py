@@ -67,6 +67,7 @@ class Site:
         """Let a gang have its nodes."""
         for uid, name in nodes.items():
             self.table.claim(uid, name, job.shape)
+        self.table.occupancy.refresh()
 
     def bandwidth(self, nodes: Nodes) -> float | None:
         """Return what is predicted of a gang that has its nodes (GB/s); None for fewer than two GPUs."""

@@ -1,8 +1,8 @@
 """An API server that replays a large cluster, as a process of its own: `replay.py PORT CERTIFICATE KEY SIZE...`.
 
 It lists and watches what Muster reads, pushes events at a rate that can be changed, and takes Muster's writes so that
-the cluster settles: nominations, Bindings and Evictions come back as events. It keeps no history: whoever resumes a
-watch is told to list again. It checks nothing, since how Muster decides is judged on a real API server.
+the cluster settles: nominations, Bindings and Evictions come back as events. It keeps no history: a client that resumes
+a watch is told to list again. It checks nothing, since how Muster decides is judged on a real API server.
 
 Its own controls are under /control: `events` (POST, ?rate=N a second), `relist` (POST), `state` (GET).
 """
@@ -89,9 +89,10 @@ class ReplayServer:
 
     # What Muster asks.
 
-    @staticmethod
-    def _watch(kind: WatchedKind) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _watch(self, kind: WatchedKind) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
+            if "watch" not in request.query:
+                return web.json_response(self._cluster.page())
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             response.enable_chunked_encoding()
             await response.prepare(request)

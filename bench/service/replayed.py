@@ -91,7 +91,7 @@ class ReplayedCluster:
         self.writes: Counter[str] = Counter()
         self.events = 0
         self._random = random
-        self._versions = itertools.count(2)
+        self._version = 1
         self._running = [pod for pod in population.pods.values() if pod.node]
         self.nodes = WatchedKind("Node", lambda: (node.encode() for node in population.nodes))
         self.pods = WatchedKind("Pod", lambda: (pod.encode() for pod in population.pods.values()))
@@ -103,6 +103,10 @@ class ReplayedCluster:
         self.budgets = WatchedKind("PodDisruptionBudget", lambda: ())
         described = (self.nodes, self.pods, self.groups, self.priority_classes, self.config_maps)
         self.kinds = (*described, self.namespaces, self.queues, self.budgets)
+
+    def page(self) -> JsonObject:
+        """Return what a client that lists one object learns: how far the server is. The object is left out."""
+        return {"kind": "List", "metadata": {"resourceVersion": str(self._version)}, "items": []}
 
     def happen(self, count: int) -> None:
         """Let so many events happen: heartbeats of nodes and news of running pods, in turn."""
@@ -133,23 +137,27 @@ class ReplayedCluster:
         self.writes["eviction"] += 1
         pod = self.population.pods.pop(name)
         self._running = [each for each in self._running if each is not pod]
-        pod.version = next(self._versions)
+        pod.version = self._next_version()
         self.pods.tell(line("DELETED", pod.encode()))
 
     def update_status(self, name: str, status: JsonObject) -> GroupRecord:
         """Take in the status of a PodGroup."""
         self.writes["status"] += 1
         group = self.population.groups[name]
-        group.version, group.status = next(self._versions), status
+        group.version, group.status = self._next_version(), status
         self.groups.tell(line("MODIFIED", _encode_group(group)))
         return group
 
+    def _next_version(self) -> int:
+        self._version += 1
+        return self._version
+
     def _modified_pod(self, pod: PodRecord) -> None:
-        pod.version = next(self._versions)
+        pod.version = self._next_version()
         self.pods.tell(line("MODIFIED", pod.encode()))
 
     def _modified_node(self, node: NodeRecord) -> None:
-        node.version = next(self._versions)
+        node.version = self._next_version()
         self.nodes.tell(line("MODIFIED", node.encode()))
 
 

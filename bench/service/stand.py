@@ -112,16 +112,26 @@ class Stand(Startable):
         return time.monotonic() - began + self.start_muster()
 
     def start_muster(self) -> float:
-        """Start Muster, wait until the gang that fits is nominated, and return the seconds that it took."""
+        """Start Muster, wait until the gang that fits is nominated, and return the seconds that it took.
+
+        The pods without a gang have been planned too by then, which no write tells; that is not in the result.
+        """
         began = time.monotonic()
         _launch(self.muster, self._cores.muster)
         self.muster.wait_ready()
         self.ready_after = time.monotonic() - began
-        return self.ready_after + wait_until(
+        nominated_after = self.ready_after + wait_until(
             lambda: len(self.pinned()) == self.size.pinned,
             timeout_seconds=_SETTLE_SECONDS,
             description=f"{self.size.pinned} members nominated",
         )
+        gangs = 1 + self.size.singles
+        wait_until(
+            lambda: self.metrics().sum("muster_gangs", phase="Scheduling") == gangs,
+            timeout_seconds=_SETTLE_SECONDS,
+            description=f"{gangs} gangs planned",
+        )
+        return nominated_after
 
     def stop(self) -> None:
         """Stop both, and remove the folder."""

@@ -6,6 +6,7 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from random import Random
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from bench.service.growth import curves, exponent, exponents
 from bench.service.lag import Lag
 from bench.service.objects import NodeRecord, PodRecord, caller_pod, node_name, uid
 from bench.service.population import PINNED, Population, Size, bound_pod, member
+from bench.service.replayed import ReplayedCluster
 from bench.service.verbs import Measured, growth
 from bench.soak.sampling import Page
 from extender.objects.node import decode_node, read_node
@@ -63,6 +65,13 @@ class TestObjects:
         assert len({pod.uid for pod in population.pods.values()}) == len(population.pods) == 30 + 16 + 8 + 8 + 8
         assert population.pods[member(PINNED, 5).name].uid == member(PINNED, 5).uid
         assert (len(population.nodes), population.groups[PINNED].min_member) == (10, 16)
+
+    def test_a_replay_says_how_far_it_is(self) -> None:
+        """A watch that begins again compares: the version of a list is that of what happened last."""
+        cluster = ReplayedCluster(Population.of(Size(nodes=2, bound=4, pinned=2)), Random(1))
+        assert cluster.page()["metadata"] == {"resourceVersion": "1"}
+        cluster.happen(3)
+        assert cluster.page()["metadata"] == {"resourceVersion": "4"}
 
 
 def answering(*pieces: bytes) -> int:
