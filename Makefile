@@ -136,7 +136,7 @@ CHECKED := $(addprefix tests/,admission architecture cluster control eviction ex
                              objects placement queues)
 
 check: setup lint ## Check what one works on: lint and the fast tests, in under two minutes on two cores.
-	@$(BIN)/pytest --quiet -m 'not slow' --hypothesis-profile check --numprocesses $(WORKERS) --dist worksteal \
+	@$(BIN)/pytest --quiet -m 'not slow and not nightly' --hypothesis-profile check --numprocesses $(WORKERS) --dist worksteal \
 	    $(CHECKED) $(ARGS)
 
 # Coverage counts all runs together, so only the report at the end has a threshold. The steps of faults run without it:
