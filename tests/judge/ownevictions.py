@@ -60,7 +60,7 @@ def evicted_for_a_start(lives: Lives) -> Iterator[Violation]:
 
     What may come between: nodes, Queues, pods of other schedulers, the gang's own PodGroup and members, budgets,
     kube-scheduler's own reasons, deaths of Muster, now or shortly before the eviction. What is lost counts, not what
-    is added.
+    is added. Members that restrict their nodes may be refused once others have left, but only that once.
     """
     by_gang: dict[GroupKey, list[Eviction]] = {}
     for eviction in _evictions(lives):
@@ -77,9 +77,11 @@ def evicted_for_a_start(lives: Lives) -> Iterator[Violation]:
             until = min([start, at + allowed, *again])
             if until == start or _disturbed(lives, key, at - lives.tolerance.news - lives.tolerance.eviction, until):
                 continue
+            members = lives.members_at(key, eviction.change.version)
+            if not again and any(pod.picky for pod in members):
+                continue
             what = "and others after it" if again else f"and that had not started {allowed:.0f} s later"
             text = f"pod {eviction.pod.name} was evicted for gang {key[2]}, {what}"
-            members = lives.members_at(key, eviction.change.version)
             yield Violation(at, "P7", text, (eviction.change, *_last(lives, members)))
 
 
@@ -136,17 +138,16 @@ def _known(lives: Lives, namespace: str, name: str) -> GroupKey | None:
 def _breaks(lives: Lives, moments: list[Moment], place: int) -> bool:
     """Tell whether an eviction took a gang's minimum, whatever of what was known lately it was decided on."""
     since = moments[place].change.at - lives.tolerance.news - lives.tolerance.eviction
-    for later in range(place, min(place + 2, len(moments))):  # the mark of an eviction, and the deletion that follows
-        if moments[later].secured < moments[later].min_member and moments[place - 1].whole:
-            break
-    else:
-        return False
+    known = [moments[place]]
     for moment in reversed(moments[:place]):
         if not moment.whole:
             return False
+        known.append(moment)
         if moment.change.at < since:
             break
-    return True
+    least = min(moment.min_member for moment in known)
+    # The mark of an eviction, and the deletion that follows.
+    return any(moment.secured < least for moment in moments[place : place + 2])
 
 
 def _bound(lives: Lives, key: GroupKey, version: int) -> list[PodFact]:

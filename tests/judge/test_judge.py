@@ -523,6 +523,22 @@ class TestOwnEvictions:
         tale.wait(100)
         assert verdict(tale) == []
 
+    @pytest.mark.parametrize(("seconds", "right"), [(0.3, True), (30, False)])
+    def test_a_minimum_that_was_raised_just_before(self, tale: Tale, seconds: float, right: bool) -> None:
+        """Who decides may not have heard of it yet, and takes members that were beyond the former one."""
+        low = self.gang(tale, "low", 3, 0, spare=1)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        (high,) = self.gang(tale, "high", 1, 10)
+        tale.group("low", 3)
+        tale.wait(seconds)
+        tale.evict("low-2", "high")
+        tale.wait(3)
+        tale.arrive(high, "n2")
+        tale.bind(high, "n2")
+        tale.wait(100)
+        assert promises(tale) == ([] if right else ["P7"])
+
     def test_refused_eviction_excuses_what_is_left(self, tale: Tale) -> None:
         """Where the API server refused to evict the rest, nobody meant to evict in part."""
         low = self.gang(tale, "low", 2, 0)
@@ -561,6 +577,24 @@ class TestOwnEvictions:
         found = verdict(tale)
         assert [violation.promise for violation in found] == ["P7"]
         assert "and others after it" in found[0].text
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_who_restricts_its_nodes_may_be_refused_once(self, tale: Tale, again: bool) -> None:
+        """kube-scheduler says so once others have left, and then nobody else leaves for it."""
+        for node, name in enumerate(("low", "more")):
+            (pod,) = self.gang(tale, name, 1, 0)
+            tale.arrive(pod, f"n{node}")
+            tale.bind(pod, f"n{node}")
+        tale.wait(30)
+        tale.group("high", 1)
+        tale.pod("high-0", "high", priority=10, topologySpreadConstraints=[{"maxSkew": 1}])
+        tale.wait(30)
+        tale.evict("low-0", "high")
+        tale.wait(10)
+        if again:
+            tale.evict("more-0", "high")
+        tale.wait(100)
+        assert promises(tale) == (["P7"] if again else [])
 
     @pytest.mark.parametrize("what", ["node", "foreign", "restart", "refusal", "member"])
     def test_something_else_came_between(self, tale: Tale, what: str) -> None:
