@@ -18,7 +18,8 @@ A worked example. Four members ask for eight GPUs each, in a queue with two flav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
@@ -115,6 +116,18 @@ class Case:
     def view(self, option: Option) -> CapacityView:
         """Return what is free in one flavor beside what is kept from the gang."""
         return self.views.view(option.selector, tuple(map(_KEPT, self.earmarks)))
+
+    @contextmanager
+    def clearing(self, option: Option, leaving: Iterable[str] = ()) -> Iterator[CapacityView]:
+        """Return what is free in one flavor for a gang that others leave for, as long as the context lasts.
+
+        Pods with the UIDs `leaving` have left by then. What is kept for gangs that wait is theirs as far as it is free
+        then. The rest is not, as they cannot have their place now: who leaves does so for this gang alone.
+        """
+        firm = tuple(each.kept for each in self.earmarks if each.firm)
+        waiting = [each.kept for each in self.earmarks if not each.firm]
+        with self.views.view(option.selector, firm).without(leaving) as there, there.sparing(waiting):
+            yield there
 
     def eligible(self, view: CapacityView) -> NodeFilter:
         """Return which nodes of a view admit a shape and were not refused to the gang by kube-scheduler."""

@@ -73,7 +73,10 @@ class Intake:
         wait = verdict if isinstance(verdict, Wait) else unusable or self._leaving(gang)
         if wait is not None or isinstance(verdict, Wait):
             reservations.drop_gang(gang.uid, "" if wait is None else wait.message)
-            self._pending_evictions.end(gang.uid, "" if wait is None else wait.message)
+            if wait is not None and wait.reason is Reason.REFUSED_BY_SCHEDULER:
+                self._pending_evictions.unwanted(gang, wait.message)
+            else:
+                self._pending_evictions.end(gang.uid, "" if wait is None else wait.message)
             self._reservations.wait(gang, wait)
             return
         pause = reservations.backoff.pause(gang.uid, self._clock.monotonic())

@@ -66,6 +66,7 @@ class PendingEvictions:
     Attributes:
         under_way: the places that are being cleared, by the UID of the gang they are for.
         told: why the pods of a gang were evicted last, by the UID of the gang, until it is placed again.
+        in_vain: the UIDs of gangs that kube-scheduler refused though others had left for them.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that a place is cleared by
@@ -86,6 +87,7 @@ class PendingEvictions:
         self._effects = effects
         self._leaving_for: dict[GroupRef, PendingEviction] = {}
         self._sheltered: dict[GroupRef, float] = {}
+        self.in_vain: set[str] = set()
         self.under_way: dict[str, PendingEviction] = {}
         self.told: dict[str, str] = {}
 
@@ -108,8 +110,17 @@ class PendingEvictions:
 
     def waits_until(self, gang: Gang) -> float:
         """Return until when no gang is evicted for a gang (seconds, monotonic): others were, and it did not start."""
-        failed = self._reservations.backoff.attempts(gang.uid) > 0
+        failed = gang.uid in self.in_vain or self._reservations.backoff.attempts(gang.uid) > 0
         return self._sheltered.get(gang.ref, 0.0) if failed else 0.0
+
+    def unwanted(self, gang: Gang, why: str) -> None:
+        """Take in that kube-scheduler refuses a gang by itself: if others were evicted for it, that was in vain."""
+        pending = self.under_way.get(gang.uid)
+        if pending is not None and pending.sent and pending.evictions:
+            self._shelter(gang)
+        if gang.ref in self._sheltered:
+            self.in_vain.add(gang.uid)
+        self.end(gang.uid, why)
 
     def spares(self, holder: GroupRef, *, reclaimed: bool) -> bool:
         """Tell whether a gang is not to be evicted: it is leaving, or has cost others their place a short while ago."""
@@ -174,11 +185,15 @@ class PendingEvictions:
     def placed(self, gang: Gang) -> None:
         """Take in that a gang has been placed: evictions that were not sent yet are cancelled."""
         pending = self.under_way.get(gang.uid)
-        now = self._clock.monotonic()
         if pending is not None and pending.sent and pending.evictions:
-            self._sheltered = {of: until for of, until in self._sheltered.items() if now < until}
-            self._sheltered[gang.ref] = now + _SHELTER_SECONDS
+            self._shelter(gang)
         self.end(gang.uid, "the gang was placed elsewhere")
+
+    def _shelter(self, gang: Gang) -> None:
+        """Note that others have left for a gang just now."""
+        now = self._clock.monotonic()
+        self._sheltered = {of: until for of, until in self._sheltered.items() if now < until}
+        self._sheltered[gang.ref] = now + _SHELTER_SECONDS
 
     def end(self, uid: str, why: str) -> None:
         """Keep a gang's place no more, if one is being cleared; who has not been evicted yet may stay."""

@@ -89,6 +89,7 @@ class Preemptions:
         """Forget a gang that is gone, or that waits no more."""
         for remembered in (self._paused, self._pauses, self._due, self._wanting, self._pending_evictions.told):
             remembered.pop(uid, None)
+        self._pending_evictions.in_vain.discard(uid)
 
     def refused(self, uid: str, why: str) -> None:
         """Take in that the API server refuses to evict a pod; the place it stands in is given up."""

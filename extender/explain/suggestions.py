@@ -325,7 +325,7 @@ class _SuggestionSearch:
             tried = at_priority(case, steps[-upto])
             victims = self._evictable.victims(tried, option, steps[-upto])
             uids = (pod.uid for each in victims for pod in (*each.core, *each.extras))
-            with tried.view(option).without(uids) as there:
+            with tried.clearing(option) as before, before.without(uids) as there:
                 return self._fits(self._pod_set, there, beside=_MOST_RAISED)
 
         # Few enough is found as many enough is: the most steps that may be left out. Of few each is tried as it is.

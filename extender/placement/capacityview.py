@@ -274,6 +274,21 @@ class CapacityView:
         finally:
             whatif.undo(mark)
 
+    @contextmanager
+    def sparing(self, kept: Sequence[NDArray[np.int64]]) -> Iterator[None]:
+        """Keep back what is free now of all that is `kept`, each (resources, rows), as long as the context lasts."""
+        total = _sum(kept, self.table)
+        if total is None:
+            yield
+            return
+        whatif = self.snapshot(Capacity.FREE)
+        held = np.minimum(total, np.maximum(whatif.free[:, : total.shape[1]], 0))
+        whatif.withhold(held)
+        try:
+            yield
+        finally:
+            whatif.withhold(-held)
+
     def take(self, pods: Iterable[Pod], nodes: Mapping[str, str]) -> None:
         """Take what pods ask for on the node of each (UID -> name), as long as the context of `without` lasts."""
         rows: dict[Shape, Counter[int]] = {}

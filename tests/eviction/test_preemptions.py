@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from extender.admission.events import BudgetSeen, EvictionRefused, GroupGone, PodGone, PodSeen
 from extender.ledger.effects import EvictionReason
 from extender.objects import keys
@@ -362,3 +364,50 @@ def test_who_did_not_start_has_nobody_else_evicted_for_a_while(world: World) -> 
     assert not evicted(world)
     world.later(600)
     assert evicted(world) == {"Preempted": {other.pods[0].name}}
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["before the place is free", "once it is placed"])
+def test_who_is_refused_has_nobody_evicted_again_for_a_while(world: World, *, placed: bool) -> None:
+    """A gang that kube-scheduler refuses by itself, though others left for it, evicts nobody when it asks again."""
+    world.nodes(1)
+    low = running(world, "low", 1, priority=1)
+    high = world.gang("high", 1, priority=5)
+    assert evicted(world) == {"Preempted": {"low-0"}}
+    if placed:
+        leave(world, low)
+        assert high.reserved
+    high.see(0, refusal="0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.")
+    world.judge()
+    if not placed:
+        leave(world, low)
+    running(world, "other", 1, priority=1)
+    assert high.reason is Reason.REFUSED_BY_SCHEDULER
+    world.effects()
+    world.filter(high.pods[0])
+    world.judge()
+    assert high.wait is not None
+    assert high.wait.reason == Reason.INSUFFICIENT_CAPACITY
+    assert not evicted(world)
+    world.later(600)
+    assert evicted(world) == {"Preempted": {"other-0"}}
+
+
+class TestBesideWhatIsKept:
+    """Others wait for room that is kept for them."""
+
+    def test_nobody_leaves_for_what_is_kept(self, world: World) -> None:
+        """What is free now and kept for a gang ahead stays kept; what it cannot have now does not stand in the way."""
+        world.nodes(1)
+        for name in ("a", "b", "c"):
+            running(world, name, 1, 2, priority=0)
+        running(world, "lasting", 1, 1, options=keys.Options(preemptible=False))
+        head = world.gang("head", 1, priority=4)
+        world.effects()
+        urgent = world.gang("urgent", 1, 2, priority=3)
+        (names,) = evicted(world).values()
+        assert len(names) == 1
+        assert head.reason is Reason.INSUFFICIENT_CAPACITY
+        (gone,) = names
+        world.tell(PodGone(next(pod.uid for pod in world.state.pods() if pod.name == gone)))
+        world.judge()
+        assert urgent.reserved

@@ -73,14 +73,13 @@ def search(  # noqa: PLR0913, PLR0917 - whose evictions, for whom, and by which 
     then the GPU-time of extras that go alone (`Cost`). No eviction of the result can be left out. The result has no
     evictions if the gang is placed without any. Deterministic for equal input, whatever the order of the victims.
     """
-    view = case.view(option)
-    with view.without(leaving) as there:
+    with case.clearing(option, leaving) as there:
         trial = Trial(case, option, there, budgets, leaving, rights)
         if not trial.possible:
             return None
         ordered = sorted(victims, key=lambda victim: (victim.priority, victim.name, victim.uid))
         turns = None if rights is None else rights.turns(ordered)
-        return _VictimSearch(trial, Units(ordered, view.table, trial.columns, turns)).run()
+        return _VictimSearch(trial, Units(ordered, there.table, trial.columns, turns)).run()
 
 
 class _VictimSearch:

@@ -107,12 +107,15 @@ def test_a_gang_has_the_place_that_there_is(
         ("reclaim-before-own", {"borrower-0"}, "owner-urgent"),
         ("own-and-lent-together", {"borrower", "low"}, "urgent"),
         ("who-gives-back", {"big-0"}, "owner-0"),
+        ("head-blocks-urgent", {"x0"}, "x-urgent"),
+        ("head-blocks-urgent-without-queues", {"low-0"}, "urgent"),
+        ("preempt-clears-for-the-head", {"x0"}, "x-urgent"),
     ],
 )
 def test_the_right_gangs_leave(case: str, gone: set[str], starts: str, connect: Connect) -> None:
     """What others have borrowed before a queue's own gangs, both only where neither is enough; all in one decision.
 
-    The queue that is furthest above its share gives back first.
+    The queue that is furthest above its share gives back first. Nobody leaves for what is kept for a gang ahead.
     """
     outcome = played(case, connect)
     pods = {pod["name"]: each["name"] for each in outcome["gangs"] for pod in each["pods"]}
