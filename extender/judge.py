@@ -126,7 +126,7 @@ class Case:
         """
         firm = tuple(each.kept for each in self.earmarks if each.firm)
         waiting = [each.kept for each in self.earmarks if not each.firm]
-        with self.views.view(option.selector, firm).without(leaving) as there, there.sparing(waiting):
+        with self.views.view(option.selector, firm).without(leaving) as there, there.withholding(waiting):
             yield there
 
     def eligible(self, view: CapacityView) -> NodeFilter:

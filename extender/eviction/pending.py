@@ -115,9 +115,7 @@ class PendingEvictions:
 
     def unwanted(self, gang: Gang, why: str) -> None:
         """Take in that kube-scheduler refuses a gang by itself: if others were evicted for it, that was in vain."""
-        pending = self.under_way.get(gang.uid)
-        if pending is not None and pending.sent and pending.evictions:
-            self._shelter(gang)
+        self._shelter(gang)
         if gang.ref in self._sheltered:
             self.in_vain.add(gang.uid)
         self.end(gang.uid, why)
@@ -184,13 +182,14 @@ class PendingEvictions:
 
     def placed(self, gang: Gang) -> None:
         """Take in that a gang has been placed: evictions that were not sent yet are cancelled."""
-        pending = self.under_way.get(gang.uid)
-        if pending is not None and pending.sent and pending.evictions:
-            self._shelter(gang)
+        self._shelter(gang)
         self.end(gang.uid, "the gang was placed elsewhere")
 
     def _shelter(self, gang: Gang) -> None:
-        """Note that others have left for a gang just now."""
+        """Note that others have left for a gang just now, if any have."""
+        pending = self.under_way.get(gang.uid)
+        if pending is None or not (pending.sent and pending.evictions):
+            return
         now = self._clock.monotonic()
         self._sheltered = {of: until for of, until in self._sheltered.items() if now < until}
         self._sheltered[gang.ref] = now + _SHELTER_SECONDS

@@ -245,7 +245,7 @@ def _code(node: Node, selector: Selector, tolerations: tuple[Toleration, ...]) -
 
 
 def _is_avoided(node: Node, selector: Selector, tolerations: tuple[Toleration, ...]) -> bool:
-    if node.soft_taints and first_untolerated(node.soft_taints, tolerations) is not None:
+    if first_untolerated(node.soft_taints, tolerations) is not None:
         return True
     return bool(selector.preferred) and not any(term.matches(node.name, node.labels) for term in selector.preferred)
 

@@ -275,7 +275,7 @@ class CapacityView:
             whatif.undo(mark)
 
     @contextmanager
-    def sparing(self, kept: Sequence[NDArray[np.int64]]) -> Iterator[None]:
+    def withholding(self, kept: Sequence[NDArray[np.int64]]) -> Iterator[None]:
         """Keep back what is free now of all that is `kept`, each (resources, rows), as long as the context lasts."""
         total = _sum(kept, self.table)
         if total is None:

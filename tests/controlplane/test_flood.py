@@ -13,7 +13,7 @@ from localcluster.client import CREATE_WORKERS
 from localcluster.cluster import LocalCluster
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
-from tests.controlplane.conftest import PROMPT_SECONDS
+from tests.controlplane.conftest import LONGEST_TURN, PROMPT_SECONDS
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
 
@@ -22,8 +22,6 @@ GANGS, LONG_GANGS = 150, 5_000
 #: How long all are created and tried once at the most: stock kube-scheduler tries 50 pods a second on a busy machine.
 SETTLE_SECONDS = 300.0
 MOST_MEMORY = 300_000_000
-#: No turn of the loop computes for longer (seconds).
-LONGEST_TURN = 0.05
 
 
 def test_gangs_start_at_once_beside_thousands_that_cannot_fit(  # noqa: PLR0917 - the parts of the story
