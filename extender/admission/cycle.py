@@ -199,7 +199,7 @@ class Cycle:
         offers: Sequence[FlavorOffer] = ANYWHERE
         if queue:
             patient = self.frugal.get(self._sharing.root(queue), "") if self.frugal else ""
-            quota = QuotaCheck(self._sharing, gang.uid, queue, pod_set.amounts, patient)
+            quota = QuotaCheck(self._sharing, gang.uid, queue, pod_set.amounts, patient, gang.preemptible)
             offers = [quota.offer(option) for option in self._options(pod_set, queue, known=known)]
         return Case(
             pod_set,

@@ -153,7 +153,7 @@ class PendingEvictions:
         gang, now = claimant.gang, self._clock.monotonic()
         evicted = [pod for each in found.evictions for pod in each.pods]
         uids = [pod.uid for pod in evicted]
-        charge = Charge(gang.ref, claimant.queue, claimant.flavor, claimant.amounts)
+        charge = Charge(gang.ref, claimant.queue, claimant.flavor, claimant.amounts, preemptible=gang.preemptible)
         leaving = list(dict.fromkeys(leaving))
         rights = QuotaRights(self._sharing, claimant)
         self._sharing.charges.promise(gang.uid, charge, [*uids, *filter(rights.concern, leaving)])

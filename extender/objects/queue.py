@@ -52,6 +52,7 @@ class QueuePreemption(Struct, gc=False, frozen=True, rename="camel"):
     within_queue: str | None = None
     reclaim_within_cohort: str | None = None
     borrow_within_cohort: BorrowWithinCohortObject | None = None
+    non_preemptible: str | None = None
     min_runtime: str | None = None
     grace: str | None = None
 
@@ -119,6 +120,13 @@ class WithinQueue(StrEnum):
     LOWER_OR_NEWER = "LowerOrNewerEqualPriority"
 
 
+class NonPreemptible(StrEnum):
+    """How much quota gangs of a queue may use that cannot be evicted."""
+
+    WITHIN_NOMINAL_QUOTA = "WithinNominalQuota"
+    ANYWHERE = "Anywhere"
+
+
 class Reclaim(StrEnum):
     """Which gangs that borrow give way to a gang within its nominal quota."""
 
@@ -171,6 +179,7 @@ class PreemptionPolicy:
     reclaim_within_cohort: Reclaim = Reclaim.ANY
     borrow_within_cohort: BorrowWithin = BorrowWithin.NEVER
     max_priority_threshold: int | None = None
+    non_preemptible: NonPreemptible = NonPreemptible.WITHIN_NOMINAL_QUOTA
     min_runtime: float = 0.0
     grace: float = 0.0
 
@@ -341,6 +350,9 @@ class _QueueReader:
             reclaim_within_cohort=reclaim,
             borrow_within_cohort=borrow,
             max_priority_threshold=borrowing.max_priority_threshold,
+            non_preemptible=self.choice(
+                spec.non_preemptible, NonPreemptible.WITHIN_NOMINAL_QUOTA, f"{where}.nonPreemptible"
+            ),
             min_runtime=self.duration(spec.min_runtime, f"{where}.minRuntime"),
             grace=self.duration(spec.grace, f"{where}.grace"),
         )

@@ -69,9 +69,11 @@ _MESSAGES = {
     Reason.NAMESPACE_NOT_ALLOWED: "Queue {queue} takes no gangs from namespace {namespace}",
     Reason.QUEUE_STOPPED: "Queue {queue} starts nothing: its stopPolicy is {policy}",
     Reason.EXCEEDS_QUOTA: (
-        "asks for {wanted} {resource} of {flavor}, of which Queue {queue} can never have more than {most}"
+        "asks for {wanted} {resource} of {flavor}, of which Queue {queue} can never have more than {most}{whose}"
     ),
-    Reason.QUOTA_EXCEEDED: "asks for {wanted} {resource} of {flavor}, of which Queue {queue} has {left} left now",
+    Reason.QUOTA_EXCEEDED: (
+        "asks for {wanted} {resource} of {flavor}, of which Queue {queue} has {left} left now{whose}"
+    ),
     Reason.TOO_MANY_RUNNING: "Queue {queue} runs {running} of at most {most} gangs",
     Reason.BEHIND_IN_QUEUE: "{head} is ahead in Queue {queue}, and no gang may pass it",
     Reason.MIN_RESOURCES_UNMET: "minResources asks for {wanted}, the cluster has less free",
@@ -112,7 +114,7 @@ _MESSAGES = {
 
 #: How they read where they would otherwise repeat numbers that change with everything that starts or ends elsewhere.
 _STEADY_MESSAGES = {
-    Reason.QUOTA_EXCEEDED: "asks for {wanted} {resource} of {flavor}, of which Queue {queue} has less left now",
+    Reason.QUOTA_EXCEEDED: "asks for {wanted} {resource} of {flavor}, of which Queue {queue} has less left now{whose}",
     Reason.INSUFFICIENT_CAPACITY: "not enough room now, minMember is {minMember}",
     Reason.DOMAIN_FULL: "no {level} has room for {part} now",
     Reason.ZONES_FULL: (

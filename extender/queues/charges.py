@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from extender.caches import size_of, sized_cache
@@ -15,7 +15,8 @@ from extender.objects.meta import read_timestamp
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import Queue
-from extender.queues.member import age_of
+from extender.queues.member import age_of, sum_of
+from extender.queues.nonpreemptible import NonPreemptibleUse
 from extender.queues.tree import QueueTree
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
@@ -114,7 +115,7 @@ _NO_MEANS: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one pod of some priority takes of the quota of its queue.
+    """What one pod of some priority takes of the quota of its queue, and whether it can be evicted.
 
     `peer` is the queue that its gang would be in if there were one of that name, "" if there is no question.
     """
@@ -125,6 +126,7 @@ class Charge:
     amounts: Mapping[str, int]
     priority: int = 0
     peer: str = ""
+    preemptible: bool = True
 
 
 class Charges:
@@ -132,6 +134,7 @@ class Charges:
 
     Attributes:
         tree: the queues and what is charged to them; use it after `refresh`.
+        nonpreemptible: what of that is charged to gangs that cannot be evicted.
         shifted: the queues between which charges went over since the reader emptied it.
     """
 
@@ -140,6 +143,7 @@ class Charges:
         self._model = model
         self._queue_of_pod = queue_of_pod
         self.tree = QueueTree()
+        self.nonpreemptible = NonPreemptibleUse()
         self.shifted: set[str] = set()
         self._charges: dict[str, Charge] = {}
         self._promises: dict[str, tuple[Charge, tuple[str, ...]]] = {}
@@ -219,6 +223,7 @@ class Charges:
         known = {name: [(ref, dict.fromkeys(tuple(uids))) for ref, uids in each] for name, each in held.items()}
         vars(twin).update(
             tree=tree,
+            nonpreemptible=self.nonpreemptible.copy(),
             _holders={name: dict(sorted(each, key=self._rank)) for name, each in known.items()},
             _priorities={name: Counter(dict(self._priorities.get(name, ()))) for name in names},
         )
@@ -239,46 +244,51 @@ class Charges:
         self._charge_ahead(charge, -1)
         staying = [each for each in map(self._charge_for, leaving) if each is not None]
         for each in staying:
-            self.tree.charge(each.queue, each.flavor, each.amounts)
+            self._book(each, 1)
         try:
             yield
         finally:
             for each in staying:
-                self.tree.refund(each.queue, each.flavor, each.amounts)
+                self._book(each, -1)
             self._charge_ahead(charge, 1)
 
     def _charge_ahead(self, charge: Charge, sign: int) -> None:
         """Charge what is promised, or with -1 undo that; what has no quota counts once it is held."""
         if charge.queue:
-            (self.tree.charge if sign > 0 else self.tree.refund)(charge.queue, charge.flavor, charge.amounts)
+            self._book(charge, sign)
+
+    def _book(self, charge: Charge, sign: int) -> None:
+        """Charge to a queue, or with -1 undo that."""
+        (self.tree.charge if sign > 0 else self.tree.refund)(charge.queue, charge.flavor, charge.amounts)
+        if not charge.preemptible:
+            self.nonpreemptible.charge(self.tree, charge.queue, charge.flavor, charge.amounts, sign)
 
     @contextmanager
     def without(self, uids: Iterable[str]) -> Iterator[None]:
         """Look at the queues as if these pods had left."""
-        leaving: dict[tuple[str, str], dict[str, int]] = {}
+        leaving: dict[tuple[str, str, bool], list[Charge]] = {}
         for charge in filter(None, map(self._charges.get, uids)):
-            amounts = leaving.setdefault((charge.queue, charge.flavor), {})
-            for resource, amount in charge.amounts.items():
-                amounts[resource] = amounts.get(resource, 0) + amount
-        for (queue, flavor), amounts in leaving.items():
-            self.tree.refund(queue, flavor, amounts)
+            leaving.setdefault((charge.queue, charge.flavor, charge.preemptible), []).append(charge)
+        together = [replace(each[0], amounts=sum_of(one.amounts for one in each)) for each in leaving.values()]
+        for charge in together:
+            self._book(charge, -1)
         try:
             yield
         finally:
-            for (queue, flavor), amounts in leaving.items():
-                self.tree.charge(queue, flavor, amounts)
+            for charge in together:
+                self._book(charge, 1)
 
     def _recharge(self, uid: str) -> None:
         before = self._charges.pop(uid, None)
         if before is not None:
-            self.tree.refund(before.queue, before.flavor, before.amounts)
+            self._book(before, -1)
             self._hold(before, uid, -1)
         charge = None if uid in self._leaving else self._charge_for(uid)
         if charge is not None:
             if before is not None and before.queue != charge.queue:
                 self.shifted |= {before.queue, charge.queue}
             self._charges[uid] = charge
-            self.tree.charge(charge.queue, charge.flavor, charge.amounts)
+            self._book(charge, 1)
             self._hold(charge, uid, 1)
 
     def _charge_for(self, uid: str) -> Charge | None:
@@ -287,7 +297,10 @@ class Charges:
         if pod is None or claim is None or not self._model.manages(pod):
             return None
         (queue, peer), amounts = self._queue_of_pod(pod), _amounts(claim.shape.requests)
-        return Charge(pod.group, queue, self._flavor(queue, claim.node, amounts), amounts, pod.priority, peer)
+        gang = self._model.gang_of(pod)
+        preemptible = gang is None or gang.preemptible
+        flavor = self._flavor(queue, claim.node, amounts)
+        return Charge(pod.group, queue, flavor, amounts, pod.priority, peer, preemptible)
 
     def _hold(self, charge: Charge, uid: str, sign: int) -> None:
         holders = self._holders.setdefault(charge.queue, {})

@@ -13,7 +13,7 @@ from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
-from extender.objects.queue import Queue, QueueingStrategy, StopPolicy
+from extender.objects.queue import NonPreemptible, Queue, QueueingStrategy, StopPolicy
 from extender.objects.reason import Reason, Wait
 from extender.queues.charges import Charges, ShareHistory
 from extender.queues.defaults import admits, labels_of
@@ -74,6 +74,7 @@ class Sharing:
         self._options: SizedDict[tuple[str, ...], Sequence[Option]] = SizedDict(_OPTIONS_BYTES)
         self._names: dict[GroupRef, tuple[str, str]] = {}  # the queue, and what other schedulers' keys name
         self._gangs: dict[str, dict[GroupRef, None]] = {}  # by every name that they are, or might be, in
+        self._nonpreemptible: set[GroupRef] = set()
         self._known_names = ""
         self._stirred: set[str] = set()  # roots of the trees that have changed
         self._totals: tuple[int, Mapping[str, int]] = (-1, {})
@@ -225,9 +226,22 @@ class Sharing:
             return ANYWHERE
         return [Option(flavor, tree.node_selector(name, flavor)) for flavor, has in limits.items() if asked <= has]
 
-    def shortage(self, name: str, option: Option, amounts: Mapping[str, int]) -> QuotaShortage | None:
-        """Return what quota a queue lacks for `amounts`; None if it has enough, or needs none."""
-        return self.tree.shortage(name, option.flavor, amounts) if name in self.tree else None
+    def shortage(
+        self, name: str, option: Option, amounts: Mapping[str, int], *, preemptible: bool = True
+    ) -> QuotaShortage | None:
+        """Return what quota a queue lacks for `amounts`; None if it has enough, or needs none.
+
+        A gang that is not `preemptible` would never give back what it borrows, so it has nominal quota alone unless
+        its Queue says otherwise.
+        """
+        tree = self.tree
+        if name not in tree:
+            return None
+        short = tree.shortage(name, option.flavor, amounts)
+        if preemptible or tree.queue(name).preemption.non_preemptible is NonPreemptible.ANYWHERE:
+            return short
+        never = self.charges.nonpreemptible.shortage(tree, name, option.flavor, amounts)
+        return short if never is None or (short is not None and short.ever) else never
 
     def borrows(self, name: str, option: Option, amounts: Mapping[str, int]) -> bool:
         """Tell whether a queue would use more than its quota with `amounts` charged to it."""
@@ -279,16 +293,18 @@ class Sharing:
         """Take in that a gang has changed: what its members hold goes with it from queue to queue."""
         name, peer = self.queue_of(gang), gang.peer_queue
         before = self._names.get(gang.ref, (name, peer))
-        if before[0] != name:
+        if before[0] != name or gang.preemptible is (gang.ref in self._nonpreemptible):
             self.charges.look_at(filter(self.charges.is_charged, gang.members))
         if before != (name, peer):
             self.forget(gang.ref)
         self._names[gang.ref] = name, peer
+        (self._nonpreemptible.discard if gang.preemptible else self._nonpreemptible.add)(gang.ref)
         for each in (name, peer):
             self._gangs.setdefault(each, {})[gang.ref] = None
 
     def forget(self, ref: GroupRef) -> None:
         """Forget a gang that is gone."""
+        self._nonpreemptible.discard(ref)
         for name in self._names.pop(ref, ()):
             gangs = self._gangs.get(name, {})
             gangs.pop(ref, None)
@@ -321,6 +337,7 @@ class Sharing:
         """
         self._stirred.add(self.tree.root(queue.name))
         moved = change()
+        self.charges.nonpreemptible.forget_tree()
         self._stirred.add(self.tree.root(queue.name))
         self._options.clear()
         self._known_names = ""
@@ -373,7 +390,8 @@ class QuotaCheck:
     """What a queue allows of members of one gang.
 
     `gang` is the gang's UID, `amounts` what the members ask for together. `patient` names the gang that has waited for
-    so long that no other may borrow in this tree of queues, "" without one.
+    so long that no other may borrow in this tree of queues, "" without one. `preemptible` says that the gang can be
+    evicted.
     """
 
     sharing: Sharing
@@ -381,6 +399,7 @@ class QuotaCheck:
     queue: str
     amounts: Mapping[str, int]
     patient: str = ""
+    preemptible: bool = True
 
     def on(self, sharing: Sharing, amounts: Mapping[str, int] | None = None) -> QuotaCheck:
         """Return the same of a copy of the queues, and of other members perhaps, which ask for `amounts`."""
@@ -390,7 +409,7 @@ class QuotaCheck:
         """Return what the queue allows in one flavor once the pods with the UIDs `leaving` have left."""
         sharing, queue, amounts = self.sharing, self.queue, self.amounts
         with sharing.charges.apart_from(self.gang), sharing.charges.without(leaving):
-            shortage = sharing.shortage(queue, option, amounts)
+            shortage = sharing.shortage(queue, option, amounts, preemptible=self.preemptible)
             borrows = shortage is None and self.patient and sharing.borrows(queue, option, amounts)
             return FlavorOffer(option, shortage, self.patient if borrows else "")
 

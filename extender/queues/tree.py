@@ -28,7 +28,8 @@ class QuotaShortage:
 
     `queue` is where it is short: the queue itself, which may not borrow more, or the ancestor that has no more. `asked`
     and `available` are of the queue that asks (milli-CPU, bytes, counts). `ever` says that it could not have so much if
-    nothing were used at all; `most` is what it could have then.
+    nothing were used at all; `most` is what it could have then. `nonpreemptible` says that there may be more, for
+    gangs that can be evicted.
     """
 
     queue: str
@@ -38,6 +39,7 @@ class QuotaShortage:
     available: int
     ever: bool
     most: int
+    nonpreemptible: bool = False
 
 
 # Example. GPUs of one flavor. Queue org has no quota of its own and three children: a (8, of which it lends 4 at
@@ -250,6 +252,11 @@ class QueueTree:
         """Return the quota that `used` is of: the queue's own and what its children contribute."""
         account = self._members[name].account(flavor, resource)
         return 0 if account is None else account.subtree
+
+    def own_nominal(self, name: str, flavor: str, resource: str) -> int:
+        """Return the quota that is stated for a queue itself."""
+        account = self._members[name].account(flavor, resource)
+        return 0 if account is None else account.nominal
 
     def borrowed(self, name: str, flavor: str, resource: str) -> int:
         """Return what a queue and its children use of others' quota."""

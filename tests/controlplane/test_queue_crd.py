@@ -49,6 +49,7 @@ FULL: JsonObject = {
         "withinQueue": "LowerOrNewerEqualPriority",
         "reclaimWithinCohort": "LowerPriority",
         "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 100},
+        "nonPreemptible": "Anywhere",
         "minRuntime": "1h30m",
         "grace": "1.5m",
     },

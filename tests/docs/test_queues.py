@@ -92,6 +92,7 @@ def test_the_defaults_are_those_of_the_code(queues: Page) -> None:
         "preemption.withinQueue": queue.preemption.within_queue,
         "preemption.reclaimWithinCohort": queue.preemption.reclaim_within_cohort,
         "preemption.borrowWithinCohort.policy": queue.preemption.borrow_within_cohort,
+        "preemption.nonPreemptible": queue.preemption.non_preemptible,
         "preemption.minRuntime": f"{queue.preemption.min_runtime:g}s",
         "preemption.grace": f"{queue.preemption.grace:g}s",
         "stopPolicy": queue.stop_policy,

@@ -12,6 +12,7 @@ from extender.objects.queue import (
     BorrowWithin,
     Flavor,
     FlavorQuotasObject,
+    NonPreemptible,
     PreemptionPolicy,
     Queue,
     QueueingStrategy,
@@ -56,6 +57,7 @@ FULL: Json = {
             "withinQueue": "LowerOrNewerEqualPriority",
             "reclaimWithinCohort": "LowerPriority",
             "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 100},
+            "nonPreemptible": "Anywhere",
             "minRuntime": "1h30m",
             "grace": "90s",
         },
@@ -101,7 +103,8 @@ def test_every_field_is_read() -> None:
         default=True,
         strategy=QueueingStrategy.STRICT_FIFO,
         preemption=PreemptionPolicy(
-            WithinQueue.LOWER_OR_NEWER, Reclaim.LOWER_PRIORITY, BorrowWithin.LOWER_PRIORITY, 100, 5400.0, 90.0
+            *(WithinQueue.LOWER_OR_NEWER, Reclaim.LOWER_PRIORITY, BorrowWithin.LOWER_PRIORITY, 100),
+            *(NonPreemptible.ANYWHERE, 5400.0, 90.0),
         ),
         max_running_gangs=20,
         stop_policy=StopPolicy.HOLD_AND_DRAIN,

@@ -55,12 +55,12 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
     ),
     Reason.EXCEEDS_QUOTA: (
         {"asked": 64, "available": 16},
-        {"wanted": "64", "resource": "nvidia.com/gpu", "flavor": "h100", "queue": "train", "most": "16"},
+        {"wanted": "64", "resource": "nvidia.com/gpu", "flavor": "h100", "queue": "train", "most": "16", "whose": ""},
         "asks for 64 nvidia.com/gpu of h100, of which Queue train can never have more than 16",
     ),
     Reason.QUOTA_EXCEEDED: (
         {"asked": 64, "available": 8},
-        {"wanted": "64", "resource": "nvidia.com/gpu", "flavor": "h100", "queue": "train", "left": "8"},
+        {"wanted": "64", "resource": "nvidia.com/gpu", "flavor": "h100", "queue": "train", "left": "8", "whose": ""},
         "asks for 64 nvidia.com/gpu of h100, of which Queue train has 8 left now",
     ),
     Reason.TOO_MANY_RUNNING: (

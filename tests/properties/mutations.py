@@ -156,7 +156,7 @@ def _everybody_gives_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def _quota_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sharing, "shortage", lambda *_: None)
+    patch.setattr(Sharing, "shortage", lambda *_, **__: None)
 
 
 MUTATIONS = (

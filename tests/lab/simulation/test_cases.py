@@ -54,6 +54,16 @@ def test_a_wait_says_the_number_of_what_failed(case: str, gang: str, message: st
     assert found[gang]["message"] == message
 
 
+def test_who_cannot_be_evicted_does_not_borrow(connect: Connect) -> None:
+    """Its Queue could not lend again what another has lent it, so the owner of the quota starts at once."""
+    pinned, owner = played("not-preemptible-borrows", connect)["gangs"]
+    assert pinned["reason"]["message"] == (
+        "asks for 4 nvidia.com/gpu of default, of which Queue a can never have more than 1 "
+        "for gangs that cannot be evicted, which may not borrow"
+    )
+    assert owner["phase"] == "Running"
+
+
 def test_a_gang_below_its_minimum_is_evicted_for_that_reason(connect: Connect) -> None:
     """The eviction has the reason of the Event about it, though it was for no other gang."""
     (eviction,) = played("below-minimum-reason", connect)["evictions"]
