@@ -6,10 +6,10 @@ Only gangs whose verdict may have changed are evaluated again; `Changes` is the 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from extender.admission.cycle import GLANCE, Cycle, Entry, Pace, VerdictKey
+from extender.admission.extras import Extras
 from extender.admission.headearmarks import HeadEarmarks
 from extender.admission.intake import Intake
 from extender.clock import Clock
@@ -27,11 +27,11 @@ from extender.objects.keys import ADMISSION_GATE
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.placement.candidates import Eligibility
-from extender.placement.capacityview import Capacity, CapacityViews, PodSet, PodSetRequest, settled_on
-from extender.placement.joining import Joining, joined
+from extender.placement.capacityview import CapacityViews, PodSet, settled_on
+from extender.placement.joining import joined
 from extender.placement.plan import Plan, plan
 from extender.queues.order import Ageing, Queues, Walk
-from extender.queues.sharing import NAMELESS, Option, Sharing
+from extender.queues.sharing import NAMELESS, Sharing
 
 
 class Changes:
@@ -163,6 +163,7 @@ class AdmissionPass:
         self._model = model
         self._sharing = sharing
         self._reservations = reservations
+        self._extras = Extras(model, sharing, reservations)
         self._pending_evictions = pending_evictions
         self._preemptions = preemptions
         self._vetoes = vetoes
@@ -243,9 +244,13 @@ class AdmissionPass:
         self._sharing.charges.refresh()  # without what has just been taken back
         extras = yield from self._place_cores(cycle)
         # 5. Place members beyond minMember in what is left.
-        for entry in extras:
-            if cycle.obstacle is None and not self._is_outdated(entry):
-                yield from self._place_extras(entry, cycle)
+        for _ in self._extras.place(extras, cycle, self._is_outdated) if cycle.obstacle is None else ():
+            self._pace.done += _EVALUATED
+            if self._pace.done >= GLANCE and self._pace.is_over():
+                yield
+                self._go_on(cycle)
+                if cycle.obstacle is not None:
+                    break
         if cycle.obstacle is None and (cycle.heads or self._heads.keeps):
             self._heads.settle(cycle.heads)
         self.cycle = cycle
@@ -465,56 +470,3 @@ class AdmissionPass:
             message = f"no topology level is called {preferred}, which is preferred; the gang is placed without it"
             note = Note(gang.ref, warning=True, reason=Reason.UNKNOWN_LEVEL.value, message=message)
             self._effects.notes.append(note)
-
-    def _place_extras(self, entry: Entry, cycle: Cycle) -> _Steps[None]:
-        """Place members beyond minMember one by one, as far as there is room and quota."""
-        gang = entry.gang
-        too_large: set[PodSetRequest] = set()
-        # One pod begins no slice and no role: where it joins others it goes to their domain, else as near as there is.
-        alone = replace(gang.topology, slices=(), role_groups=())
-        key = cycle.verdict_key(entry.queue)
-        if entry.extras_judged_on != key and self._any_room(entry, cycle):
-            settled = settled_on(gang, self._model.table)
-            joining = self._joining(gang)
-            seen: set[str] = set()
-            for pod in gang.unplaced():
-                if pod.uid in seen or pod.uid in gang.refused:
-                    continue
-                together = [pod] if joining is None else joining.with_slice(pod)
-                together = [each for each in together if each.uid not in gang.refused]
-                request = PodSetRequest(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
-                if len(together) > 1:
-                    request = PodSetRequest.of_members(gang, together)
-                pod_set = PodSet(gang, request, settled, _pods=together)
-                pod_set = pod_set if joining is None else joining.join(pod_set)
-                seen |= {each.uid for each in together}
-                if not too_large.isdisjoint((request, pod_set.demand)):
-                    continue
-                self._pace.done += _EVALUATED
-                if self._pace.done >= GLANCE and self._pace.is_over():
-                    yield
-                    self._go_on(cycle)
-                    if cycle.obstacle is not None or self._is_outdated(entry):
-                        return
-                self._sharing.charges.refresh()
-                # The gang has started: those ahead of it in a strict queue do not keep its other members waiting.
-                key = cycle.verdict_key(entry.queue)._replace(ahead="")
-                result = judge(cycle.case(pod_set, entry.queue, key))
-                if isinstance(result, Plan):
-                    self._reservations.reserve(gang, {each.uid: each for each in together}, result.nodes)
-                    settled = settled_on(gang, self._model.table)
-                    joining = joining if len(together) == 1 and pod_set.joins else self._joining(gang)
-                else:
-                    too_large.add(pod_set.demand)
-        entry.extras_judged_on = cycle.verdict_key(entry.queue)
-
-    def _joining(self, gang: Gang) -> Joining | None:
-        return Joining(gang, self._model.table, self._model.tree) if gang.topology.has_parts else None
-
-    def _any_room(self, entry: Entry, cycle: Cycle) -> bool:
-        """Tell whether any member without a place would find one: there may be thousands of no other shape."""
-        pod_set = PodSet(entry.gang, PodSetRequest(frozenset(), entry.gang.packing, 0))
-        case = cycle.case(pod_set, NAMELESS, cycle.verdict_key(NAMELESS))
-        view = case.view(Option())
-        eligible = case.eligible(view)
-        return any(view.room(Capacity.FREE, shape, eligible) for shape in entry.gang.wanted)

@@ -140,3 +140,9 @@ def test_a_core_within_quota_stays(connect: Connect) -> None:
     outcome = played("core-within-quota", connect)
     assert not outcome["evictions"]
     assert {each["name"]: each["phase"] for each in outcome["gangs"]} == {"a-elastic": "Running", "b-two": "Pending"}
+
+
+def test_extras_are_handed_out_evenly(connect: Connect) -> None:
+    """Of eight GPUs two elastic gangs that are equals have four each."""
+    outcome = played("extras-even", connect)
+    assert [sum(pod["node"] is not None for pod in each["pods"]) for each in outcome["gangs"]] == [4, 4]

@@ -1,0 +1,131 @@
+"""Hand out what is left to members beyond minMember: evenly among equals, one unit at a time.
+
+A unit is a pod, or a pod with the others of its slice. The queue whose turn it is has the next one. There the gang of
+the highest priority has it, of several the one with the fewest members beyond its minimum, of these the oldest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from heapq import heapify, heappop, heapreplace
+from typing import TypeAlias
+
+from extender.admission.cycle import Cycle, Entry
+from extender.cluster.gangs import Gang
+from extender.cluster.model import ClusterModel
+from extender.judge import judge
+from extender.ledger.reservations import Reservations
+from extender.placement.capacityview import Capacity, PodSet, PodSetRequest, settled_on
+from extender.placement.joining import Joining
+from extender.placement.plan import Plan
+from extender.queues.sharing import NAMELESS, Option, Sharing
+
+_Rank: TypeAlias = tuple[object, ...]
+_Waiting: TypeAlias = tuple[_Rank, Entry, Iterator[int]]
+"""By what the gangs of a queue are ranked, equal for none; the gang; and its units, each as the pods it placed."""
+
+# Example. Eight GPUs are free for members of one GPU each; a has three more members, b five, c one of priority 10.
+#
+#   the next unit goes to   c   a   b   a   b   a   b   b
+#   which makes             1   1   1   2   2   3   3   4   members beyond the minimum
+#
+# The fifth member of b finds no room. Where a slice has two members, each unit is two of them.
+
+
+class Extras:
+    """Place members beyond minMember, as far as there is room and quota."""
+
+    def __init__(self, model: ClusterModel, sharing: Sharing, reservations: Reservations) -> None:
+        """Read the cluster and the queues, and reserve."""
+        self._model = model
+        self._sharing = sharing
+        self._reservations = reservations
+
+    def place(self, entries: Iterable[Entry], cycle: Cycle, is_outdated: Callable[[Entry], bool]) -> Iterator[None]:
+        """Place units one after the other, and give way after each that was tried.
+
+        A gang that `is_outdated` by now is left to the next pass.
+        """
+        lines: dict[str, list[_Waiting]] = {}
+        for entry in entries:
+            if entry.extras_judged_on != cycle.verdict_key(entry.queue):
+                waiting = (_rank(entry), entry, self._units(entry, cycle))
+                lines.setdefault(entry.queue, []).append(waiting)
+        queues = [(self._sharing.turn(queue), queue) for queue in lines]
+        heapify(queues)
+        for line in lines.values():
+            heapify(line)
+        while queues:
+            before, queue = queues[0]
+            turn, line = self._sharing.turn(queue), lines[queue]
+            if turn > before:  # units that others have had count for it too
+                heapreplace(queues, (turn, queue))
+                continue
+            _, entry, units = line[0]
+            placed = None if is_outdated(entry) else next(units, None)
+            if placed is None:
+                heappop(line)
+            elif placed:
+                self._sharing.charges.refresh()
+                heapreplace(line, (_rank(entry), entry, units))
+            if not line:
+                heappop(queues)
+            yield
+
+    def _units(self, entry: Entry, cycle: Cycle) -> Iterator[int]:
+        """Try the units of a gang one after the other; yield how many pods of each have been placed."""
+        if not self._any_room(entry, cycle):
+            entry.extras_judged_on = cycle.verdict_key(entry.queue)
+            return
+        gang = entry.gang
+        too_large: set[PodSetRequest] = set()
+        # One pod begins no slice and no role: where it joins others it goes to their domain, else as near as there is.
+        alone = replace(gang.topology, slices=(), role_groups=())
+        settled = settled_on(gang, self._model.table)
+        joining = self._joining(gang)
+        seen: set[str] = set()
+        for pod in gang.unplaced():
+            if pod.uid in seen or pod.uid in gang.refused:
+                continue
+            together = [pod] if joining is None else joining.with_slice(pod)
+            together = [each for each in together if each.uid not in gang.refused]
+            request = PodSetRequest(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
+            if len(together) > 1:
+                request = PodSetRequest.of_members(gang, together)
+            pod_set = PodSet(gang, request, settled, _pods=together)
+            pod_set = pod_set if joining is None else joining.join(pod_set)
+            seen |= {each.uid for each in together}
+            if not too_large.isdisjoint((request, pod_set.demand)):
+                continue
+            # The gang has started: those ahead of it in a strict queue do not keep its other members waiting.
+            key = cycle.verdict_key(entry.queue)._replace(ahead="")
+            result = judge(cycle.case(pod_set, entry.queue, key))
+            if isinstance(result, Plan):
+                self._reservations.reserve(gang, {each.uid: each for each in together}, result.nodes)
+                settled = settled_on(gang, self._model.table)
+                joining = joining if len(together) == 1 and pod_set.joins else self._joining(gang)
+                yield len(together)
+            else:
+                too_large.add(pod_set.demand)
+                yield 0
+        entry.extras_judged_on = cycle.verdict_key(entry.queue)
+
+    def _joining(self, gang: Gang) -> Joining | None:
+        return Joining(gang, self._model.table, self._model.tree) if gang.topology.has_parts else None
+
+    def _any_room(self, entry: Entry, cycle: Cycle) -> bool:
+        """Tell whether any member without a place would find one: there may be thousands of no other shape."""
+        pod_set = PodSet(entry.gang, PodSetRequest(frozenset(), entry.gang.packing, 0))
+        case = cycle.case(pod_set, NAMELESS, cycle.verdict_key(NAMELESS))
+        view = case.view(Option())
+        eligible = case.eligible(view)
+        return any(view.room(Capacity.FREE, shape, eligible) for shape in entry.gang.wanted)
+
+
+def _rank(entry: Entry) -> _Rank:
+    """Return by what the gangs of a queue come in turn: priority, members beyond the minimum, and what comes first."""
+    gang, position = entry.gang, entry.position
+    census = gang.census()
+    has = census.secured + census.placeable - gang.unplaced_count
+    return (*position[:3], has - gang.min_member, *position[3:])

@@ -1,0 +1,103 @@
+"""Members beyond minMember share what is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from extender.admission.events import PodSeen, QueueSeen
+from extender.objects.keys import Options
+from extender.objects.podgroup import GroupRef
+from extender.objects.queue import Flavor, Queue, Quota
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.topology import Slice, TopologyTerms
+from tests.worlds import GPU, Job, World
+
+
+def elastic(world: World, name: str, members: int, **fields: Any) -> Job:
+    """Create a gang of pods with one GPU each that starts with one of them, without having it judged."""
+    job = Job(world, GroupRef(COSCHEDULING, "default", name))
+    world.group(job.ref, 1)
+    job.pods += [world.pod(f"{name}-{index}", 1, group=job.ref, **fields) for index in range(members)]
+    for pod in job.pods:
+        world.tell(PodSeen(pod))
+    return job
+
+
+def test_equals_have_equally_many(world: World) -> None:
+    """What is left over when all have the same goes to the oldest."""
+    world.nodes(1)
+    jobs = [elastic(world, name, 8) for name in ("a", "b", "c")]
+    world.judge()
+    assert [len(job.reserved) for job in jobs] == [3, 3, 2]
+
+
+def test_what_a_small_gang_does_not_need_goes_to_others(world: World) -> None:
+    """A gang has no more than it asks for."""
+    world.nodes(1)
+    jobs = [elastic(world, name, members) for name, members in (("a", 8), ("b", 2), ("c", 8))]
+    world.judge()
+    assert [len(job.reserved) for job in jobs] == [3, 2, 3]
+
+
+def test_those_that_run_count(world: World) -> None:
+    """Who has been given members before waits until the others have as many."""
+    world.nodes(1)
+    first = elastic(world, "first", 4)
+    world.judge()
+    first.run()
+    later = elastic(world, "later", 8)
+    first.pods += [world.pod(f"first-{index}", 1, group=first.ref) for index in range(4, 8)]
+    for pod in first.pods[4:]:
+        world.tell(PodSeen(pod))
+    world.judge()
+    assert (len(first.reserved), len(later.reserved)) == (0, 4)
+
+
+def test_priority_comes_first(world: World) -> None:
+    """A gang of higher priority has all that it asks for before others have more than their minimum."""
+    world.nodes(1)
+    low, high = elastic(world, "low", 8), elastic(world, "high", 5, priority=10)
+    world.judge()
+    assert (len(low.reserved), len(high.reserved)) == (3, 5)
+
+
+def test_queues_have_their_weighted_parts(world: World) -> None:
+    """The queue that has less of its part is next, whatever its gangs have beyond their minimums."""
+    world.nodes(1)
+    for name, weight in (("team", 1.0), ("other", 3.0)):
+        flavors = (Flavor("all", {GPU: Quota(0)}),)
+        world.tell(QueueSeen(Queue(name, uid=name, parent="root", flavors=flavors, weight=weight)))
+    world.tell(QueueSeen(Queue("root", uid="root", flavors=(Flavor("all", {GPU: Quota(8)}),))))
+    jobs = [elastic(world, name, 8, options=Options(queue=name)) for name in ("team", "other")]
+    world.judge()
+    assert [len(job.reserved) for job in jobs] == [2, 6]
+
+
+def test_a_queue_without_quota_leaves_it_to_others(world: World) -> None:
+    """Its gang has as many as the quota allows, and the other has the rest."""
+    world.nodes(1)
+    for name, gpus in (("small", 2), ("large", 8)):
+        world.tell(QueueSeen(Queue(name, uid=name, flavors=(Flavor("all", {GPU: Quota(gpus)}),))))
+    jobs = [elastic(world, name, 8, options=Options(queue=name)) for name in ("small", "large")]
+    world.judge()
+    assert [len(job.reserved) for job in jobs] == [2, 6]
+
+
+def test_a_slice_is_one_unit(world: World) -> None:
+    """Members of a slice come together, and a gang whose next slice has no room leaves the rest to others."""
+    world.nodes(1)
+    slices = TopologyTerms(slices=(Slice(3, "node"),))
+    sliced, plain = elastic(world, "sliced", 6, options=Options(topology=slices)), elastic(world, "plain", 8)
+    world.judge()
+    assert [len(job.reserved) for job in (sliced, plain)] == [3, 5]
+
+
+def test_shapes_without_room_do_not_stop_others(world: World) -> None:
+    """A gang whose next member finds no room is asked for its others."""
+    world.nodes(1)
+    mixed = elastic(world, "mixed", 1)
+    mixed.pods += [world.pod(f"mixed-{gpus}", gpus, group=mixed.ref) for gpus in (9, 2, 8, 3)]
+    for pod in mixed.pods[1:]:
+        world.tell(PodSeen(pod))
+    world.judge()
+    assert set(mixed.reserved) == {"mixed-0", "mixed-2", "mixed-3"}
