@@ -265,3 +265,13 @@ class World:
     def check_promises(self) -> None:
         """Assert P2: nowhere is more bound and reserved than there is."""
         assert not self.state.overcommitted()
+
+
+def elastic(world: World, name: str, members: int, **fields: Any) -> Job:
+    """Create a gang of pods with one GPU each that starts with one of them, without having it judged."""
+    job = Job(world, GroupRef(COSCHEDULING, "default", name))
+    world.group(job.ref, 1)
+    job.pods += [world.pod(f"{name}-{index}", 1, group=job.ref, **fields) for index in range(members)]
+    for pod in job.pods:
+        world.tell(PodSeen(pod))
+    return job

@@ -5,11 +5,11 @@ Only gangs whose verdict may have changed are evaluated again; `Changes` is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from extender.admission.cycle import GLANCE, Cycle, Entry, Pace, VerdictKey
-from extender.admission.extras import Extras
+from extender.admission.extras import Extras, Growth
 from extender.admission.headearmarks import HeadEarmarks
 from extender.admission.intake import Intake
 from extender.clock import Clock
@@ -163,7 +163,7 @@ class AdmissionPass:
         self._model = model
         self._sharing = sharing
         self._reservations = reservations
-        self._extras = Extras(model, sharing, reservations)
+        self._extras = Extras(model, sharing, reservations, preemptions)
         self._pending_evictions = pending_evictions
         self._preemptions = preemptions
         self._vetoes = vetoes
@@ -244,7 +244,9 @@ class AdmissionPass:
         self._sharing.charges.refresh()  # without what has just been taken back
         extras = yield from self._place_cores(cycle)
         # 5. Place members beyond minMember in what is left.
-        for _ in self._extras.place(extras, cycle, self._is_outdated) if cycle.obstacle is None else ():
+        for growth in self._extras.place(extras, cycle, self._is_outdated) if extras and cycle.obstacle is None else ():
+            if growth is not None:
+                self._make_room_for_more(growth, cycle)
             self._pace.done += _EVALUATED
             if self._pace.done >= GLANCE and self._pace.is_over():
                 yield
@@ -422,8 +424,13 @@ class AdmissionPass:
         entry.hopeless_since = self._model.table.last_node_change if hopeless else -1
         return False
 
-    def _make_room(self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle) -> Wait | None:
-        """Have others evicted for a gang, or keep for it what it waits for; return another reason if that gives one."""
+    def _make_room(
+        self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle, larger: Iterable[Case] | None = None
+    ) -> Wait | None:
+        """Have others evicted for a gang, or keep for it what it waits for; return another reason if that gives one.
+
+        For a gang that has started nothing is kept, and `larger` are cases with more of its members.
+        """
         gang = entry.gang
         if gang.uid in self._pending_evictions.under_way:
             if (underway := self._pending_evictions.progress(gang)) is not None:
@@ -433,14 +440,34 @@ class AdmissionPass:
             case = cycle.case(case.pod_set, case.queue, cycle.verdict_key(case.queue))
         if no_fit.wait.reason in CLEARABLE:
             for option in (*no_fit.nodes, *no_fit.quota):
-                if self._preemptions.attempt(case, option):
+                if self._preemptions.attempt(case, option, larger):
                     cycle.firm = self._firm()
                     return self._pending_evictions.progress(gang)
-        if no_fit.nodes and len(cycle.heads) < self._heads.most:
+        if no_fit.nodes and larger is None and len(cycle.heads) < self._heads.most:
             entry.head = self._heads.head(entry.position, case, case.view(no_fit.nodes[0]), cycle)
             if entry.head is not None:
                 cycle.heads += (entry.head,)
         return None
+
+    def _make_room_for_more(self, growth: Growth, cycle: Cycle) -> None:
+        """Have others evicted for the members of a gang that have started without those beyond its minimum."""
+        entry, gang = growth.entry, growth.entry.gang
+        if gang.uid in self._pending_evictions.under_way:
+            if growth.short is not None and self._pending_evictions.progress(gang) is not None:
+                return
+            if growth.placed or growth.short is None:
+                self._preemptions.placed(gang)
+            else:
+                self._pending_evictions.end(gang.uid, "others have taken the place that was cleared")
+            cycle.firm = self._firm()
+        if growth.short is None or not self._preemptions.may_help(gang, entry.queue):
+            return
+        case, *larger = (growth.case(each, cycle) for each in (growth.short, *growth.larger))
+        result = judge(case)
+        if isinstance(result, NoFit):
+            self._make_room(entry, case, result, cycle, larger)
+        else:
+            entry.extras_judged_on, self.again = None, True
 
     def _ask_quota(self, case: Case) -> None:
         """Open the gates of a gang for which there is quota; of others autoscalers are not to think that nodes lack."""

@@ -6,24 +6,22 @@ the highest priority has it, of several the one with the fewest members beyond i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from typing import TypeAlias
 
 from extender.admission.cycle import Cycle, Entry
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
-from extender.judge import judge
+from extender.eviction.preemptions import Preemptions
+from extender.judge import Case, judge
 from extender.ledger.reservations import Reservations
+from extender.objects.pod import Pod
 from extender.placement.capacityview import Capacity, PodSet, PodSetRequest, settled_on
 from extender.placement.joining import Joining
 from extender.placement.plan import Plan
 from extender.queues.sharing import NAMELESS, Option, Sharing
-
-_Rank: TypeAlias = tuple[object, ...]
-_Waiting: TypeAlias = tuple[_Rank, Entry, Iterator[int]]
-"""By what the gangs of a queue are ranked, equal for none; the gang; and its units, each as the pods it placed."""
 
 # Example. Eight GPUs are free for members of one GPU each; a has three more members, b five, c one of priority 10.
 #
@@ -33,17 +31,45 @@ _Waiting: TypeAlias = tuple[_Rank, Entry, Iterator[int]]
 # The fifth member of b finds no room. Where a slice has two members, each unit is two of them.
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What came of the members of a gang beyond minMember: whether any have been `placed`, and who had no place.
+
+    `short` is the first unit that had none, None if all have one or kube-scheduler refuses them. `larger` are ever more
+    units, that first one among them.
+    """
+
+    entry: Entry
+    placed: bool = False
+    short: PodSet | None = None
+    larger: tuple[PodSet, ...] = ()
+
+    def case(self, pod_set: PodSet, cycle: Cycle) -> Case:
+        """Return the case of some of the members: who is ahead of the gang in a strict queue started after it."""
+        return _case(self.entry, pod_set, cycle)
+
+
+_Rank: TypeAlias = tuple[object, ...]
+_Waiting: TypeAlias = tuple[_Rank, Entry, Iterator[bool | Growth]]
+"""By what the gangs of a queue are ranked, equal for none; the gang; and its units."""
+
+
 class Extras:
     """Place members beyond minMember, as far as there is room and quota."""
 
-    def __init__(self, model: ClusterModel, sharing: Sharing, reservations: Reservations) -> None:
-        """Read the cluster and the queues, and reserve."""
+    def __init__(
+        self, model: ClusterModel, sharing: Sharing, reservations: Reservations, preemptions: Preemptions
+    ) -> None:
+        """Read the cluster, the queues and whether evictions may help, and reserve."""
         self._model = model
         self._sharing = sharing
         self._reservations = reservations
+        self._preemptions = preemptions
 
-    def place(self, entries: Iterable[Entry], cycle: Cycle, is_outdated: Callable[[Entry], bool]) -> Iterator[None]:
-        """Place units one after the other, and give way after each that was tried.
+    def place(
+        self, entries: Iterable[Entry], cycle: Cycle, is_outdated: Callable[[Entry], bool]
+    ) -> Iterator[Growth | None]:
+        """Place units one after the other, and give way after each that was tried; yield what came of each gang.
 
         A gang that `is_outdated` by now is left to the next pass.
         """
@@ -63,29 +89,31 @@ class Extras:
                 heapreplace(queues, (turn, queue))
                 continue
             _, entry, units = line[0]
-            placed = None if is_outdated(entry) else next(units, None)
-            if placed is None:
+            tried = None if is_outdated(entry) else next(units, None)
+            if tried is None or isinstance(tried, Growth):
                 heappop(line)
-            elif placed:
+            elif tried:
                 self._sharing.charges.refresh()
                 heapreplace(line, (_rank(entry), entry, units))
             if not line:
                 heappop(queues)
-            yield
+            yield tried if isinstance(tried, Growth) else None
 
-    def _units(self, entry: Entry, cycle: Cycle) -> Iterator[int]:
-        """Try the units of a gang one after the other; yield how many pods of each have been placed."""
-        if not self._any_room(entry, cycle):
+    def _units(self, entry: Entry, cycle: Cycle) -> Iterator[bool | Growth]:
+        """Try the units of a gang in turn; yield whether each has been placed, and at last what came of all."""
+        gang, any_room = entry.gang, self._any_room(entry, cycle)
+        if not any_room and not self._preemptions.may_help(gang, entry.queue):
             entry.extras_judged_on = cycle.verdict_key(entry.queue)
             return
-        gang = entry.gang
+        placed, short = False, None
         too_large: set[PodSetRequest] = set()
         # One pod begins no slice and no role: where it joins others it goes to their domain, else as near as there is.
         alone = replace(gang.topology, slices=(), role_groups=())
         settled = settled_on(gang, self._model.table)
         joining = self._joining(gang)
         seen: set[str] = set()
-        for pod in gang.unplaced():
+        unplaced = gang.unplaced()
+        for pod in unplaced:
             if pod.uid in seen or pod.uid in gang.refused:
                 continue
             together = [pod] if joining is None else joining.with_slice(pod)
@@ -98,18 +126,25 @@ class Extras:
             seen |= {each.uid for each in together}
             if not too_large.isdisjoint((request, pod_set.demand)):
                 continue
-            # The gang has started: those ahead of it in a strict queue do not keep its other members waiting.
-            key = cycle.verdict_key(entry.queue)._replace(ahead="")
-            result = judge(cycle.case(pod_set, entry.queue, key))
+            result = judge(_case(entry, pod_set, cycle)) if any_room else None
             if isinstance(result, Plan):
                 self._reservations.reserve(gang, {each.uid: each for each in together}, result.nodes)
                 settled = settled_on(gang, self._model.table)
                 joining = joining if len(together) == 1 and pod_set.joins else self._joining(gang)
-                yield len(together)
-            else:
-                too_large.add(pod_set.demand)
-                yield 0
+                placed = True
+                yield True
+                continue
+            short = short or pod_set
+            if result is None:
+                break
+            too_large.add(pod_set.demand)
+            yield False
         entry.extras_judged_on = cycle.verdict_key(entry.queue)
+        if short is None:
+            yield Growth(entry, placed)
+            return
+        short = replace(short, settled=settled)
+        yield Growth(entry, placed, short, () if joining is not None else tuple(_more(short, unplaced)))
 
     def _joining(self, gang: Gang) -> Joining | None:
         return Joining(gang, self._model.table, self._model.tree) if gang.topology.has_parts else None
@@ -121,6 +156,23 @@ class Extras:
         view = case.view(Option())
         eligible = case.eligible(view)
         return any(view.room(Capacity.FREE, shape, eligible) for shape in entry.gang.wanted)
+
+
+def _case(entry: Entry, pod_set: PodSet, cycle: Cycle) -> Case:
+    """Return the case of members of a gang that has started: those ahead of it in a strict queue do not stop it."""
+    return cycle.case(pod_set, entry.queue, cycle.verdict_key(entry.queue)._replace(ahead=""))
+
+
+def _more(one: PodSet, unplaced: Sequence[Pod]) -> Iterator[PodSet]:
+    """Yield two of the pods like `one`, then four, and so on, and at last all of them."""
+    (shape, _), *_ = one.demand.shapes
+    alike = [pod for pod in unplaced if pod.shape == shape and pod.uid not in one.gang.refused]
+    count = 2
+    while count // 2 < len(alike):
+        some = alike[:count]
+        request = replace(one.demand, shapes=frozenset({(shape, len(some))}), pods=len(some))
+        yield PodSet(one.gang, request, one.settled, _pods=some)
+        count *= 2
 
 
 def _rank(entry: Entry) -> _Rank:

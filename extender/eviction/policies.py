@@ -50,6 +50,15 @@ class Claimant:
         """Return the priority that it has, or would have."""
         return self.gang.priority if self.raised is None else self.raised
 
+    @property
+    def has_started(self) -> bool:
+        """Tell whether it asks for members beyond its minimum, which takes less from others than a start does.
+
+        Of its own queue only such members leave for those, of a lower priority; others give back what they have
+        borrowed of its queue's nominal quota.
+        """
+        return self.gang.has_minimum
+
 
 class Spared(Protocol):
     """Say whether a holder is not to be evicted, whether quota is `reclaimed` from it or not."""
@@ -97,8 +106,12 @@ class Policies:
                 if victim is None:
                     if self._is_settling(uids):
                         yield now + _SETTLING_SECONDS
-                else:
-                    yield victim if victim.seconds >= shield else now + shield - victim.seconds
+                elif victim.seconds < shield:
+                    yield now + shield - victim.seconds
+                elif not claimant.has_started or queue != claimant.queue:
+                    yield victim
+                elif victim.extras:
+                    yield replace(victim, core=())
 
     def all_victims(self, spared: Callable[[GroupRef], bool], now: float) -> list[Victim]:
         """Return all that may be evicted at all, in any queue and for any gang."""
@@ -107,6 +120,15 @@ class Policies:
         holders = ((queue, *each) for queue in names for each in charges.holders(queue).items())
         found = (self._known(holder, queue, uids, now) for queue, holder, uids in holders if not spared(holder))
         return [victim for victim in found if victim is not None]
+
+    def may_help(self, gang: Gang, queue: str) -> bool:
+        """Tell whether anyone might be evicted for members beyond the minimum of a gang that has started; O(queues)."""
+        if gang.never_preempts or not gang.has_minimum:
+            return False
+        charges = self._sharing.charges
+        lowest = charges.lowest_priority(queue)
+        beside = () if queue == NAMELESS else self._sharing.tree.charged_beside(queue)
+        return (lowest is not None and lowest < gang.priority) or any(other != queue for other in beside)
 
     def by_age(self, claimant: Claimant) -> bool:
         """Tell whether a gang's age, and not only its priority, decides which gangs may be evicted for it."""
@@ -120,7 +142,7 @@ class Policies:
         """Iterate over the queues whose gangs may be evicted, and which in them: its own comes last."""
         gang, name = claimant.gang, claimant.queue
         policy, own = self._preemption(name), claimant.priority
-        newer = policy.within_queue is WithinQueue.LOWER_OR_NEWER
+        newer = policy.within_queue is WithinQueue.LOWER_OR_NEWER and not claimant.has_started
         lowest = self._sharing.charges.lowest_priority(name)
         within = policy.within_queue is not WithinQueue.NEVER and lowest is not None and lowest < own + newer
         if name != NAMELESS:
@@ -135,7 +157,7 @@ class Policies:
         tree, name, charges = self._sharing.tree, claimant.queue, self._sharing.charges
         with charges.without(below):
             owed = frozenset(reclaimable(tree, name, claimant.flavor, claimant.amounts))
-        reclaimed, taken = _most_reclaimed(policy, claimant.priority), _most_taken(policy, claimant.priority)
+        reclaimed, taken = _most_reclaimed(policy, claimant.priority), _most_taken(policy, claimant)
         for other in sorted(tree.charged_beside(name), key=self._sharing.excess):
             if other == name or not charges.holders(other):
                 continue
@@ -235,11 +257,12 @@ def _most_reclaimed(policy: PreemptionPolicy, own: int) -> float:
     return -math.inf
 
 
-def _most_taken(policy: PreemptionPolicy, own: int) -> float:
-    """Return the highest priority of gangs that borrow and give way to one of priority `own` that does so too."""
-    if policy.borrow_within_cohort is not BorrowWithin.LOWER_PRIORITY:
+def _most_taken(policy: PreemptionPolicy, claimant: Claimant) -> float:
+    """Return the highest priority of gangs that borrow and give way to one that does so too, in order to start."""
+    if policy.borrow_within_cohort is not BorrowWithin.LOWER_PRIORITY or claimant.has_started:
         return -math.inf
-    return own - 1 if policy.max_priority_threshold is None else min(own - 1, policy.max_priority_threshold)
+    most = claimant.priority - 1
+    return most if policy.max_priority_threshold is None else min(most, policy.max_priority_threshold)
 
 
 # Example. Queue a (16 GPUs) lends 12 of them to b, which has none; low of a runs on 4. urgent of a asks for 16.
@@ -413,7 +436,7 @@ class QuotaRights:
         """Tell whether the gang may have a piece of another queue evicted, as things stand."""
         claimant, tree, victim = self._claimant, self._sharing.tree, piece.victim
         policy = tree.queue(claimant.queue).preemption
-        right = victim.priority <= _most_taken(policy, claimant.priority) or (
+        right = victim.priority <= _most_taken(policy, claimant) or (
             victim.priority <= _most_reclaimed(policy, claimant.priority)
             and tree.reclaims(claimant.queue, victim.queue, claimant.flavor, claimant.amounts)
         )

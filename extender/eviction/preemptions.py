@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple
@@ -96,14 +96,20 @@ class Preemptions:
         for gang_uid in self._pending_evictions.refused(uid, why):
             self._paused[gang_uid] = self._clock.monotonic() + _REFUSED_PAUSE_SECONDS
 
-    def attempt(self, case: Case, option: Option) -> bool:
+    def may_help(self, gang: Gang, queue: str) -> bool:
+        """Tell whether anyone might be evicted, or is, for members beyond the minimum of a gang that has started."""
+        return gang.uid in self._pending_evictions.under_way or self._policies.may_help(gang, queue)
+
+    def attempt(self, case: Case, option: Option, larger: Iterable[Case] | None = None) -> bool:
         """Look for gangs to evict so that one is placed in a flavor; return whether a place is being cleared now.
 
-        Where so much has been searched that others have to wait, it is evaluated again as soon as there is time.
+        Where so much has been searched that others have to wait, it is evaluated again as soon as there is time. Of a
+        gang that has started `larger` are cases with more of its members, else None. Once victims are found, they are
+        looked for with one of these after the other, until there are none.
         """
         gang = case.gang
         wanted = None if case.queue == NAMELESS else case.pod_set.demand  # what it may reclaim depends on that
-        kind = (case.queue, option.flavor, gang.priority, wanted)
+        kind = (case.queue, option.flavor, gang.priority, larger is not None, wanted)
         if kind in self._hopeless:
             return False
         if self._searches >= _MOST_SEARCHES or self._clock.monotonic() < self._resting_until:
@@ -130,6 +136,8 @@ class Preemptions:
             return False
         self._searches += 1
         found = find_evictions(case, option, claimant, victims, leaving, sharing=self._sharing, budgets=self._budgets)
+        if found is not None:
+            case, claimant, found = self._with_more(case, claimant, found, option, larger or ())
         took = self._clock.monotonic() - now
         self._resting_until = now + took + took * _REST_PER_SEARCH
         if found is None:
@@ -138,6 +146,20 @@ class Preemptions:
             return False
         self._begin(case, option, claimant, found, leaving)
         return True
+
+    def _with_more(
+        self, case: Case, claimant: Claimant, found: FoundPreemption, option: Option, larger: Iterable[Case]
+    ) -> tuple[Case, Claimant, FoundPreemption]:
+        """Return the largest case for which others may be evicted, looked for in turn, and what is found for it."""
+        now, leaving = self._clock.now().timestamp(), self._leaving_pods()
+        for each in larger:
+            asking = Claimant.of(each, option, claimant.kind)
+            victims, _ = self._policies.victims(asking, self._pending_evictions.spares, now)
+            more = find_evictions(each, option, asking, victims, leaving, sharing=self._sharing, budgets=self._budgets)
+            if more is None:
+                break
+            case, claimant, found = each, asking, more
+        return case, claimant, found
 
     def next_turn(self) -> float | None:
         """Return when time alone asks for something, of evictions under way as well (seconds, monotonic), or None."""

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from extender.admission.events import PodSeen, QueueSeen
 from extender.objects.keys import Options
-from extender.objects.podgroup import GroupRef
 from extender.objects.queue import Flavor, Queue, Quota
-from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.topology import Slice, TopologyTerms
-from tests.worlds import GPU, Job, World
-
-
-def elastic(world: World, name: str, members: int, **fields: Any) -> Job:
-    """Create a gang of pods with one GPU each that starts with one of them, without having it judged."""
-    job = Job(world, GroupRef(COSCHEDULING, "default", name))
-    world.group(job.ref, 1)
-    job.pods += [world.pod(f"{name}-{index}", 1, group=job.ref, **fields) for index in range(members)]
-    for pod in job.pods:
-        world.tell(PodSeen(pod))
-    return job
+from tests.worlds import GPU, World, elastic
 
 
 def test_equals_have_equally_many(world: World) -> None:

@@ -89,7 +89,8 @@ def evicted_by_right(lives: Lives) -> Iterator[Violation]:
     """P7: nobody is evicted for a gang of the same queue that has no higher priority, or of another by no right.
 
     By right is whoever runs in a queue that has more than its own quota, and so have all above it up to where both
-    meet. What is promised to its other gangs counts.
+    meet. What is promised to its other gangs counts. For members beyond the minimum of a gang only such members leave
+    in the same queue, of a lower priority.
     """
     evictions = {eviction.change.version: eviction for eviction in _evictions(lives)}
     books = Books(lives)
@@ -164,13 +165,29 @@ def _stays(lives: Lives, pod: PodFact, until: float) -> bool:
 
 
 def _starts(lives: Lives, key: GroupKey) -> list[float]:
-    """Return when a gang came to have its minimum (seconds)."""
+    """Return when a gang came to have its minimum, or more than that (seconds)."""
     moments = lives.moments(key)
     return [
         moment.change.at
         for place, moment in enumerate(moments)
-        if moment.whole and (place == 0 or not moments[place - 1].whole)
+        if moment.whole and (place == 0 or not moments[place - 1].whole or moment.secured > moments[place - 1].secured)
     ]
+
+
+def _is_whole(lives: Lives, key: GroupKey, since: float, version: int) -> bool:
+    """Tell whether a gang had its minimum all the time from `since` (seconds) up to a version."""
+    moments = [moment for moment in lives.moments(key) if moment.change.version <= version]
+    last = [moment for moment in moments if moment.change.at <= since][-1:]
+    return bool(last) and all(moment.whole for moment in (*last, *(each for each in moments if each.change.at > since)))
+
+
+def _takes_minimum(lives: Lives, eviction: Eviction) -> bool:
+    """Tell whether an eviction took the minimum of the gang of its pod, or the only pod of that."""
+    if eviction.pod.group is None:
+        return True
+    moments = lives.moments(eviction.pod.group)
+    place = next(at for at, moment in enumerate(moments) if moment.change.version >= eviction.change.version)
+    return _breaks(lives, moments, place)
 
 
 def _hindered(lives: Lives, since: float, until: float) -> bool:
@@ -224,6 +241,10 @@ def _wrong(lives: Lives, books: Books, eviction: Eviction) -> str:
     if any(claimant.queue == victim.queue for claimant in claimants):
         equals = any(victim.queue in queues and queues[victim.queue].equals for queues in situations)
         highest = max(claimant.priority for claimant in claimants)
+        if key is not None and _is_whole(lives, key, since, version):
+            equals = False
+            if _takes_minimum(lives, eviction):
+                return "which had its minimum, and so had that of the pod"
         if highest > victim.priority or (equals and highest == victim.priority):
             return ""
         return f"which has priority {highest} in the same queue, where the pod has {victim.priority}"

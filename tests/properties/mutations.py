@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -127,8 +127,8 @@ def _those_that_others_left_for_never_start(patch: pytest.MonkeyPatch) -> None:
     attempt = Preemptions.attempt
     cleared: set[str] = set()
 
-    def remember(self: Preemptions, case: Case, option: Option) -> bool:
-        clears = attempt(self, case, option)
+    def remember(self: Preemptions, case: Case, option: Option, *larger: Iterable[Case] | None) -> bool:
+        clears = attempt(self, case, option, *larger)
         if clears:
             cleared.add(case.gang.uid)
         return clears

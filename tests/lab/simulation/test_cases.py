@@ -142,7 +142,29 @@ def test_a_core_within_quota_stays(connect: Connect) -> None:
     assert {each["name"]: each["phase"] for each in outcome["gangs"]} == {"a-elastic": "Running", "b-two": "Pending"}
 
 
+def have(outcome: dict[str, Any]) -> dict[str, int]:
+    """Return how many pods of each gang have a node and were not evicted."""
+    evicted = {each["pod"] for each in outcome["evictions"]}
+    return {
+        gang["name"]: sum(
+            pod["node"] is not None and f"{gang['namespace']}/{pod['name']}" not in evicted for pod in gang["pods"]
+        )
+        for gang in outcome["gangs"]
+    }
+
+
 def test_extras_are_handed_out_evenly(connect: Connect) -> None:
     """Of eight GPUs two elastic gangs that are equals have four each."""
-    outcome = played("extras-even", connect)
-    assert [sum(pod["node"] is not None for pod in each["pods"]) for each in outcome["gangs"]] == [4, 4]
+    assert have(played("extras-even", connect)) == {"e0": 4, "e1": 4}
+
+
+def test_extras_preempt_extras_of_lower_priority(connect: Connect) -> None:
+    """What others cannot start without stays, whatever its priority."""
+    outcome = played("extras-preempt", connect)
+    assert have(outcome) == {"low": 1, "high": 3}
+    assert {each["by"] for each in outcome["evictions"]} == {"default/high"}
+
+
+def test_extras_reclaim_the_quota_of_their_queue(connect: Connect) -> None:
+    """All that is lent comes back, from a gang that has nothing of its own the core too."""
+    assert have(played("extras-reclaim", connect)) == {"borrower": 0, "owner": 4}
