@@ -28,12 +28,12 @@ from typing import Final
 from extender.cluster.gangs import Gang
 from extender.cluster.whatif import WhatIf
 from extender.ledger.earmark import Earmark
-from extender.objects.levels import Levels
+from extender.objects.levels import Levels, tier_bound
 from extender.objects.pod import Shape
 from extender.objects.reason import Reason, Wait
 from extender.objects.requests import format_amount, is_extended
 from extender.objects.topology import TopologyRequest, overlapping
-from extender.placement.candidates import Candidates, Eligible, NodeCode, NodeFilter, Ranking, ScopeDomains
+from extender.placement.candidates import Candidates, Eligible, NodeCode, NodeFilter, Ranking, ScopeDomains, binding
 from extender.placement.capacityview import Capacity, CapacityView, CapacityViews, Diagnosis, PodSet, PodSetRequest
 from extender.placement.complete.completesearch import GaveUp
 from extender.placement.cores import other_cores
@@ -298,15 +298,24 @@ def _bar(pod_set: PodSet, view: CapacityView) -> Wait | None:
     if (unmet := unmet_min_resources(pod_set.gang, view)) is not None:
         return unmet
     topology, group = pod_set.demand.topology, pod_set.gang.group
-    if topology.role_groups and (pair := overlapping(topology.role_groups)):
+    if topology.role_groups and (pair := overlapping(binding(topology.role_groups, view.tree))):
         detail = f"role groups {pair} overlap, and none holds the other: they cannot be kept together"
         kind = "PodGroup" if group is None else group.kind
         return Wait(Reason.INVALID_POD_GROUP, names={"kind": kind, "group": str(pod_set.gang.ref), "detail": detail})
     levels = view.tree.levels
     if unknown := unknown_level(pod_set.demand.topology, levels):
         known = ", ".join(level.name for level in levels.levels) or "none"
-        return Wait(Reason.UNKNOWN_LEVEL, names={"level": unknown, "known": f"{known}, node"})
+        return Wait(Reason.UNKNOWN_LEVEL, names={"level": _called(unknown, pod_set.gang), "known": f"{known}, node"})
     return None
+
+
+def _called(level: str, gang: Gang) -> str:
+    """Return how a wait names a level; a bound by number says where it stands."""
+    tier = tier_bound(level)
+    if tier is None:
+        return level
+    kind = "PodGroup" if gang.group is None else gang.group.kind
+    return f"tier-{tier} or lower, to which networkTopology.highestTierAllowed of {kind} {gang.ref} limits it"
 
 
 def _without_quota(case: Case) -> Wait:

@@ -85,7 +85,12 @@ class Tree:
         return sums
 
     def path(self, level: int) -> NDArray[np.int64]:
-        """Return (rows,) the domain of each node on a level, -1 for none; on the level of nodes each row itself."""
+        """Return (rows,) the domain of each node on a level, -1 for none; on the level of nodes each row itself.
+
+        The cluster, level -1, is one domain, number 0.
+        """
+        if level < 0:
+            return np.zeros(self.domains.shape[1], dtype=np.int64)
         return np.arange(self.domains.shape[1]) if level >= self.depth else self.domains[level]
 
     def domain_name(self, level: int, domain: int, node: Callable[[int], Node]) -> str:
@@ -203,10 +208,14 @@ def compile_pattern(pattern: str) -> Match:
 
 @dataclass(frozen=True, slots=True)
 class HyperNodeDomains:
-    """Where one node is: tier -> HyperNode. `shared` are pairs of HyperNodes of one tier that both have it."""
+    """Where one node is: tier -> HyperNode. `shared` are pairs of HyperNodes of one tier that both have it.
+
+    `within` names its domain on each level (level label -> HyperNode): the widest one that is not above the tier.
+    """
 
     by_tier: Mapping[int, str] = field(default_factory=dict)
     shared: tuple[tuple[str, str], ...] = ()
+    within: Mapping[str, str] = field(default_factory=dict)
 
 
 class HyperNodeTree:
@@ -225,6 +234,7 @@ class HyperNodeTree:
         self.problems: dict[ObjectRef, list[Problem]] = {each.about: list(each.problems) for each in found}
         self._by_name = {each.name: each for each in found}
         self._tiers = {each.name: each.tier for each in found if each.tier is not None}
+        self._ascending = sorted(set(self._tiers.values()))
         usable = sorted(
             (each for each in found if each.name in self._tiers),
             key=lambda each: (self._tiers[each.name], each.name),
@@ -251,10 +261,14 @@ class HyperNodeTree:
                 found.setdefault(self._tiers[name], set()).add(name)
                 name = self._parents.get(name)
         ordered = {tier: sorted(names) for tier, names in found.items()}
-        return HyperNodeDomains(
-            {tier: first for tier, (first, *_) in ordered.items()},
-            tuple((first, other) for first, *others in ordered.values() for other in others),
-        )
+        by_tier = {tier: first for tier, (first, *_) in ordered.items()}
+        within, widest = dict[str, str](), ""
+        for tier in self._ascending if by_tier else ():
+            widest = by_tier.get(tier, widest)
+            if widest:
+                within[tier_label(tier)] = widest
+        shared = tuple((first, other) for first, *others in ordered.values() for other in others)
+        return HyperNodeDomains(by_tier, shared, within)
 
     def about(self, name: str) -> ObjectRef:
         """Return the HyperNode called `name` as an object."""
@@ -304,8 +318,8 @@ class HyperNodeTree:
                 self._complain(each, "spec.tierName", f"{wanted!r} is the name of something else")
             else:
                 names[tier] = wanted
-        tiers = sorted(set(self._tiers.values()), reverse=True)
-        return tuple(Level(names.get(tier, label), label) for tier in tiers for label in [tier_label(tier)])
+        tiers = ((tier, tier_label(tier)) for tier in reversed(self._ascending))
+        return tuple(Level(names.get(tier, label), label) for tier, label in tiers)
 
     def _complain(self, about: HyperNode, place: str, message: str) -> None:
         self.problems[about.about].append(Problem(place, message))
@@ -437,8 +451,8 @@ class LevelSources:
             levels = self._arranged().levels
             members: dict[str, dict[str, str]] = {level.label: {} for level in levels}
             for name, domains in self._all_domains():
-                for tier, domain in domains.by_tier.items():
-                    members[tier_label(tier)][name] = domain
+                for label, domain in domains.within.items():
+                    members[label][name] = domain
             self._tiers = Levels(levels, "HyperNodes", members)
         return self._tiers if any(self._tiers.members.values()) else None
 

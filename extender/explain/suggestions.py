@@ -78,7 +78,7 @@ def _pattern(inquiry: Inquiry, view: CapacityView, pod_set: PodSet, shape: Shape
     where = ""
     if level is not None and level >= view.tree.depth:
         return None  # all on one node: more of them do not help
-    if level is not None:
+    if level is not None and level >= 0:
         rooms = view.rooms(Capacity.FREE, level, shape, inquiry.case.eligible(view))
         if not rooms.shape[0]:
             return None

@@ -20,7 +20,7 @@ from extender.objects.budget import DisruptionBudget
 from extender.objects.devices import DeviceReport
 from extender.objects.hypernodes import HyperNode
 from extender.objects.keys import ADMISSION_GATE
-from extender.objects.levels import LEVEL_NAMES, RESERVED_NAMES, Level
+from extender.objects.levels import LEVEL_NAMES, RESERVED_NAMES, Level, tier_bound
 from extender.objects.meta import ObjectRef, Requirement, SelectorTerm
 from extender.objects.node import CLIQUE_LABEL, Node
 from extender.objects.pod import Pod
@@ -221,7 +221,8 @@ class Anonymiser:
 
     def level(self, name: str) -> str:
         """Return the name of a level, or the label key that stands for one."""
-        if not name or name in RESERVED_NAMES or name in LEVEL_NAMES.values() or _TIER.fullmatch(name):
+        known = name in RESERVED_NAMES or name in LEVEL_NAMES.values() or _TIER.fullmatch(name)
+        if not name or known or tier_bound(name) is not None:
             return name
         return self.key(name) if "/" in name else self.names.name(Space.LEVEL, name)
 

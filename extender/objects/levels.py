@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.objects.node import Node
 
@@ -26,6 +28,21 @@ RESERVED_NAMES = _NODE_NAMES | {CLUSTER_LEVEL}
 ALLREDUCE_FACTORS = (1.0, 0.95, 0.83)
 ALLTOALL_FACTORS = (1.0, 0.6, 0.30)
 
+#: How the name or the label of a level ends that is the tier of a number, the highest outermost.
+_TIER = re.compile(r"(?:.*/)?tier-([0-9]+)", re.ASCII)
+#: What a bound begins with: no level and no node label can be called that.
+_BOUND: Final = "tier<="
+
+
+def up_to_tier(number: int) -> str:
+    """Return what stands, in place of a level, for the widest one whose tier is not above `number`."""
+    return f"{_BOUND}{number}"
+
+
+def tier_bound(wanted: str) -> int | None:
+    """Return the number of the tier up to which a domain may be, None where a level is asked for."""
+    return int(wanted.removeprefix(_BOUND)) if wanted.startswith(_BOUND) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -35,6 +52,12 @@ class Level:
     label: str
     allreduce: float | None = None
     alltoall: float | None = None
+
+    @property
+    def tier(self) -> int | None:
+        """Return the number of the level's tier, None if it has none."""
+        found = _TIER.fullmatch(self.label) or _TIER.fullmatch(self.name)
+        return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +73,21 @@ class Levels:
     members: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def find(self, wanted: str) -> int | None:
-        """Return the index of a level by its name or node label; that of the node itself is the number of levels."""
+        """Return the index of a level by its name or node label; that of the node itself is the number of levels.
+
+        For `up_to_tier` it is that of the widest level whose tier is not above the number, and -1, the cluster, where
+        every tier is below it.
+        """
         if wanted in _NODE_NAMES:
             return len(self.levels)
-        return next((i for i, level in enumerate(self.levels) if wanted in (level.name, level.label)), None)
+        bound = tier_bound(wanted)
+        if bound is None:
+            return next((i for i, level in enumerate(self.levels) if wanted in (level.name, level.label)), None)
+        tiers = {index: level.tier for index, level in enumerate(self.levels) if level.tier is not None}
+        within = [index for index, tier in tiers.items() if tier <= bound]
+        if tiers and bound > max(tiers.values()):
+            return -1
+        return min(within, default=None)
 
     def name(self, index: int) -> str:
         """Return what the level at `index` is called; -1 is the cluster."""

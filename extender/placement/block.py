@@ -30,6 +30,7 @@ from extender.placement.candidates import (
     PlacementScope,
     PlacementTerms,
     ScopeDomains,
+    binding,
     counted_off,
 )
 from extender.placement.room import AVOIDED_LOSS, clique_units, field_of, pack, strands, used_last
@@ -197,7 +198,7 @@ class Block:
         """Place everything inside a scope, roles that share a domain first; nothing is taken on failure."""
         before = self._save()
         rest = {shape: list(pods) for shape, pods in groups.items()}
-        groups_of_roles = self._terms.topology.role_groups
+        groups_of_roles = binding(self._terms.topology.role_groups, self._tree)
         gathered = not groups_of_roles or self._place_roles(scope, groups_of_roles, rest)
         if gathered and self._place_shapes(scope, {shape: pods for shape, pods in rest.items() if pods}):
             return True

@@ -15,7 +15,7 @@ another pool. kube-scheduler has refused the last one to the gang, and the first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
@@ -32,7 +32,7 @@ from extender.objects.meta import Requirement, Selector
 from extender.objects.node import Node
 from extender.objects.pod import Pod, Shape
 from extender.objects.podspec import Toleration, first_untolerated
-from extender.objects.topology import UNCONSTRAINED, Slice, TopologyRequest
+from extender.objects.topology import UNCONSTRAINED, RoleGroup, Slice, TopologyRequest
 from extender.placement.complete.regions import Regions
 from extender.placement.room import room
 
@@ -455,7 +455,12 @@ def slices_of(topology: TopologyRequest, role: str, tree: Tree) -> tuple[tuple[i
     """Return the slices that members of a role are counted off in, as (level, size), outermost first."""
     slices = (part for part in topology.slices if not part.roles or role in part.roles)
     found = [(tree.levels.find(part.level), part.size) for part in slices]
-    return tuple(sorted((level, size) for level, size in found if level is not None and size > 1))
+    return tuple(sorted((level, size) for level, size in found if level is not None and level >= 0 and size > 1))
+
+
+def binding(groups: Iterable[RoleGroup], tree: Tree) -> tuple[RoleGroup, ...]:
+    """Return the groups of roles that are bound to a domain: not those for which the whole cluster is one."""
+    return tuple(group for group in groups if tree.levels.find(group.level) != -1)
 
 
 def counted_off(

@@ -19,7 +19,7 @@ from extender.objects.meta import Requirement, Selector, SelectorTerm
 from extender.objects.node import CLIQUE_LABEL
 from extender.objects.pod import Phase, Pod
 from extender.objects.topology import COUNTED_APART, RoleGroup, Slice, TopologyRequest, nested
-from extender.placement.candidates import PlacementTerms, counted_off
+from extender.placement.candidates import PlacementTerms, binding, counted_off
 from extender.placement.capacityview import Join, PodSet, PodSetRequest
 
 _NUMBERED: Final = re.compile(r"(.*-)(\d{1,9})")
@@ -67,7 +67,7 @@ class Joining:
             row = None if claim is None else self.table.row(claim.node)
             if row is not None:
                 self._rows[pod.uid] = row
-        self._gather(rest, [each for each in self.gang.topology.role_groups if each.required], None)
+        self._gather(rest, [each for each in binding(self.gang.topology.role_groups, self.tree) if each.required], None)
 
     def _gather(self, members: Sequence[Pod], groups: Sequence[RoleGroup], around: _Beside | None) -> None:
         rest = members

@@ -56,6 +56,14 @@ def test_a_node_is_in_its_hyper_node_and_all_above() -> None:
     assert complaints(tree) == {}
 
 
+def test_a_domain_of_a_tier_is_the_widest_hyper_node_up_to_it() -> None:
+    """A tier that the node has no HyperNode of is that of the next one inwards; below all of them is none."""
+    tree = HyperNodeTree(
+        [hyper("s0", 1, nodes=("n",)), hyper("s3", 3, "s0"), *(hyper(f"other-{tier}", tier) for tier in (0, 2, 4))]
+    )
+    assert tree.domains(Node("n")).within == {"tier-1": "s0", "tier-2": "s0", "tier-3": "s3", "tier-4": "s3"}
+
+
 def test_levels_go_from_the_highest_tier_inwards() -> None:
     """A level has the tier's name where there is one; by its number it can be asked for in any case."""
     tree = HyperNodeTree(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
-from extender.objects.levels import ALLREDUCE_FACTORS, ALLTOALL_FACTORS, Level, Levels
+from extender.objects.levels import ALLREDUCE_FACTORS, ALLTOALL_FACTORS, Level, Levels, tier_bound, up_to_tier
 from extender.objects.node import Node
 
 TIERS = Levels((Level("core", "x/core"), Level("spine", "x/spine"), Level("leaf", "x/leaf", 0.9, 0.5)), "test")
@@ -64,3 +66,36 @@ def test_given_factors_win() -> None:
 def test_without_levels_nothing_is_taken_off() -> None:
     """Where nothing is known of the network, the cluster counts as one domain without loss."""
     assert Levels().factor(-1) == (1, 1)
+
+
+def test_a_bound_by_number_is_the_widest_level_up_to_it() -> None:
+    """For all sets of tiers and numbers: the widest tier that is not above it, the cluster above all, else none."""
+    for count in range(4):
+        for tiers in combinations(range(5, -1, -1), count):
+            levels = Levels(tuple(Level(f"tier-{tier}", f"example.com/{tier}") for tier in tiers))
+            for number in range(-1, 7):
+                within = [tier for tier in tiers if tier <= number]
+                expected = None if not within else tiers.index(within[0])
+                expected = -1 if tiers and number > tiers[0] else expected
+                assert levels.find(up_to_tier(number)) == expected, (tiers, number)
+
+
+@pytest.mark.parametrize(
+    ("level", "tier"),
+    [
+        (Level("tier-3", "tier-3"), 3),
+        (Level("spine", "tier-7"), 7),
+        (Level("tier-0", "fabric.topograph.run/tier-0"), 0),
+        (Level("tier-2", "example.com/block"), 2),
+        (Level("layer-2", "topology.k8s.aws/network-node-layer-2"), None),
+        (Level("tier-2b", "example.com/my-tier-2"), None),
+    ],
+)
+def test_the_number_of_a_tier_is_in_its_label_or_name(level: Level, tier: int | None) -> None:
+    """Levels that are not called by a number have none."""
+    assert level.tier == tier
+
+
+def test_what_is_no_bound_is_a_level() -> None:
+    """Names and label keys are looked up as they are."""
+    assert (tier_bound(up_to_tier(2)), tier_bound(up_to_tier(-1)), tier_bound("tier-2")) == (2, -1, None)

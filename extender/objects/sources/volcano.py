@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from extender.objects import keys
 from extender.objects.keys import is_level
+from extender.objects.levels import up_to_tier
 from extender.objects.meta import Decoder, Int32, Int64, LabelSelectorObject, ObjectMeta, ResourceList
 from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
@@ -215,10 +216,10 @@ def _read_limit(limit: TierLimit | None, where: str, reading: Reading) -> _Limit
         return None
     if name and tier is not None:
         reading.problem(f"{where}.highestTierAllowed", f"contradicts {where}.highestTierName, which counts")
-    level = name or ("" if tier is None else f"tier-{tier}")
+    level = name or ("" if tier is None else up_to_tier(tier))
     if not level and mode == "hard":
         reading.problem(where, "says nothing without highestTierAllowed or highestTierName")
-    elif level and not is_level(level):
+    elif name and not is_level(name):
         reading.problem(f"{where}.highestTierName", f"{quoted(name)} is not the name of a level")
         return None
     return _Limit(level, mode == "hard") if level else None

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from extender.objects.keys import ROLE_MINIMUMS, TOPOLOGY_REQUIRED, Options
+from extender.objects.levels import up_to_tier
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.reason import Problem
 from extender.objects.sources.volcano import (
@@ -24,6 +25,7 @@ from tests.objects.documents import survivors
 TASK = "volcano.sh/task-spec"
 PARTITION = "volcano.sh/partition-id"
 HARD = {"mode": "hard", "highestTierAllowed": 1}
+BOUND = up_to_tier(1)
 
 
 def read(document: Json, priority: int | None = None) -> PodGroup:
@@ -68,7 +70,7 @@ def test_a_volcano_group_is_read_whole() -> None:
         options=Options(
             role_minimums=(("worker", 3),),
             topology=TopologyTerms(required="block"),
-            peers=TopologyTerms(required="tier-2"),
+            peers=TopologyTerms(required=up_to_tier(2)),
             peer_queue="research",
         ),
     )
@@ -118,17 +120,17 @@ def test_a_bad_minimum_is_a_problem(spec: Json, problem: Problem) -> None:
 @pytest.mark.parametrize(
     ("limit", "terms"),
     [
-        ({"mode": "hard", "highestTierAllowed": 1}, TopologyTerms(required="tier-1")),
-        ({"highestTierAllowed": 0}, TopologyTerms(required="tier-0")),
+        ({"mode": "hard", "highestTierAllowed": 1}, TopologyTerms(required=BOUND)),
+        ({"highestTierAllowed": 0}, TopologyTerms(required=up_to_tier(0))),
         ({"mode": "hard", "highestTierName": "rack"}, TopologyTerms(required="rack")),
-        ({"mode": "soft", "highestTierAllowed": 3}, TopologyTerms(preferred="tier-3")),
+        ({"mode": "soft", "highestTierAllowed": 3}, TopologyTerms(preferred=up_to_tier(3))),
         ({"mode": "soft", "highestTierName": "rack"}, TopologyTerms(preferred="rack")),
         ({"mode": "soft"}, TopologyTerms()),
         (None, TopologyTerms()),
     ],
 )
 def test_hard_is_required_and_soft_is_preferred(limit: Json | None, terms: TopologyTerms) -> None:
-    """A tier is the level of that name, or `tier-N`; soft without a tier asks for what Muster does anyway."""
+    """A tier is the level of that name, or a bound by number; soft without one asks for what Muster does anyway."""
     assert read(volcano_json(networkTopology=limit)).options == Options(peers=terms)
 
 
@@ -162,7 +164,7 @@ def test_a_field_contradicts_an_annotation() -> None:
     """The group's own field counts before another scheduler's annotation on it."""
     annotations = {"kai.scheduler/topology-required-placement": "zone"}
     options = read(volcano_json(annotations=annotations, networkTopology=HARD)).options
-    assert options.peers == TopologyTerms(required="tier-1")
+    assert options.peers == TopologyTerms(required=BOUND)
     assert [problem.field for problem in options.problems] == [
         "metadata.annotations[kai.scheduler/topology-required-placement]"
     ]
@@ -173,22 +175,28 @@ def test_a_field_contradicts_an_annotation() -> None:
     [
         (
             {"subGroupSize": 4, "labelSelector": selecting(TASK, "worker"), "matchLabelKeys": [PARTITION]},
-            TopologyTerms(slices=(Slice(4, "tier-1", frozenset({"worker"})),)),
+            TopologyTerms(slices=(Slice(4, BOUND, frozenset({"worker"})),)),
         ),
-        ({"subGroupSize": 4}, TopologyTerms(slices=(Slice(4, "tier-1"),))),
-        ({"subGroupSize": 4, "matchPolicy": [{"labelKey": PARTITION}]}, TopologyTerms(slices=(Slice(4, "tier-1"),))),
+        ({"subGroupSize": 4}, TopologyTerms(slices=(Slice(4, BOUND),))),
+        (
+            {"subGroupSize": 4, "matchPolicy": [{"labelKey": PARTITION}]},
+            TopologyTerms(slices=(Slice(4, BOUND),)),
+        ),
         (
             {"labelSelector": selecting(TASK, "ps", "worker")},
-            TopologyTerms(role_groups=(RoleGroup(frozenset({"ps", "worker"}), "tier-1"),)),
+            TopologyTerms(role_groups=(RoleGroup(frozenset({"ps", "worker"}), BOUND),)),
         ),
         (
             {"labelSelector": selecting(TASK, "ps", "worker"), "matchLabelKeys": [TASK]},
             TopologyTerms(
-                role_groups=(RoleGroup(frozenset({"ps"}), "tier-1"), RoleGroup(frozenset({"worker"}), "tier-1"))
+                role_groups=(
+                    RoleGroup(frozenset({"ps"}), BOUND),
+                    RoleGroup(frozenset({"worker"}), BOUND),
+                )
             ),
         ),
-        ({"matchLabelKeys": [TASK]}, TopologyTerms(role_groups=(RoleGroup(frozenset(), "tier-1"),))),
-        ({"labelSelector": {}}, TopologyTerms(required="tier-1")),
+        ({"matchLabelKeys": [TASK]}, TopologyTerms(role_groups=(RoleGroup(frozenset(), BOUND),))),
+        ({"labelSelector": {}}, TopologyTerms(required=BOUND)),
         ({"networkTopology": None, "subGroupSize": 4}, TopologyTerms()),
         (
             {"networkTopology": {"mode": "soft", "highestTierName": "rack"}, "labelSelector": selecting(TASK, "ps")},
@@ -207,7 +215,7 @@ def test_policies_add_up() -> None:
         {"subGroupSize": 4, "labelSelector": selecting(TASK, "worker"), "networkTopology": HARD},
         {"subGroupSize": 2, "labelSelector": selecting(TASK, "ps"), "networkTopology": HARD},
     ]
-    slices = (Slice(4, "tier-1", frozenset({"worker"})), Slice(2, "tier-1", frozenset({"ps"})))
+    slices = (Slice(4, BOUND, frozenset({"worker"})), Slice(2, BOUND, frozenset({"ps"})))
     assert read(volcano_json(subGroupPolicy=policies)).options.peers.slices == slices
 
 
@@ -244,7 +252,7 @@ def test_every_label_of_a_role_selects_one() -> None:
     """Whichever framework made the pods, their roles can be selected by its label."""
     for label in ROLE_LABELS:
         group = policy(networkTopology=HARD, labelSelector=selecting(label, "worker"))
-        assert group.options.peers.role_groups == (RoleGroup(frozenset({"worker"}), "tier-1"),)
+        assert group.options.peers.role_groups == (RoleGroup(frozenset({"worker"}), BOUND),)
 
 
 BUSY = volcano_json(
