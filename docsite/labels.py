@@ -74,7 +74,12 @@ MEANINGS: Mapping[str, Key] = {
     keys.EXPECTED_DURATION: Key(
         "annotation", _GANG_OBJECT, "90m", "how long it runs once started ([backfill](../backfill.md))"
     ),
-    keys.PREEMPTIBLE: Key("annotation", _GANG_OBJECT, "false", "`false`: it is never evicted for others"),
+    keys.PREEMPTIBLE: Key(
+        "annotation",
+        _GANG_OBJECT,
+        "false",
+        "`false`: [never evicted](../queues.md#pods-that-are-not-to-be-evicted); on a pod, for that pod alone",
+    ),
     keys.BELOW_MINIMUM: Key(
         "annotation",
         _GANG_OBJECT,

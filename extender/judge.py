@@ -333,7 +333,7 @@ def lacking(shortage: QuotaShortage) -> Wait:
         "flavor": shortage.flavor,
         "resource": shortage.resource,
         "wanted": format_amount(shortage.resource, shortage.asked),
-        "whose": " for gangs that cannot be evicted, which may not borrow" if shortage.nonpreemptible else "",
+        "whose": " for pods that cannot be evicted, which may not borrow" if shortage.nonpreemptible else "",
     }
     numbers = {"asked": shortage.asked, "available": shortage.available}
     if shortage.ever:

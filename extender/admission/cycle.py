@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from extender.clock import Clock
-from extender.cluster.gangs import Gang
+from extender.cluster.gangs import Gang, role_gaps
 from extender.cluster.model import ClusterModel
 from extender.judge import ANYWHERE, Case
 from extender.ledger.earmark import Earmark
 from extender.ledger.rejections import Vetoes
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
-from extender.placement.capacityview import CapacityViews, PodSet
+from extender.placement.capacityview import CapacityViews, PodSet, amounts_of
 from extender.placement.plan import Planner, plan
 from extender.queues.order import Position, Walk
 from extender.queues.sharing import NAMELESS, FlavorOffer, Option, QuotaCheck, Sharing
@@ -199,7 +199,7 @@ class Cycle:
         offers: Sequence[FlavorOffer] = ANYWHERE
         if queue:
             patient = self.frugal.get(self._sharing.root(queue), "") if self.frugal else ""
-            quota = QuotaCheck(self._sharing, gang.uid, queue, pod_set.amounts, patient, gang.preemptible)
+            quota = QuotaCheck(self._sharing, gang.uid, queue, pod_set.amounts, patient, _fixed(pod_set))
             offers = [quota.offer(option) for option in self._options(pod_set, queue, known=known)]
         return Case(
             pod_set,
@@ -245,3 +245,17 @@ class Cycle:
             for each in earmarks
             if each.gang is not gang and (each.firm or not (cleared or each.open_to(duration, now)))
         ]
+
+
+def _fixed(pod_set: PodSet) -> Mapping[str, int]:
+    """Return how much members ask for that could not be evicted once they are placed.
+
+    Of a gang with a member that is not to be evicted that is all that it cannot start without, and beyond that such
+    members.
+    """
+    gang = pod_set.gang
+    if gang.preemptible:
+        return {}
+    if gang.placed_count < gang.min_member or role_gaps(gang):
+        return pod_set.amounts
+    return amounts_of((pod.shape, 1) for pod in pod_set.pods if gang.keeps(pod))

@@ -106,7 +106,7 @@ class Extras:
             entry.extras_judged_on = cycle.verdict_key(entry.queue)
             return
         placed, short = False, None
-        too_large: set[PodSetRequest] = set()
+        too_large: set[tuple[PodSetRequest, bool]] = set()  # and whether they may borrow
         # One pod begins no slice and no role: where it joins others it goes to their domain, else as near as there is.
         alone = replace(gang.topology, slices=(), role_groups=())
         settled = settled_on(gang, self._model.table)
@@ -124,7 +124,8 @@ class Extras:
             pod_set = PodSet(gang, request, settled, _pods=together)
             pod_set = pod_set if joining is None else joining.join(pod_set)
             seen |= {each.uid for each in together}
-            if not too_large.isdisjoint((request, pod_set.demand)):
+            kept = any(map(gang.keeps, together))
+            if not too_large.isdisjoint(((request, kept), (pod_set.demand, kept))):
                 continue
             result = judge(_case(entry, pod_set, cycle)) if any_room else None
             if isinstance(result, Plan):
@@ -137,7 +138,7 @@ class Extras:
             short = short or pod_set
             if result is None:
                 break
-            too_large.add(pod_set.demand)
+            too_large.add((pod_set.demand, kept))
             yield False
         entry.extras_judged_on = cycle.verdict_key(entry.queue)
         if short is None:
@@ -178,6 +179,4 @@ def _more(one: PodSet, unplaced: Sequence[Pod]) -> Iterator[PodSet]:
 def _rank(entry: Entry) -> _Rank:
     """Return by what the gangs of a queue come in turn: priority, members beyond the minimum, and what comes first."""
     gang, position = entry.gang, entry.position
-    census = gang.census()
-    has = census.secured + census.placeable - gang.unplaced_count
-    return (*position[:3], has - gang.min_member, *position[3:])
+    return (*position[:3], gang.placed_count - gang.min_member, *position[3:])

@@ -149,7 +149,7 @@ class Verbs:
         """Return which candidate nodes may be preempted on, given the UIDs of the victims of each.
 
         None for a managed pod: Muster itself decides who is evicted for it. For a pod of another scheduler, none where
-        a victim's gang is still being bound, is below its minimum, or would drop below it.
+        a victim is not to be evicted, or its gang is still being bound, is below its minimum, or would drop below it.
         """
         if self._model.manages(pod):
             self._admission.reservations.nudges.asked()
@@ -178,12 +178,20 @@ class Verbs:
         counts by gang and role what the expected evictions take.
         """
         losses = Counter(lost) + Counter(map(self._loses, uids - expected))
+        if any(map(self._is_kept, uids)):
+            return True
         for ref in {loss.gang for uid in uids if (loss := self._loses(uid)) is not None}:
             gang = self._model.gangs.get(ref)
             less = {loss.role: -count for loss, count in losses.items() if loss is not None and loss.gang == ref}
             if gang is not None and not gang.would_have_minimum(less):
                 return True
         return False
+
+    def _is_kept(self, uid: str) -> bool:
+        """Tell whether a pod of Muster's is not to be evicted."""
+        victim = self._model.pods.get(uid)
+        gang = None if victim is None or not self._model.manages(victim) else self._model.gang_of(victim)
+        return victim is not None and gang is not None and gang.keeps(victim)
 
     def _loses(self, uid: str) -> _Loss | None:
         """Return which gang would have a member less without this pod; None if there is nothing (more) to lose.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -44,6 +44,7 @@ class Gang:
     _promised: set[str] | frozenset[str] = field(init=False, repr=False, compare=False, default=_NO_MEMBERS)
     _voices: tuple[Voice, ...] | None = field(init=False, repr=False, compare=False, default=None)
     _started: float | None = field(init=False, repr=False, compare=False, default=None)
+    _spared: tuple[PodGroup | None, frozenset[str]] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         """Count the members that the gang starts with."""
@@ -166,8 +167,32 @@ class Gang:
 
     @property
     def preemptible(self) -> bool:
-        """Tell whether the gang lets itself be preempted."""
-        return membership.preemptible(self.group, self._said())
+        """Tell whether the gang can be evicted whole: none of its members that have not ended are to be kept."""
+        if self.group is not None and self.group.options.preemptible is not None:
+            return self.group.options.preemptible
+        if all(voice.options.preemptible is not False for voice in self._tally.voices):
+            return True
+        return not any(self.keeps(pod) for pod in self.members.values() if not pod.done)
+
+    @property
+    def spare(self) -> frozenset[str]:
+        """Return the UIDs of members with a node, or one promised, that can leave though the gang cannot do so whole.
+
+        Kept until a member changes. Complexity: O(members log members) then, if there are more than minMember.
+        """
+        if self._spared is None or self._spared[0] is not self.group:
+            placed: list[Pod] = []
+            if self.placed_count > self.min_member and (self.group is None or self.group.options.preemptible is None):
+                has = (pod for pod in self.members.values() if pod.bound or pod.uid in self._promised)
+                placed = sorted((pod for pod in has if not pod.deleting), key=member_order)
+            self._spared = self.group, frozenset(pod.uid for pod in split(self, placed)[1])
+        return self._spared[1]
+
+    @property
+    def placed_count(self) -> int:
+        """Count the members that are bound, have succeeded or have a node promised."""
+        census = self.census()
+        return census.secured + census.placeable - self.unplaced_count
 
     @property
     def below_minimum(self) -> keys.BelowMinimum:
@@ -212,6 +237,14 @@ class Gang:
             self.census_of(role).secured + more.get(role, 0) >= n for role, n in minimums.items()
         )
 
+    def keeps(self, pod: Pod) -> bool:
+        """Tell whether a member is not to be evicted, whatever for."""
+        return not membership.preemptible(self.group, pod.options)
+
+    def can_lose(self, pod: Pod) -> bool:
+        """Tell whether a member with a node, or one promised, can be evicted, with the whole gang or without it."""
+        return self.preemptible or pod.uid in self.spare
+
     def ordered(self) -> list[Pod]:
         """Return the members by rank, then natural order of their names: neighbours in rank stay neighbours."""
         return sorted(self.members.values(), key=member_order)
@@ -238,7 +271,7 @@ class Gang:
         self.members[pod.uid] = pod
         if pod.uid in self._promised:
             self._tally.place(pod)
-        self._voices = self._started = None
+        self._voices = self._started = self._spared = None
 
     def leave(self, uid: str) -> None:
         """Forget a member."""
@@ -246,7 +279,7 @@ class Gang:
             self.withdraw(uid)
             self._own_tally().remove(self.members.pop(uid))
             self.refused.pop(uid, None)
-            self._voices = self._started = None
+            self._voices = self._started = self._spared = None
 
     def promise(self, uid: str) -> None:
         """Take in that a member has a node promised."""
@@ -255,6 +288,7 @@ class Gang:
                 self._promised = set()
             self._promised.add(uid)
             self._tally.place(self.members[uid])
+            self._spared = None
 
     def withdraw(self, uid: str) -> None:
         """Take in that a member has no node promised any more."""
@@ -262,6 +296,7 @@ class Gang:
             self._promised.remove(uid)
             self._promised = self._promised or _NO_MEMBERS
             self._tally.unplace(self.members[uid])
+            self._spared = None
 
     def _own_tally(self) -> Tally:
         """Return the tally to change it."""
@@ -294,6 +329,29 @@ def member_order(pod: Pod) -> tuple[RoleRank, NaturalKey, str]:
 def needs_object(ref: GroupRef) -> bool:
     """Tell whether a gang of this API waits until its PodGroup exists."""
     return not (ref.is_pod or SOURCE_OF[ref.api].size_annotation)
+
+
+def split(gang: Gang, placed: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """Split the members of a gang that hold a node to stay into those it needs and those it can spare, last first.
+
+    Those that are not to be evicted are needed. `placed` are all of them in member order, or with those that have a
+    node promised.
+    """
+    less = Counter(pod.role for pod in placed if not pod.bound)
+    spare = gang.census().secured + less.total() - gang.min_member
+    extras: list[Pod] = []
+    for pod in reversed(placed) if spare > 0 else ():
+        if len(extras) == spare:
+            break
+        if gang.keeps(pod):
+            continue
+        less[pod.role] -= 1
+        if gang.would_have_minimum(less):
+            extras.append(pod)
+        else:
+            less[pod.role] += 1
+    spared = {pod.uid for pod in extras}
+    return [pod for pod in placed if pod.uid not in spared], extras
 
 
 def core_size(gang: Gang, slotted: int) -> int:

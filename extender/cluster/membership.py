@@ -1,8 +1,8 @@
 """What the members of a gang are and state: how many there are of each kind, and which value counts where they differ.
 
 All that a gang's properties depend on is counted as members come and go, so that none of them walks over the members.
-For each option the value of the PodGroup counts, then that of the first member that states any. Muster's own keys count
-before those of other schedulers, wherever they stand.
+For each option the value of the PodGroup counts, then that of the first member that states any; whether it may be
+evicted each member states for itself. Muster's own keys count before those of other schedulers, wherever they stand.
 """
 
 from __future__ import annotations
@@ -328,9 +328,10 @@ def expected_duration(group: PodGroup | None, said: Sequence[Voice]) -> float | 
     return next((seconds for seconds in durations if seconds is not None), None)
 
 
-def preemptible(group: PodGroup | None, said: Sequence[Voice]) -> bool:
-    """Tell whether a gang lets itself be preempted; it does unless it says otherwise."""
-    return next((word.preemptible for word in _words(group, said) if word.preemptible is not None), True)
+def preemptible(group: PodGroup | None, options: Options) -> bool:
+    """Tell whether a member with `options` may be evicted; it may unless the PodGroup, or else itself, says not."""
+    stated = None if group is None else group.options.preemptible
+    return options.preemptible is not False if stated is None else stated
 
 
 def below_minimum(group: PodGroup | None, said: Sequence[Voice]) -> BelowMinimum:

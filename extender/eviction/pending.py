@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.clock import Clock
-from extender.cluster.gangs import Gang
+from extender.cluster.gangs import Gang, split
 from extender.cluster.model import ClusterModel
 from extender.eviction.policies import Claimant, QuotaRights
 from extender.eviction.search.search import FoundPreemption
@@ -101,6 +101,8 @@ class PendingEvictions:
             gang = self._model.gangs.get(pending.gang.ref)
             if gang is not pending.gang or gang.uid != uid:
                 self.end(uid, "the gang is gone")
+            elif any(map(self._is_kept, pending.pods)):
+                self.end(uid, "a pod is not to be evicted any more")
             elif now >= pending.until:
                 self.end(uid, "the evicted pods were not gone in time")
                 late.append(uid)
@@ -230,9 +232,12 @@ class PendingEvictions:
         return min(each.until if each.sent else each.due for each in self.under_way.values())
 
     def evict_gang(self, gang: Gang, reason: EvictionReason, why: str, *, by: str = "") -> None:
-        """Evict what is left of a gang, for no other's sake."""
-        pods = [pod for pod in gang.members.values() if pod.bound and not pod.deleting and self._model.manages(pod)]
-        self._evict([pod for pod in pods if pod.uid not in self._allowed.expected()], by, reason, why)
+        """Evict what is left of a gang, for no other's sake; of one that cannot go whole only what it can spare."""
+        pods = [pod for pod in gang.ordered() if pod.bound and not pod.deleting]
+        if any(map(gang.keeps, pods)):
+            _, pods = split(gang, pods)
+        going = (pod for pod in pods if self._model.manages(pod) and pod.uid not in self._allowed.expected())
+        self._evict(list(going), by, reason, why)
 
     def drain(self) -> None:
         """Evict the gangs that run in queues which are to be drained."""
@@ -270,6 +275,11 @@ class PendingEvictions:
         """Return which of those that are to leave are still there."""
         pods = self._model.pods
         return [pods[uid] for uid in pending.awaited if uid in pods and pods[uid].bound]
+
+    def _is_kept(self, pod: Pod) -> bool:
+        """Tell whether a pod that was to leave says by now that it is not to be evicted."""
+        known, gang = self._model.pods.get(pod.uid), self._model.gangs.get(pod.group)
+        return known is not None and not known.deleting and gang is not None and gang.keeps(known)
 
     def _is_gone(self, pod: Pod) -> bool:
         known = self._model.pods.get(pod.uid)

@@ -11,11 +11,10 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
-from extender.cluster.gangs import Gang, member_order
+from extender.cluster.gangs import Gang, member_order, split
 from extender.cluster.model import ClusterModel
 from extender.eviction.search.units import Piece, Victim, VictimEviction
 from extender.judge import Case
-from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import BorrowWithin, PreemptionPolicy, Reclaim, WithinQueue
 from extender.queues.sharing import NAMELESS, Option, Sharing
@@ -100,7 +99,7 @@ class Policies:
                 if holder == claimant.gang.ref or spared(holder, reclaimed=queue != claimant.queue):
                     continue
                 gang = self._gang_of(holder)
-                if gang is None or not gang.preemptible or not outranks(gang):
+                if gang is None or not (gang.preemptible or gang.spare) or not outranks(gang):
                     continue
                 victim = self._known(holder, queue, uids, now)
                 if victim is None:
@@ -202,31 +201,16 @@ class Policies:
         started = min((pod.started_at for pod in staying if pod.started_at is not None), default=now)
         seconds = max(now - started, 0.0)
         gang = self._gang_of(holder)
-        if gang is None or not gang.preemptible:
+        if gang is None:
             return None
         core, extras = split(gang, staying)
+        if not gang.preemptible and any(map(gang.keeps, staying)):
+            core = []
+        if not core and not extras:
+            return None
         return Victim(
             str(holder), gang.uid, queue, flavor, gang.priority, gang.created, tuple(core), tuple(extras), seconds
         )
-
-
-def split(gang: Gang, bound: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Split the bound members of a gang, in member order, into those it needs and those it can spare, last first."""
-    spare = gang.census().secured - gang.min_member
-    if spare <= 0:
-        return list(bound), []
-    extras: list[Pod] = []
-    less: Counter[str] = Counter()
-    for pod in reversed(bound):
-        if len(extras) == spare:
-            break
-        less[pod.role] -= 1
-        if gang.would_have_minimum(less):
-            extras.append(pod)
-        else:
-            less[pod.role] += 1
-    spared = {pod.uid for pod in extras}
-    return [pod for pod in bound if pod.uid not in spared], extras
 
 
 def _earlier(one: float | None, other: float) -> float:

@@ -121,7 +121,7 @@ class WithinQueue(StrEnum):
 
 
 class NonPreemptible(StrEnum):
-    """How much quota gangs of a queue may use that cannot be evicted."""
+    """How much quota pods of a queue may use that cannot be evicted."""
 
     WITHIN_NOMINAL_QUOTA = "WithinNominalQuota"
     ANYWHERE = "Anywhere"

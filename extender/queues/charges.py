@@ -134,7 +134,7 @@ class Charges:
 
     Attributes:
         tree: the queues and what is charged to them; use it after `refresh`.
-        nonpreemptible: what of that is charged to gangs that cannot be evicted.
+        nonpreemptible: what of that is charged to pods that cannot be evicted.
         shifted: the queues between which charges went over since the reader emptied it.
     """
 
@@ -298,7 +298,7 @@ class Charges:
             return None
         (queue, peer), amounts = self._queue_of_pod(pod), _amounts(claim.shape.requests)
         gang = self._model.gang_of(pod)
-        preemptible = gang is None or gang.preemptible
+        preemptible = gang is None or gang.can_lose(pod)
         flavor = self._flavor(queue, claim.node, amounts)
         return Charge(pod.group, queue, flavor, amounts, pod.priority, peer, preemptible)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from types import MappingProxyType
 
 from extender.caches import SizedDict, size_of
 from extender.clock import Clock
@@ -24,6 +25,9 @@ NAMELESS = ""
 
 #: What the options may take that are remembered by queue and resources (bytes).
 _OPTIONS_BYTES = 4 << 20
+
+#: What pods ask for of whom all can be evicted, of what cannot.
+_NO_AMOUNTS: Mapping[str, int] = MappingProxyType({})
 
 #: How many names of queues an explanation lists.
 _MOST_NAMED = 8
@@ -74,7 +78,7 @@ class Sharing:
         self._options: SizedDict[tuple[str, ...], Sequence[Option]] = SizedDict(_OPTIONS_BYTES)
         self._names: dict[GroupRef, tuple[str, str]] = {}  # the queue, and what other schedulers' keys name
         self._gangs: dict[str, dict[GroupRef, None]] = {}  # by every name that they are, or might be, in
-        self._nonpreemptible: set[GroupRef] = set()
+        self._spare: dict[GroupRef, frozenset[str]] = {}  # of gangs that cannot be evicted whole
         self._known_names = ""
         self._stirred: set[str] = set()  # roots of the trees that have changed
         self._totals: tuple[int, Mapping[str, int]] = (-1, {})
@@ -227,20 +231,20 @@ class Sharing:
         return [Option(flavor, tree.node_selector(name, flavor)) for flavor, has in limits.items() if asked <= has]
 
     def shortage(
-        self, name: str, option: Option, amounts: Mapping[str, int], *, preemptible: bool = True
+        self, name: str, option: Option, amounts: Mapping[str, int], fixed: Mapping[str, int] = _NO_AMOUNTS
     ) -> QuotaShortage | None:
         """Return what quota a queue lacks for `amounts`; None if it has enough, or needs none.
 
-        A gang that is not `preemptible` would never give back what it borrows, so it has nominal quota alone unless
-        its Queue says otherwise.
+        What is `fixed` of that is for pods that cannot be evicted: they would never give back what they borrow, so they
+        have nominal quota alone unless their Queue says otherwise.
         """
         tree = self.tree
         if name not in tree:
             return None
         short = tree.shortage(name, option.flavor, amounts)
-        if preemptible or tree.queue(name).preemption.non_preemptible is NonPreemptible.ANYWHERE:
+        if not fixed or tree.queue(name).preemption.non_preemptible is NonPreemptible.ANYWHERE:
             return short
-        never = self.charges.nonpreemptible.shortage(tree, name, option.flavor, amounts)
+        never = self.charges.nonpreemptible.shortage(tree, name, option.flavor, fixed)
         return short if never is None or (short is not None and short.ever) else never
 
     def borrows(self, name: str, option: Option, amounts: Mapping[str, int]) -> bool:
@@ -293,18 +297,27 @@ class Sharing:
         """Take in that a gang has changed: what its members hold goes with it from queue to queue."""
         name, peer = self.queue_of(gang), gang.peer_queue
         before = self._names.get(gang.ref, (name, peer))
-        if before[0] != name or gang.preemptible is (gang.ref in self._nonpreemptible):
-            self.charges.look_at(filter(self.charges.is_charged, gang.members))
+        known, spare = self._spare.get(gang.ref), None if gang.preemptible else gang.spare
+        if before[0] != name or known != spare:
+            same = before[0] == name and known is not None and spare is not None
+            changed = (known or frozenset()) ^ (spare or frozenset()) if same else gang.members
+            charged = list(filter(self.charges.is_charged, changed))
+            self.charges.look_at(charged)
+            if charged and before[0] == name and gang.ref in self._names:
+                self._model.table.outdate()  # others can have, or do have, less or more of what it holds
         if before != (name, peer):
             self.forget(gang.ref)
         self._names[gang.ref] = name, peer
-        (self._nonpreemptible.discard if gang.preemptible else self._nonpreemptible.add)(gang.ref)
+        if spare is not None:
+            self._spare[gang.ref] = spare
+        elif known is not None:
+            del self._spare[gang.ref]
         for each in (name, peer):
             self._gangs.setdefault(each, {})[gang.ref] = None
 
     def forget(self, ref: GroupRef) -> None:
         """Forget a gang that is gone."""
-        self._nonpreemptible.discard(ref)
+        self._spare.pop(ref, None)
         for name in self._names.pop(ref, ()):
             gangs = self._gangs.get(name, {})
             gangs.pop(ref, None)
@@ -390,8 +403,8 @@ class QuotaCheck:
     """What a queue allows of members of one gang.
 
     `gang` is the gang's UID, `amounts` what the members ask for together. `patient` names the gang that has waited for
-    so long that no other may borrow in this tree of queues, "" without one. `preemptible` says that the gang can be
-    evicted.
+    so long that no other may borrow in this tree of queues, "" without one. `fixed` is what of that could not be
+    evicted once it is placed.
     """
 
     sharing: Sharing
@@ -399,17 +412,20 @@ class QuotaCheck:
     queue: str
     amounts: Mapping[str, int]
     patient: str = ""
-    preemptible: bool = True
+    fixed: Mapping[str, int] = field(default_factory=dict)
 
     def on(self, sharing: Sharing, amounts: Mapping[str, int] | None = None) -> QuotaCheck:
         """Return the same of a copy of the queues, and of other members perhaps, which ask for `amounts`."""
-        return replace(self, sharing=sharing, amounts=self.amounts if amounts is None else amounts)
+        if amounts is None:
+            return replace(self, sharing=sharing)
+        fixed = amounts if self.fixed == self.amounts else self.fixed
+        return replace(self, sharing=sharing, amounts=amounts, fixed=fixed)
 
     def offer(self, option: Option, leaving: Iterable[str] = ()) -> FlavorOffer:
         """Return what the queue allows in one flavor once the pods with the UIDs `leaving` have left."""
         sharing, queue, amounts = self.sharing, self.queue, self.amounts
         with sharing.charges.apart_from(self.gang), sharing.charges.without(leaving):
-            shortage = sharing.shortage(queue, option, amounts, preemptible=self.preemptible)
+            shortage = sharing.shortage(queue, option, amounts, self.fixed)
             borrows = shortage is None and self.patient and sharing.borrows(queue, option, amounts)
             return FlavorOffer(option, shortage, self.patient if borrows else "")
 

@@ -115,17 +115,27 @@ def test_own_queue_and_that_of_other_schedulers_are_told_apart() -> None:
 
 
 def test_who_shares_says_how() -> None:
-    """Duration, preemption and what becomes of a rest: the PodGroup's word, the first member's, then the default."""
-    said = heard(speaker("a", expected_duration=60.0, preemptible=False, below_minimum=BelowMinimum.REPAIR))
-    stated = group(expected_duration=30.0, preemptible=True, below_minimum=BelowMinimum.IGNORE)
-    for described, duration, preemptible, rest in (
-        (stated, 30.0, True, BelowMinimum.IGNORE),
-        (group(), 60.0, False, BelowMinimum.REPAIR),
-        (None, 60.0, False, BelowMinimum.REPAIR),
+    """Duration and what becomes of a rest: the PodGroup's word, the first member's, then the default."""
+    said = heard(speaker("a", expected_duration=60.0, below_minimum=BelowMinimum.REPAIR))
+    stated = group(expected_duration=30.0, below_minimum=BelowMinimum.IGNORE)
+    for described, duration, rest in (
+        (stated, 30.0, BelowMinimum.IGNORE),
+        (group(), 60.0, BelowMinimum.REPAIR),
+        (None, 60.0, BelowMinimum.REPAIR),
     ):
         assert membership.expected_duration(described, said) == duration
-        assert membership.preemptible(described, said) is preemptible
         assert membership.below_minimum(described, said) is rest
     assert membership.expected_duration(group(), ()) is None
-    assert membership.preemptible(None, ()) is True
     assert membership.below_minimum(None, ()) is BelowMinimum.EVICT
+
+
+def test_who_may_be_evicted_says_so_for_itself() -> None:
+    """The PodGroup's word counts for all members; without one that of each; who says nothing may be."""
+    kept, free, silent = (speaker("a", preemptible=word).options for word in (False, True, None))
+    for described, expected in (
+        (group(preemptible=True), (True, True, True)),
+        (group(preemptible=False), (False, False, False)),
+        (group(), (False, True, True)),
+        (None, (False, True, True)),
+    ):
+        assert tuple(membership.preemptible(described, each) for each in (kept, free, silent)) == expected

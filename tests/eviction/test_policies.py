@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extender.admission.events import HoldOff, PodSeen
-from extender.eviction.policies import split
+from extender.cluster.gangs import split
 from extender.objects import keys
 from extender.objects.pod import Phase
 from extender.objects.queue import BorrowWithin, PreemptionPolicy, Reclaim, WithinQueue

@@ -19,8 +19,8 @@ from extender.objects.podgroup import GroupRef
 class Victim:
     """A gang that may be evicted.
 
-    `name` is namespace/name. `core` are the bound pods that can only go together,
-    `extras` those beyond minMember: each may go alone, the first to go first. `seconds` is how long it has run.
+    `name` is namespace/name. `core` are the bound pods that can only go together, none if they are to stay; `extras`
+    those beyond minMember: each may go alone, the first to go first. `seconds` is how long it has run.
     """
 
     name: str

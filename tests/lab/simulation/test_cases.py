@@ -59,7 +59,7 @@ def test_who_cannot_be_evicted_does_not_borrow(connect: Connect) -> None:
     pinned, owner = played("not-preemptible-borrows", connect)["gangs"]
     assert pinned["reason"]["message"] == (
         "asks for 4 nvidia.com/gpu of default, of which Queue a can never have more than 1 "
-        "for gangs that cannot be evicted, which may not borrow"
+        "for pods that cannot be evicted, which may not borrow"
     )
     assert owner["phase"] == "Running"
 
