@@ -251,11 +251,11 @@ def _fixed(pod_set: PodSet) -> Mapping[str, int]:
     """Return how much members ask for that could not be evicted once they are placed.
 
     Of a gang with a member that is not to be evicted that is all that it cannot start without, and beyond that such
-    members.
+    members; all, if it only leaves whole.
     """
     gang = pod_set.gang
     if gang.preemptible:
         return {}
-    if gang.placed_count < gang.min_member or role_gaps(gang):
+    if gang.goes_whole or gang.placed_count < gang.min_member or role_gaps(gang):
         return pod_set.amounts
     return amounts_of((pod.shape, 1) for pod in pod_set.pods if gang.keeps(pod))

@@ -195,6 +195,6 @@ def _no_fit(gang: Gang) -> Wait | None:
     if len(schedulers) > 1:
         return Wait(Reason.MIXED_SCHEDULERS, names={"detail": ", ".join(schedulers)})
     priorities = sorted({kind.priority for kind in kinds})
-    if len(priorities) > 1:
+    if len(priorities) > 1 and (group is None or group.priority is None):
         return Wait(Reason.MIXED_PRIORITIES, names={"detail": ", ".join(map(str, priorities))})
     return None

@@ -174,7 +174,8 @@ class Verbs:
     def _breaks_gang(self, uids: frozenset[str], expected: frozenset[str], lost: Mapping[_Loss | None, int]) -> bool:
         """Tell whether a gang would be left without its minimum if `uids`, and those expected to go, were evicted.
 
-        A gang that has less than its minimum already, because it is being bound or has lost members, loses none. `lost`
+        A gang that only leaves whole loses none, nor does one that has less than its minimum already, because it is
+        being bound or has lost members. `lost`
         counts by gang and role what the expected evictions take.
         """
         losses = Counter(lost) + Counter(map(self._loses, uids - expected))
@@ -183,7 +184,7 @@ class Verbs:
         for ref in {loss.gang for uid in uids if (loss := self._loses(uid)) is not None}:
             gang = self._model.gangs.get(ref)
             less = {loss.role: -count for loss, count in losses.items() if loss is not None and loss.gang == ref}
-            if gang is not None and not gang.would_have_minimum(less):
+            if gang is not None and (gang.goes_whole or not gang.would_have_minimum(less)):
                 return True
         return False
 

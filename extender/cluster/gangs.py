@@ -195,13 +195,20 @@ class Gang:
         return census.secured + census.placeable - self.unplaced_count
 
     @property
+    def goes_whole(self) -> bool:
+        """Tell whether no member leaves for others but with all of them."""
+        return self.group is not None and self.group.goes_whole
+
+    @property
     def below_minimum(self) -> keys.BelowMinimum:
         """Return what happens to the gang when it runs and has lost members for good."""
         return membership.below_minimum(self.group, self._said())
 
     @property
     def never_preempts(self) -> bool:
-        """Tell whether a member that waits, else any, may not preempt (preemptionPolicy Never)."""
+        """Tell whether the PodGroup, else a member that waits, else any, may not preempt (preemptionPolicy Never)."""
+        if self.group is not None and self.group.never_preempts is not None:
+            return self.group.never_preempts
         waiting = [kind.never_preempts for kind in self._tally if kind.unbound]
         return any(waiting or [kind.never_preempts for kind in self._tally])
 
@@ -334,13 +341,13 @@ def needs_object(ref: GroupRef) -> bool:
 def split(gang: Gang, placed: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
     """Split the members of a gang that hold a node to stay into those it needs and those it can spare, last first.
 
-    Those that are not to be evicted are needed. `placed` are all of them in member order, or with those that have a
-    node promised.
+    Those that are not to be evicted are needed; all are of a gang that only leaves whole. `placed` are all of them in
+    member order, or with those that have a node promised.
     """
     less = Counter(pod.role for pod in placed if not pod.bound)
     spare = gang.census().secured + less.total() - gang.min_member
     extras: list[Pod] = []
-    for pod in reversed(placed) if spare > 0 else ():
+    for pod in reversed(placed) if spare > 0 and not gang.goes_whole else ():
         if len(extras) == spare:
             break
         if gang.keeps(pod):

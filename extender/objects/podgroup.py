@@ -145,8 +145,9 @@ class PodGroup:
 
     `min_member` counts pods, `role_minimums` those of single roles; `min_resources` is in milli-CPU, bytes and counts;
     `schedule_timeout` is in seconds, None for the default of the settings. `priority` is None where the members' own
-    counts. `problem` says why the object cannot be used. `about` is the object where it is no PodGroup, `steps` what
-    its controller makes later.
+    counts, and so is `never_preempts`. `problem` says why the object cannot be used. `about` is the object where it is
+    no PodGroup, `steps` what its controller makes later. One that `goes_whole` loses no member by eviction but with all
+    others.
     """
 
     ref: GroupRef
@@ -162,6 +163,8 @@ class PodGroup:
     problem: Problem | None = None
     about: ObjectRef | None = None
     steps: tuple[GroupProgress, ...] = ()
+    goes_whole: bool = False
+    never_preempts: bool | None = None
 
     def __post_init__(self) -> None:
         """Make a PodGroup with too many roles one that cannot be used: each of its pods would be compared with each."""

@@ -117,6 +117,7 @@ _NO_MEANS: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 class Charge:
     """What one pod of some priority takes of the quota of its queue, and whether it can be evicted.
 
+    The `priority` is its PodGroup's, where that has one.
     `peer` is the queue that its gang would be in if there were one of that name, "" if there is no question.
     """
 
@@ -300,7 +301,9 @@ class Charges:
         gang = self._model.gang_of(pod)
         preemptible = gang is None or gang.can_lose(pod)
         flavor = self._flavor(queue, claim.node, amounts)
-        return Charge(pod.group, queue, flavor, amounts, pod.priority, peer, preemptible)
+        own = None if gang is None or gang.group is None else gang.group.priority
+        priority = pod.priority if own is None else own
+        return Charge(pod.group, queue, flavor, amounts, priority, peer, preemptible)
 
     def _hold(self, charge: Charge, uid: str, sign: int) -> None:
         holders = self._holders.setdefault(charge.queue, {})

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from types import MappingProxyType
+from typing import NamedTuple
 
 from extender.caches import SizedDict, size_of
 from extender.clock import Clock
@@ -57,6 +58,22 @@ class FlavorOffer:
     saved_for: str = ""
 
 
+class _Standing(NamedTuple):
+    """What all charges of a gang depend on: who of it can be evicted if not all can, and its PodGroup's priority."""
+
+    spare: frozenset[str] | None = None
+    priority: int | None = None
+
+    @classmethod
+    def of(cls, gang: Gang) -> _Standing:
+        """Return how a gang stands now."""
+        priority = None if gang.group is None else gang.group.priority
+        return cls(None if gang.preemptible else gang.spare, priority)
+
+
+_ORDINARY = _Standing()
+
+
 class Sharing:
     """Keep the queues, what is charged to each, and for which gangs.
 
@@ -78,7 +95,7 @@ class Sharing:
         self._options: SizedDict[tuple[str, ...], Sequence[Option]] = SizedDict(_OPTIONS_BYTES)
         self._names: dict[GroupRef, tuple[str, str]] = {}  # the queue, and what other schedulers' keys name
         self._gangs: dict[str, dict[GroupRef, None]] = {}  # by every name that they are, or might be, in
-        self._spare: dict[GroupRef, frozenset[str]] = {}  # of gangs that cannot be evicted whole
+        self._standings: dict[GroupRef, _Standing] = {}  # of gangs that are not ordinary
         self._known_names = ""
         self._stirred: set[str] = set()  # roots of the trees that have changed
         self._totals: tuple[int, Mapping[str, int]] = (-1, {})
@@ -297,10 +314,12 @@ class Sharing:
         """Take in that a gang has changed: what its members hold goes with it from queue to queue."""
         name, peer = self.queue_of(gang), gang.peer_queue
         before = self._names.get(gang.ref, (name, peer))
-        known, spare = self._spare.get(gang.ref), None if gang.preemptible else gang.spare
-        if before[0] != name or known != spare:
-            same = before[0] == name and known is not None and spare is not None
-            changed = (known or frozenset()) ^ (spare or frozenset()) if same else gang.members
+        known, now = self._standings.get(gang.ref, _ORDINARY), _Standing.of(gang)
+        if before[0] != name or known != now:
+            changed: Iterable[str] = gang.members
+            one_by_one = known.spare is not None and now.spare is not None and known.priority == now.priority
+            if before[0] == name and one_by_one:
+                changed = (known.spare or frozenset()) ^ (now.spare or frozenset())
             charged = list(filter(self.charges.is_charged, changed))
             self.charges.look_at(charged)
             if charged and before[0] == name and gang.ref in self._names:
@@ -308,16 +327,15 @@ class Sharing:
         if before != (name, peer):
             self.forget(gang.ref)
         self._names[gang.ref] = name, peer
-        if spare is not None:
-            self._spare[gang.ref] = spare
-        elif known is not None:
-            del self._spare[gang.ref]
+        self._standings.pop(gang.ref, None)
+        if now != _ORDINARY:
+            self._standings[gang.ref] = now
         for each in (name, peer):
             self._gangs.setdefault(each, {})[gang.ref] = None
 
     def forget(self, ref: GroupRef) -> None:
         """Forget a gang that is gone."""
-        self._spare.pop(ref, None)
+        self._standings.pop(ref, None)
         for name in self._names.pop(ref, ()):
             gangs = self._gangs.get(name, {})
             gangs.pop(ref, None)

@@ -118,7 +118,9 @@ QUEUE = Queue(
     problems=(PROBLEM,),
 )
 GROUP = PodGroup(
-    REF, "u", 4, (("a", 2),), {"cpu": 8}, 30.5, 5, "2026", 3, OPTIONS, PROBLEM, ABOUT, (GroupProgress("a", 1, 2),)
+    *(REF, "u", 4, (("a", 2),), {"cpu": 8}, 30.5, 5, "2026", 3, OPTIONS, PROBLEM, ABOUT, (GroupProgress("a", 1, 2),)),
+    goes_whole=True,
+    never_preempts=True,
 )
 HYPER_NODE = HyperNode(
     ABOUT, 1, "rack", frozenset({"a", "b"}), ("n-.*",), ((Requirement("k", "Exists"),),), ("c",), (PROBLEM,)

@@ -14,7 +14,13 @@ from extender.objects.sources.coscheduling import (
     decode_coscheduling_pod_group,
     read_coscheduling,
 )
-from extender.objects.sources.native import NATIVE, NativePodGroup, decode_native_pod_group, read_native
+from extender.objects.sources.native import (
+    NATIVE,
+    SOURCE,
+    NativePodGroup,
+    decode_native_pod_group,
+    read_native,
+)
 from extender.objects.topology import TopologyTerms
 from tests.builders import CREATED, GPU, Json, coscheduling_json, native_json, written
 from tests.objects.documents import load, survivors
@@ -80,7 +86,7 @@ def test_a_bad_field_is_a_problem(spec: Json, problem: Problem) -> None:
 def test_a_native_gang_is_read_whole() -> None:
     """Identity, minimum, priority and options are taken over."""
     document = native_json("train", annotations={MIN_MEMBER: "2"}, gang={"minCount": 4})
-    document["spec"]["priority"] = 10
+    document["spec"] |= {"priority": 10, "disruptionMode": {"all": {}}, "preemptionPolicy": "Never"}
     assert native(document) == PodGroup(
         ref=GroupRef(NATIVE, "default", "train"),
         uid="uid-train",
@@ -88,7 +94,43 @@ def test_a_native_gang_is_read_whole() -> None:
         priority=10,
         created=CREATED,
         options=Options(min_member=2),
+        goes_whole=True,
+        never_preempts=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "priority"),
+    [
+        ({}, 0),
+        ({"priority": 5, "priorityClassName": "high"}, 5),
+        ({"priorityClassName": "high"}, 1000),
+        ({"priorityClassName": "unknown"}, None),
+    ],
+)
+def test_the_priority_of_a_native_group_is_its_own(spec: Json, priority: int | None) -> None:
+    """Without any it is 0, as to kube-scheduler; the API server writes that of its class, which a file may lack."""
+    document = native_json(gang={"minCount": 2})
+    document["spec"] |= spec
+    (group,) = SOURCE.kinds[0].read(decode_native_pod_group(written(document)), {"high": 1000})
+    assert group.priority == priority
+
+
+@pytest.mark.parametrize(
+    ("spec", "goes_whole", "never_preempts"),
+    [
+        ({}, False, None),
+        ({"disruptionMode": {"single": {}}, "preemptionPolicy": "PreemptLowerPriority"}, False, False),
+        ({"disruptionMode": {}}, False, None),
+        ({"disruptionMode": {"all": {}}}, True, None),
+    ],
+)
+def test_a_native_group_says_how_it_is_disrupted(spec: Json, *, goes_whole: bool, never_preempts: bool | None) -> None:
+    """By single members unless it says otherwise; its preemption policy is the pods' where it has none."""
+    document = native_json(gang={"minCount": 2})
+    document["spec"] |= spec
+    group = native(document)
+    assert (group.goes_whole, group.never_preempts) == (goes_whole, never_preempts)
 
 
 def test_a_native_topology_constraint_is_required() -> None:
@@ -146,7 +188,7 @@ def test_the_smallest_values_are_fine() -> None:
 def test_an_empty_object_is_a_gang_of_one() -> None:
     """A group that says nothing asks for nothing."""
     assert coscheduling({}) == PodGroup(GroupRef(COSCHEDULING, "", ""), "")
-    assert native({}) == PodGroup(GroupRef(NATIVE, "", ""), "")
+    assert native({}) == PodGroup(GroupRef(NATIVE, "", ""), "", priority=0)
 
 
 COSCHEDULING_GROUP = coscheduling_json(

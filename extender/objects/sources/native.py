@@ -14,7 +14,7 @@ from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
 from extender.objects.podspec import PodSpec
 from extender.objects.reason import Problem
-from extender.objects.sources.source import Keyed, Source, WorkloadKind, one
+from extender.objects.sources.source import Keyed, PriorityValues, Source, WorkloadKind
 
 NATIVE: Final = "scheduling.k8s.io"
 
@@ -44,6 +44,13 @@ class SchedulingConstraints(Struct, gc=False, frozen=True):
     topology: list[TopologyConstraint] | None = None
 
 
+class DisruptionMode(Struct, gc=False, frozen=True):
+    """A native disruption mode: members leave one by one (`single`), or `all` of them together."""
+
+    single: dict[str, Any] | None = None
+    all: dict[str, Any] | None = None
+
+
 class NativePodGroupSpec(Struct, gc=False, frozen=True, rename="camel"):
     """Spec of a `scheduling.k8s.io/v1beta1` PodGroup."""
 
@@ -51,6 +58,8 @@ class NativePodGroupSpec(Struct, gc=False, frozen=True, rename="camel"):
     scheduling_constraints: SchedulingConstraints | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
+    disruption_mode: DisruptionMode | None = None
+    preemption_policy: str | None = None
 
 
 class NativePodGroup(Struct, gc=False, frozen=True):
@@ -63,8 +72,13 @@ class NativePodGroup(Struct, gc=False, frozen=True):
 decode_native_pod_group = Decoder(NativePodGroup)
 
 
-def read_native(group: NativePodGroup) -> PodGroup:
-    """Read a `scheduling.k8s.io/v1beta1` PodGroup; the `basic` policy is a gang of one."""
+def read_native(group: NativePodGroup, class_priority: int | None = 0) -> PodGroup:
+    """Read a `scheduling.k8s.io/v1beta1` PodGroup; the `basic` policy is a gang of one.
+
+    Args:
+        group: the object.
+        class_priority: its priority where it names a PriorityClass and no priority; None where the members' own counts.
+    """
     meta = group.metadata or ObjectMeta()
     spec = group.spec or NativePodGroupSpec()
     policy = spec.scheduling_policy or SchedulingPolicy()
@@ -77,6 +91,7 @@ def read_native(group: NativePodGroup) -> PodGroup:
         else:
             min_member = count
     reading = Reading()
+    mode, policy_name = spec.disruption_mode or DisruptionMode(), spec.preemption_policy
     constraints = (spec.scheduling_constraints and spec.scheduling_constraints.topology) or ()
     for index, constraint in enumerate(constraints):
         reading.level("required", constraint.key or "", f"spec.schedulingConstraints.topology[{index}].key")
@@ -84,12 +99,24 @@ def read_native(group: NativePodGroup) -> PodGroup:
         ref=GroupRef(NATIVE, meta.namespace or "", meta.name or ""),
         uid=meta.uid or "",
         min_member=min_member,
-        priority=spec.priority,
+        priority=class_priority if spec.priority is None else spec.priority,
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
         options=read_group_options(meta, reading),
         problem=problem,
+        goes_whole=mode.all is not None,
+        never_preempts=None if policy_name is None else policy_name == "Never",
     )
+
+
+def _read(group: NativePodGroup, priorities: PriorityValues) -> tuple[PodGroup]:
+    """Read the gang with its priority, 0 where it has none.
+
+    The API server writes the priority of a class. In a file it may be missing, and the class as well: then the pods'
+    own counts. Source: k8s.io/kubernetes pkg/scheduler/util/utils.go, PodGroupPriority.
+    """
+    name = (group.spec.priority_class_name if group.spec else None) or ""
+    return (read_native(group, priorities.get(name) if name else 0),)
 
 
 def _gang(spec: PodSpec, _labels: Keyed, _annotations: Keyed) -> str:
@@ -102,11 +129,7 @@ SOURCE = Source(
     gang=_gang,
     gang_keys=(),
     explicit=True,
-    kinds=(
-        WorkloadKind(
-            NATIVE, "PodGroup", "podgroups", ("v1beta1",), decode_native_pod_group, one(read_native), vital=True
-        ),
-    ),
+    kinds=(WorkloadKind(NATIVE, "PodGroup", "podgroups", ("v1beta1",), decode_native_pod_group, _read, vital=True),),
 )
 
 #: What the API calls the collection of its PodGroups in full.
