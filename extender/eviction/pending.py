@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -128,6 +128,10 @@ class PendingEvictions:
             return holder in self._leaving_for
         return self._clock.monotonic() < self._sheltered.get(holder, 0.0)
 
+    def leaving(self) -> Iterator[str]:
+        """Iterate over the UIDs of pods that are evicted, or are to be, and still hold nodes."""
+        return (pod.uid for each in self.under_way.values() for pod in each.pods if not self._has_left(pod))
+
     def leaving_for(self, holder: GroupRef) -> PendingEviction | None:
         """Return for which gang's place members of a gang are to leave; None if they may stay."""
         pending = self._leaving_for.get(holder)
@@ -205,8 +209,11 @@ class PendingEvictions:
         for eviction in pending.evictions:
             self._leaving_for.pop(eviction.gang, None)
         self._model.table.outdate()
-        staying = (pod.uid for pod in pending.pods if not self._is_gone(pod))
+        staying = {pod.uid for pod in pending.pods if not self._is_gone(pod)}
         self._effects.spared.update(staying)
+        for other, each in list(self.under_way.items()) if not pending.sent else ():
+            if not staying.isdisjoint(each.awaited):
+                self.end(other, "a pod stays that was to leave")
         for eviction in pending.evictions:
             if (gang := self._model.gangs.get(eviction.gang)) is not None:
                 self._model.gangs.touch(gang.uid)
@@ -215,7 +222,7 @@ class PendingEvictions:
 
     def refused(self, uid: str, why: str) -> list[str]:
         """Take in that the API server refuses to evict a pod; return the UIDs of gangs whose place is given up."""
-        concerned = [of for of, each in self.under_way.items() if any(pod.uid == uid for pod in each.pods)]
+        concerned = [of for of, each in self.under_way.items() if uid in each.awaited]
         for of in concerned:
             self.end(of, f"a pod cannot be evicted: {why}")
         return concerned
@@ -280,6 +287,10 @@ class PendingEvictions:
         """Tell whether a pod that was to leave says by now that it is not to be evicted."""
         known, gang = self._model.pods.get(pod.uid), self._model.gangs.get(pod.group)
         return known is not None and not known.deleting and gang is not None and gang.keeps(known)
+
+    def _has_left(self, pod: Pod) -> bool:
+        known = self._model.pods.get(pod.uid)
+        return known is None or not known.bound
 
     def _is_gone(self, pod: Pod) -> bool:
         known = self._model.pods.get(pod.uid)

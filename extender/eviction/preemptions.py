@@ -188,10 +188,15 @@ class Preemptions:
         self._due[uid] = min(at, self._due.get(uid, at))
 
     def _leaving_pods(self) -> list[str]:
-        """Return the UIDs of pods that are being deleted and still hold something: their place will be free."""
+        """Return the UIDs of pods that are going and still hold something: their place will be free.
+
+        They are being deleted, or evicted for others: what is kept for these is not to be cleared a second time.
+        """
         if self._leaving is None:
             self._leaving = [pod.uid for pod in self._model.pods.values() if pod.deleting and pod.bound]
-        return self._leaving
+        if not self._pending_evictions.under_way:
+            return self._leaving
+        return list(dict.fromkeys([*self._leaving, *self._pending_evictions.leaving()]))
 
     def _begin(
         self, case: Case, option: Option, claimant: Claimant, found: FoundPreemption, leaving: Sequence[str]

@@ -89,6 +89,17 @@ class TestPriority:
         assert len(high.reserved) == 2
         assert not thief.reserved
 
+    def test_no_more_leave_for_several_gangs_than_these_need(self, world: World) -> None:
+        """What leaves for one gang is not taken to be in the way of the next."""
+        world.nodes(1)
+        for number in range(8):
+            running(world, f"low-{number}", 1, 1, priority=1)
+        world.effects()
+        for number in range(3):
+            world.gang(f"high-{number}", 1, 1, priority=5)
+        world.judge()
+        assert len(world.effects().evictions) == 3
+
     def test_equal_priority_never_leaves(self, world: World) -> None:
         """Gangs of one priority wait for each other."""
         world.nodes(1)
