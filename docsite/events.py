@@ -53,6 +53,11 @@ SAID: Mapping[str, tuple[str, str, str]] = {
     "Inactive": ("Queue", "Warning", "no gang can start from a Queue"),
     EvictionReason.PREEMPTED: ("gang and pod", "Warning", "evicted for a gang of higher priority"),
     EvictionReason.RECLAIMED: ("gang and pod", "Warning", "evicted for a gang to whose Queue the quota belongs"),
+    EvictionReason.FAIR_SHARING: (
+        "gang and pod",
+        "Warning",
+        "evicted for a gang whose Queue has less of its weighted share, where that Queue asks for fair sharing",
+    ),
     EvictionReason.DEFRAGMENTED: ("gang and pod", "Warning", "evicted by a run of `muster defrag --apply`"),
     EvictionReason.BELOW_MINIMUM: ("gang and pod", "Warning", "evicted because what is left of the gang cannot run"),
     EvictionReason.QUEUE_DRAINED: (

@@ -307,6 +307,8 @@ def _purpose(pending: PendingEviction, eviction: VictimEviction) -> str:
     match pending.reasons[eviction.victim.uid]:
         case EvictionReason.RECLAIMED:
             right = f"queue {pending.queue} reclaims its quota from queue {eviction.victim.queue}"
+        case EvictionReason.FAIR_SHARING:
+            right = f"queue {pending.queue} has less of its weighted share than queue {eviction.victim.queue}"
         case EvictionReason.DEFRAGMENTED:
             right = "to defragment, as was asked for"
         case _:

@@ -15,8 +15,10 @@ from extender.cluster.gangs import Gang, member_order, split
 from extender.cluster.model import ClusterModel
 from extender.eviction.search.units import Piece, Victim, VictimEviction
 from extender.judge import Case
+from extender.ledger.effects import EvictionReason
+from extender.objects.meta import read_timestamp
 from extender.objects.podgroup import GroupRef
-from extender.objects.queue import BorrowWithin, PreemptionPolicy, Reclaim, WithinQueue
+from extender.objects.queue import BorrowWithin, FairSharingStrategy, PreemptionPolicy, Reclaim, WithinQueue
 from extender.queues.sharing import NAMELESS, Option, Sharing
 from extender.queues.tree import reclaimable
 
@@ -83,7 +85,8 @@ class Policies:
 
         `spared` are those that are evicted already, or must not be preempted.
         """
-        victims, later = [], None
+        patience = self._patience(claimant, now)
+        victims, later = [], now + patience if 0.0 < patience < math.inf else None
         for found in self.each(claimant, spared, now):
             if isinstance(found, Victim):
                 victims.append(found)
@@ -93,7 +96,7 @@ class Policies:
 
     def each(self, claimant: Claimant, spared: Spared, now: float) -> Iterator[Victim | float]:
         """Yield who may be evicted, and when (epoch seconds) one may who may not yet."""
-        for queue, outranks in self._queues(claimant):
+        for queue, outranks in self._queues(claimant, now):
             shield = self._preemption(queue).min_runtime
             for holder, uids in self._sharing.charges.holders(queue).items():
                 if holder == claimant.gang.ref or spared(holder, reclaimed=queue != claimant.queue):
@@ -107,10 +110,8 @@ class Policies:
                         yield now + _SETTLING_SECONDS
                 elif victim.seconds < shield:
                     yield now + shield - victim.seconds
-                elif not claimant.has_started or queue != claimant.queue:
-                    yield victim
-                elif victim.extras:
-                    yield replace(victim, core=())
+                elif (leaving := _as_far_as(victim, claimant)) is not None:
+                    yield leaving
 
     def all_victims(self, spared: Callable[[GroupRef], bool], now: float) -> list[Victim]:
         """Return all that may be evicted at all, in any queue and for any gang."""
@@ -137,7 +138,15 @@ class Policies:
         """Return how long gangs of a queue are warned before they are evicted (seconds)."""
         return self._preemption(queue).grace
 
-    def _queues(self, claimant: Claimant) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
+    def _patience(self, claimant: Claimant, now: float) -> float:
+        """Return how long a gang has still to wait before others leave so that shares even out, inf if none ever do."""
+        policy = self._preemption(claimant.queue)
+        if policy.fair_sharing is FairSharingStrategy.NEVER:
+            return math.inf
+        created = (read_timestamp(pod.created) for pod in claimant.gang.members.values() if not pod.bound)
+        return policy.fair_sharing_delay - now + min((moment for moment in created if moment is not None), default=now)
+
+    def _queues(self, claimant: Claimant, now: float) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
         """Iterate over the queues whose gangs may be evicted, and which in them: its own comes last."""
         gang, name = claimant.gang, claimant.queue
         policy, own = self._preemption(name), claimant.priority
@@ -145,23 +154,27 @@ class Policies:
         lowest = self._sharing.charges.lowest_priority(name)
         within = policy.within_queue is not WithinQueue.NEVER and lowest is not None and lowest < own + newer
         if name != NAMELESS:
-            yield from self._lent(claimant, policy, self._below(name, own + newer) if within else ())
+            yield from self._lent(claimant, policy, self._below(name, own + newer) if within else (), now)
         if within:
             yield name, lambda holder: _is_below(holder, own, gang.created, newer=newer)
 
     def _lent(
-        self, claimant: Claimant, policy: PreemptionPolicy, below: Iterable[str]
+        self, claimant: Claimant, policy: PreemptionPolicy, below: Iterable[str], now: float
     ) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
         """Iterate over the other queues that have borrowed, once the pods `below` have left, and who gives way."""
         tree, name, charges = self._sharing.tree, claimant.queue, self._sharing.charges
+        flavor, amounts = claimant.flavor, claimant.amounts
         with charges.without(below):
-            owed = frozenset(reclaimable(tree, name, claimant.flavor, claimant.amounts))
+            owed = set(reclaimable(tree, name, flavor, amounts))
+            for other in tree.charged_beside(name) if self._patience(claimant, now) <= 0.0 else ():
+                if other != name and tree.borrows_from(other, name, flavor, amounts):
+                    owed |= {other} if self._sharing.evens(name, flavor, amounts, other) else set()
         reclaimed, taken = _most_reclaimed(policy, claimant.priority), _most_taken(policy, claimant)
         for other in sorted(tree.charged_beside(name), key=self._sharing.excess):
             if other == name or not charges.holders(other):
                 continue
             most = reclaimed if other in owed else -math.inf
-            if most < taken and tree.borrows_from(other, name, claimant.flavor, claimant.amounts):
+            if most < taken and tree.borrows_from(other, name, flavor, amounts):
                 most = taken
             if most > -math.inf:
                 yield other, partial(_is_up_to, most)
@@ -219,6 +232,13 @@ def _earlier(one: float | None, other: float) -> float:
 
 def _is_below(gang: Gang, priority: int, created: str, *, newer: bool) -> bool:
     return gang.priority < priority or (newer and gang.priority == priority and gang.created > created)
+
+
+def _as_far_as(victim: Victim, claimant: Claimant) -> Victim | None:
+    """Return what of a victim may leave for a claimant; None for nothing."""
+    if not claimant.has_started or victim.queue != claimant.queue:
+        return victim
+    return replace(victim, core=()) if victim.extras else None
 
 
 def _rank(piece: Piece) -> tuple[bool, int, float, str]:
@@ -303,6 +323,12 @@ class QuotaRights:
         """Tell whether in some order the gang has a right to each of these by then; its own queue's come first."""
         return self._in_some_order(evictions, self._may_take)
 
+    def reason(self, victim: Victim) -> EvictionReason:
+        """Return why a victim leaves for the gang."""
+        if self._is_own(victim):
+            return EvictionReason.PREEMPTED
+        return EvictionReason.FAIR_SHARING if self._evens_shares() else EvictionReason.RECLAIMED
+
     def turns(self, victims: Iterable[Victim]) -> dict[str, int]:
         """Return when it is the turn of each piece, by the UID of its first pod: in its queue extras, then priorities.
 
@@ -345,12 +371,13 @@ class QuotaRights:
         """Return as much of the victims, in order of their turns, as leaves no queue with less than its own."""
         turns = self.turns(victims)
         pieces = [piece for victim in victims for piece in victim.pieces]
+        may_take = self._may_take if self._evens_shares() else self._has_borrowed
         gone: set[str] = set()
         with ExitStack() as left:
             left.enter_context(self._sharing.charges.without(self._leaving))
             for piece in sorted(pieces, key=lambda piece: (turns[piece.pods[0].uid], *_rank(piece))):
                 whole = not piece.core or gone.issuperset(pod.uid for pod in piece.victim.extras)
-                if self._is_own(piece.victim) or (whole and self._has_borrowed(piece, gone)):
+                if self._is_own(piece.victim) or (whole and may_take(piece, gone)):
                     uids = [pod.uid for pod in piece.pods]
                     left.enter_context(self._sharing.charges.without(uids))
                     gone.update(uids)
@@ -363,6 +390,14 @@ class QuotaRights:
             for victim in victims
         )
         return [victim for victim in kept if victim.core or victim.extras]
+
+    def _evens_shares(self) -> bool:
+        """Tell whether others may leave so that shares even out: the gang would take its queue beyond its quota."""
+        claimant, tree = self._claimant, self._sharing.tree
+        if claimant.queue == NAMELESS:
+            return False
+        fair = tree.queue(claimant.queue).preemption.fair_sharing is not FairSharingStrategy.NEVER
+        return fair and tree.borrows(claimant.queue, claimant.flavor, claimant.amounts)
 
     def _is_own(self, victim: Victim) -> bool:
         return victim.queue == self._claimant.queue
@@ -420,8 +455,10 @@ class QuotaRights:
         """Tell whether the gang may have a piece of another queue evicted, as things stand."""
         claimant, tree, victim = self._claimant, self._sharing.tree, piece.victim
         policy = tree.queue(claimant.queue).preemption
-        right = victim.priority <= _most_taken(policy, claimant) or (
-            victim.priority <= _most_reclaimed(policy, claimant.priority)
-            and tree.reclaims(claimant.queue, victim.queue, claimant.flavor, claimant.amounts)
-        )
+        right = victim.priority <= _most_taken(policy, claimant)
+        if not right and victim.priority <= _most_reclaimed(policy, claimant.priority):
+            wanted = claimant.queue, claimant.flavor, claimant.amounts
+            right = tree.reclaims(wanted[0], victim.queue, *wanted[1:]) or (
+                self._evens_shares() and self._sharing.evens(*wanted, victim.queue, (pod.uid for pod in piece.pods))
+            )
         return right and self._has_borrowed(piece, gone)

@@ -15,7 +15,6 @@ from extender.eviction.policies import Claimant, Policies, QuotaRights
 from extender.eviction.search.search import FoundPreemption, search
 from extender.eviction.search.units import Victim
 from extender.judge import Case
-from extender.ledger.effects import EvictionReason
 from extender.objects.budget import Budgets
 from extender.queues.sharing import NAMELESS, Option, Sharing
 
@@ -202,16 +201,15 @@ class Preemptions:
         self, case: Case, option: Option, claimant: Claimant, found: FoundPreemption, leaving: Sequence[str]
     ) -> None:
         """Have the place cleared, with the notice that the victims' queues give them."""
-        reasons, notice = {}, 0.0
+        reasons, notice, rights = {}, 0.0, QuotaRights(self._sharing, claimant)
         for eviction in found.evictions:
-            reclaims = eviction.victim.queue != claimant.queue
-            reasons[eviction.victim.uid] = EvictionReason.RECLAIMED if reclaims else EvictionReason.PREEMPTED
+            reasons[eviction.victim.uid] = rights.reason(eviction.victim)
             notice = max(notice, self._policies.notice(eviction.victim.queue))
         nodes = frozenset(found.plan.nodes.values())
         there = [uid for uid in leaving if self._model.pods[uid].node_name in nodes]
         evicted = [pod.uid for each in found.evictions for pod in each.pods]
         if case.offer(option, evicted).shortage is not None:  # it takes the quota of others that are leaving as well
-            there += filter(QuotaRights(self._sharing, claimant).concern, leaving)
+            there += filter(rights.concern, leaving)
         self._pending_evictions.start(claimant, found, reasons, notice=notice, leaving=there)
 
 

@@ -64,6 +64,7 @@ class EvictionReason(StrEnum):
 
     PREEMPTED = "Preempted"  # by a gang of higher priority
     RECLAIMED = "Reclaimed"  # by a gang to whose queue the quota belongs
+    FAIR_SHARING = "FairSharing"  # by a gang whose queue has less of its weighted share
     DEFRAGMENTED = "Defragmented"  # on request
     BELOW_MINIMUM = "BelowMinimum"  # what is left of the gang cannot run
     QUEUE_DRAINED = "QueueDrained"

@@ -46,12 +46,20 @@ class BorrowWithinCohortObject(Struct, gc=False, frozen=True, rename="camel"):
     max_priority_threshold: Int32 | None = None
 
 
+class FairSharingObject(Struct, gc=False, frozen=True, rename="camel"):
+    """Whether a queue may preempt others so that weighted shares even out."""
+
+    strategy: str | None = None
+    delay: str | None = None
+
+
 class QueuePreemption(Struct, gc=False, frozen=True, rename="camel"):
     """Which gangs a queue's gangs may evict, and how its own are protected; durations as Go writes them."""
 
     within_queue: str | None = None
     reclaim_within_cohort: str | None = None
     borrow_within_cohort: BorrowWithinCohortObject | None = None
+    fair_sharing: FairSharingObject | None = None
     non_preemptible: str | None = None
     min_runtime: str | None = None
     grace: str | None = None
@@ -142,6 +150,18 @@ class BorrowWithin(StrEnum):
     LOWER_PRIORITY = "LowerPriority"
 
 
+class FairSharingStrategy(StrEnum):
+    """Which gangs that borrow leave so that weighted shares even out: by the shares before or after they have left."""
+
+    NEVER = "Never"
+    FINAL_SHARE = "LessThanOrEqualToFinalShare"
+    INITIAL_SHARE = "LessThanInitialShare"
+
+
+#: How long a gang waits by default before others leave for it so that shares even out (seconds).
+_FAIR_SHARING_DELAY = "5m"
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
     """What a queue has of one resource in one flavor (milli-CPU, bytes, counts); no limit where it is None.
@@ -171,7 +191,8 @@ class Flavor:
 class PreemptionPolicy:
     """Which gangs a queue's gangs may have evicted, and how its own are protected.
 
-    Preemption while borrowing goes up to the priority `max_priority_threshold`. `min_runtime` is how long a gang of
+    Preemption while borrowing goes up to the priority `max_priority_threshold`. `fair_sharing` is for gangs that have
+    waited for `fair_sharing_delay`. `min_runtime` is how long a gang of
     this queue runs before it may be preempted, `grace` how long before its eviction it is told (both in seconds).
     """
 
@@ -179,6 +200,8 @@ class PreemptionPolicy:
     reclaim_within_cohort: Reclaim = Reclaim.ANY
     borrow_within_cohort: BorrowWithin = BorrowWithin.NEVER
     max_priority_threshold: int | None = None
+    fair_sharing: FairSharingStrategy = FairSharingStrategy.NEVER
+    fair_sharing_delay: float = 300.0
     non_preemptible: NonPreemptible = NonPreemptible.WITHIN_NOMINAL_QUOTA
     min_runtime: float = 0.0
     grace: float = 0.0
@@ -345,11 +368,17 @@ class _QueueReader:
         borrow = self.choice(borrowing.policy, BorrowWithin.NEVER, f"{where}.borrowWithinCohort.policy")
         if reclaim is Reclaim.NEVER and borrow is not BorrowWithin.NEVER:
             self.refuse(f"{where}.borrowWithinCohort.policy", "must be Never where reclaimWithinCohort is Never")
+        evening = spec.fair_sharing or FairSharingObject()
+        strategy = self.choice(evening.strategy, FairSharingStrategy.NEVER, f"{where}.fairSharing.strategy")
+        if reclaim is Reclaim.NEVER and strategy is not FairSharingStrategy.NEVER:
+            self.refuse(f"{where}.fairSharing.strategy", "must be Never where reclaimWithinCohort is Never")
         return PreemptionPolicy(
             within_queue=self.choice(spec.within_queue, WithinQueue.LOWER_PRIORITY, f"{where}.withinQueue"),
             reclaim_within_cohort=reclaim,
             borrow_within_cohort=borrow,
             max_priority_threshold=borrowing.max_priority_threshold,
+            fair_sharing=strategy,
+            fair_sharing_delay=self.duration(evening.delay or _FAIR_SHARING_DELAY, f"{where}.fairSharing.delay"),
             non_preemptible=self.choice(
                 spec.non_preemptible, NonPreemptible.WITHIN_NOMINAL_QUOTA, f"{where}.nonPreemptible"
             ),

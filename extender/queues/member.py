@@ -325,6 +325,10 @@ class QuotaNode:
         borrowed = dominant(above.items(), lendable, totals)
         return QueueShare(borrowed / self.queue.weight, dominant(used.items(), totals) / self.queue.weight)
 
+    def share_below(self, above: QuotaNode, totals: Mapping[str, int]) -> QueueShare:
+        """Return the share of the branch below `above` that it is in; of its own gangs if it is that itself."""
+        return self._own_share(totals) if self is above else self.path[-len(above.path) - 1].share(totals, {})
+
     def _own_share(self, totals: Mapping[str, int]) -> QueueShare:
         """Return the share of its own gangs, as of one more child."""
         used = dominant(sum_of(self.own.values()).items(), totals)

@@ -15,7 +15,7 @@ from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
-from extender.objects.queue import NonPreemptible, Queue, QueueingStrategy, StopPolicy
+from extender.objects.queue import FairSharingStrategy, NonPreemptible, Queue, QueueingStrategy, StopPolicy
 from extender.objects.reason import Reason, Wait
 from extender.queues.charges import Charges, ShareHistory
 from extender.queues.defaults import admits, labels_of
@@ -29,6 +29,9 @@ _OPTIONS_BYTES = 4 << 20
 
 #: What pods ask for of whom all can be evicted, of what cannot.
 _NO_AMOUNTS: Mapping[str, int] = MappingProxyType({})
+
+#: Shares that differ by no more are equal: they are quotients of the same amounts.
+_EQUAL_SHARES = 1e-9
 
 #: How many names of queues an explanation lists.
 _MOST_NAMED = 8
@@ -295,6 +298,26 @@ class Sharing:
         past = None if self.history is None else self.history.means
         keys = self.tree.standing(name, self.totals(), past)
         return tuple((-borrowed, -minus_priority) for minus_priority, borrowed, _, _ in keys)
+
+    def evens(
+        self, name: str, flavor: str, amounts: Mapping[str, int], other: str, leaving: Iterable[str] = ()
+    ) -> bool:
+        """Tell whether weighted shares even out if one queue takes `amounts`, and pods leave another of its tree.
+
+        By the fair sharing strategy of the queue that takes: its share with them is no larger than that of the other
+        once the pods with the UIDs `leaving` have left, or smaller than that before. What is nominal is no part of it.
+        """
+        tree, strategy = self.tree, self.tree.queue(name).preemption.fair_sharing
+        if strategy is FairSharingStrategy.NEVER or tree.root(name) != tree.root(other):
+            return False
+        final = strategy is FairSharingStrategy.FINAL_SHARE
+        tree.charge(name, flavor, amounts)
+        try:
+            with self.charges.without(leaving if final else ()):
+                mine, theirs = tree.shares_where_they_meet(name, other, self.totals())
+        finally:
+            tree.refund(name, flavor, amounts)
+        return mine <= theirs + _EQUAL_SHARES if final else mine < theirs - _EQUAL_SHARES
 
     def totals(self) -> Mapping[str, int]:
         """Return how much of each resource the cluster has."""

@@ -344,6 +344,12 @@ class QueueTree:
         """
         return self._members[name].share(totals, usage or {})
 
+    def shares_where_they_meet(self, one: str, other: str, totals: Mapping[str, int]) -> tuple[float, float]:
+        """Return what the branches of two queues below where they meet borrow, of their weighted shares."""
+        first, second = self._members[one], self._members[other]
+        meet = first.meet(second)
+        return first.share_below(meet, totals).borrowed, second.share_below(meet, totals).borrowed
+
     def standing(self, name: str, totals: Mapping[str, int], past: Usage | None = None) -> tuple[Key, ...]:
         """Return the sort key by which the queue whose turn it is comes first.
 

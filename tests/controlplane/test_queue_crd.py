@@ -49,6 +49,7 @@ FULL: JsonObject = {
         "withinQueue": "LowerOrNewerEqualPriority",
         "reclaimWithinCohort": "LowerPriority",
         "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 100},
+        "fairSharing": {"strategy": "LessThanInitialShare", "delay": "10m"},
         "nonPreemptible": "Anywhere",
         "minRuntime": "1h30m",
         "grace": "1.5m",

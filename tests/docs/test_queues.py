@@ -51,7 +51,7 @@ def test_the_table_has_every_field_of_the_spec(queues: Page) -> None:
     """By path, `[]` for the items of a list; the required ones say so."""
     rows = dict(_ROW.findall(queues.sections["The Queue"]))
     fields = set(_paths(QueueSpec, ""))
-    containers = {"flavors[].resources", "preemption", "preemption.borrowWithinCohort"}
+    containers = {"flavors[].resources", "preemption", "preemption.borrowWithinCohort", "preemption.fairSharing"}
     assert rows.keys() - {"flavors[].resources[]", "share", "pendingGangs", "history", "conditions"} == (
         fields - containers
     )
@@ -92,6 +92,8 @@ def test_the_defaults_are_those_of_the_code(queues: Page) -> None:
         "preemption.withinQueue": queue.preemption.within_queue,
         "preemption.reclaimWithinCohort": queue.preemption.reclaim_within_cohort,
         "preemption.borrowWithinCohort.policy": queue.preemption.borrow_within_cohort,
+        "preemption.fairSharing.strategy": queue.preemption.fair_sharing,
+        "preemption.fairSharing.delay": f"{queue.preemption.fair_sharing_delay:g}s",
         "preemption.nonPreemptible": queue.preemption.non_preemptible,
         "preemption.minRuntime": f"{queue.preemption.min_runtime:g}s",
         "preemption.grace": f"{queue.preemption.grace:g}s",

@@ -16,7 +16,7 @@ from tests.judge.quota import Account, Books, Queues, Usage, is_usable, limits, 
 _FOR = re.compile(r"evicted for ([^\s:]+)/([^\s:]+): ")
 
 #: The reasons of such Events by which somebody's rank or quota is the reason.
-_BY_RIGHT = frozenset({"Preempted", "Reclaimed"})
+_BY_RIGHT = frozenset({"Preempted", "Reclaimed", "FairSharing"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from hypothesis import given
 from extender.objects.meta import LabelSelector, Requirement
 from extender.objects.queue import (
     BorrowWithin,
+    FairSharingStrategy,
     Flavor,
     FlavorQuotasObject,
     NonPreemptible,
@@ -57,6 +58,7 @@ FULL: Json = {
             "withinQueue": "LowerOrNewerEqualPriority",
             "reclaimWithinCohort": "LowerPriority",
             "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 100},
+            "fairSharing": {"strategy": "LessThanInitialShare", "delay": "10m"},
             "nonPreemptible": "Anywhere",
             "minRuntime": "1h30m",
             "grace": "90s",
@@ -103,8 +105,15 @@ def test_every_field_is_read() -> None:
         default=True,
         strategy=QueueingStrategy.STRICT_FIFO,
         preemption=PreemptionPolicy(
-            *(WithinQueue.LOWER_OR_NEWER, Reclaim.LOWER_PRIORITY, BorrowWithin.LOWER_PRIORITY, 100),
-            *(NonPreemptible.ANYWHERE, 5400.0, 90.0),
+            WithinQueue.LOWER_OR_NEWER,
+            Reclaim.LOWER_PRIORITY,
+            BorrowWithin.LOWER_PRIORITY,
+            max_priority_threshold=100,
+            fair_sharing=FairSharingStrategy.INITIAL_SHARE,
+            fair_sharing_delay=600.0,
+            non_preemptible=NonPreemptible.ANYWHERE,
+            min_runtime=5400.0,
+            grace=90.0,
         ),
         max_running_gangs=20,
         stop_policy=StopPolicy.HOLD_AND_DRAIN,
@@ -163,6 +172,17 @@ RESOURCE = "spec.flavors[0].resources[0]"
             "spec.preemption.borrowWithinCohort.policy",
             "must be Never where reclaimWithinCohort is Never",
         ),
+        (
+            {"preemption": {"reclaimWithinCohort": "Never", "fairSharing": {"strategy": "LessThanInitialShare"}}},
+            "spec.preemption.fairSharing.strategy",
+            "must be Never where reclaimWithinCohort is Never",
+        ),
+        (
+            {"preemption": {"fairSharing": {"strategy": "Always"}}},
+            "spec.preemption.fairSharing.strategy",
+            "LessThanOrEqualToFinalShare",
+        ),
+        ({"preemption": {"fairSharing": {"delay": "-5m"}}}, "spec.preemption.fairSharing.delay", "not a duration"),
         ({"maxRunningGangs": 0}, "spec.maxRunningGangs", "stopPolicy holds a Queue"),
         (
             {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},

@@ -120,6 +120,8 @@ def test_a_gang_has_the_place_that_there_is(
         ("head-blocks-urgent", {"x0"}, "x-urgent"),
         ("head-blocks-urgent-without-queues", {"low-0"}, "urgent"),
         ("preempt-clears-for-the-head", {"x0"}, "x-urgent"),
+        ("rebalance-weights-alone", {"a0"}, "b0"),
+        ("rebalance-above-quota", {"a0"}, "b0"),
     ],
 )
 def test_the_right_gangs_leave(case: str, gone: set[str], starts: str, connect: Connect) -> None:
