@@ -129,7 +129,7 @@ class Extras:
                 continue
             result = judge(_case(entry, pod_set, cycle)) if any_room else None
             if isinstance(result, Plan):
-                self._reservations.reserve(gang, {each.uid: each for each in together}, result.nodes)
+                self._reservations.reserve(gang, {each.uid: gang.members[each.uid] for each in together}, result.nodes)
                 settled = settled_on(gang, self._model.table)
                 joining = joining if len(together) == 1 and pod_set.joins else self._joining(gang)
                 placed = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from extender.cluster import membership
@@ -15,7 +15,7 @@ from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.podoptions import RoleRank
 from extender.objects.sources.table import SOURCE_OF
 from extender.objects.text import NaturalKey, natural_key
-from extender.objects.topology import TopologyRequest
+from extender.objects.topology import LabelGroup, TopologyRequest, subgroup_role, with_subgroups
 
 #: What gangs share until it is theirs: most pods run, and most of those name no group.
 _UNCOUNTED = Tally(shared=True)
@@ -152,8 +152,22 @@ class Gang:
 
     @property
     def topology(self) -> TopologyRequest:
-        """Return what the gang asks of the topology."""
-        return membership.topology(self.group, self._said(), (kind.role for kind in self._tally))
+        """Return what the gang asks of the topology; subgroups by labels are groups of the roles of `told_apart`."""
+        asked = membership.topology(self.group, self._said(), (kind.role for kind in self._tally))
+        if not self._label_groups:
+            return asked
+        return with_subgroups(asked, ((pod.role, pod.labels) for pod in self.members.values()), self._label_groups)
+
+    @property
+    def _label_groups(self) -> tuple[LabelGroup, ...]:
+        return () if self.group is None else self.group.options.peers.label_groups
+
+    def told_apart(self, pods: list[Pod]) -> list[Pod]:
+        """Return some members with roles that tell their subgroups apart, the same list if they have none."""
+        groups = self._label_groups
+        if not groups:
+            return pods
+        return [replace(pod, role=subgroup_role(pod.role, pod.labels, groups)) for pod in pods]
 
     @property
     def queue(self) -> str:

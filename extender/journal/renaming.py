@@ -32,7 +32,7 @@ from extender.objects.reason import Problem, Wait
 from extender.objects.refusal import OWN_WORDS, SKELETONS, refusal_kind
 from extender.objects.sources.table import SOURCES
 from extender.objects.text import natural_key, parse_int64
-from extender.objects.topology import TopologyTerms
+from extender.objects.topology import LabelGroup, TopologyTerms
 from extender.settings import Settings
 
 _DIGITS: Final = 6
@@ -351,6 +351,7 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     ObjectRef: {"name": _OBJECT},
     Level: {"name": _LEVEL, "label": _KEY},
     Problem: {"field": _TEXT},
+    LabelGroup: {"keys": _KEY, "selector": Anonymiser.value},
     TopologyTerms: {"required": _LEVEL, "preferred": _LEVEL},
     SelectorTerm: {"labels": Anonymiser.value, "fields": Anonymiser.field_requirements},
     events.NodeGone: {"name": _PLACE},

@@ -63,12 +63,14 @@ class Reading:
 
     Attributes:
         problems: what cannot be used, and where two peers contradict each other.
+        refused: the first of them without which the gang would not be what its owner requires.
     """
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self._levels: dict[str, tuple[str, str]] = {}
         self._slices: tuple[tuple[Slice, ...], str] = ((), "")
+        self.refused: Problem | None = None
 
     def level(self, term: str, value: str, where: str) -> None:
         """Take in the level that `where` states for `term`, `required` or `preferred`; no value states nothing."""
@@ -89,6 +91,11 @@ class Reading:
     def problem(self, where: str, message: str) -> None:
         """Take in that something cannot be used."""
         self.problems.append(Problem(where, message))
+
+    def refuse(self, where: str, message: str) -> None:
+        """Take in that something required cannot be kept: the gang is not to start without it."""
+        self.problem(where, message)
+        self.refused = self.refused or self.problems[-1]
 
     def terms(self, podset: str | None = None) -> TopologyTerms:
         """Return what is asked for."""

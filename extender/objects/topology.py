@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
 from typing import Final, NamedTuple
 
 from extender.caches import size_of, sized_cache
+from extender.objects.meta import Requirement
 
 
 class Objective(StrEnum):
@@ -43,6 +44,68 @@ class RoleGroup:
     roles: frozenset[str]
     level: str
     required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LabelGroup:
+    """Members with equal values of all `keys` go to one domain of `level`, or should if it is not `required`.
+
+    Only members with one of `roles`, or without roles all, whose labels satisfy the `selector` are meant; those that
+    lack a value are in no group. Without keys all that are meant are one group.
+    """
+
+    keys: tuple[str, ...]
+    level: str
+    roles: frozenset[str] = frozenset()
+    selector: tuple[Requirement, ...] = ()
+    required: bool = True
+
+    def values_of(self, role: str, labels: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Return the values by which a member is in a group, None if it is in none."""
+        if (self.roles and role not in self.roles) or not all(each.matches(labels) for each in self.selector):
+            return None
+        values = tuple(labels.get(key, "") for key in self.keys)
+        return values if all(values) else None
+
+
+def subgroup_role(role: str, labels: Mapping[str, str], groups: Sequence[LabelGroup]) -> str:
+    """Return the role of a member with what tells those apart that are in other groups; the role itself if in none.
+
+    What stands before COUNTED_APART says it in words, what stands behind it is the same for none but its like.
+    """
+    if COUNTED_APART in role:
+        return role
+    found = [(at, values) for at, each in enumerate(groups) if (values := each.values_of(role, labels)) is not None]
+    words = (f"{key}={value}" for at, values in found for key, value in zip(groups[at].keys, values, strict=True))
+    marks = (",".join((str(at), *values)) for at, values in found)
+    return f"{role}[{','.join(words)}]{COUNTED_APART}{' '.join(marks)}" if found else role
+
+
+def with_subgroups(
+    topology: TopologyRequest, members: Iterable[tuple[str, Mapping[str, str]]], groups: Sequence[LabelGroup]
+) -> TopologyRequest:
+    """Return what is asked of members, given by role and labels, that have `subgroup_role` in place of their roles."""
+    told_apart: dict[str, set[str]] = {}
+    parts: dict[tuple[int, tuple[str, ...]], set[str]] = {}
+    for role, labels in members:
+        named = subgroup_role(role, labels, groups)
+        told_apart.setdefault(role, {role}).add(named)
+        for at, group in enumerate(groups):
+            if (values := group.values_of(role, labels)) is not None:
+                parts.setdefault((at, values), set()).add(named)
+
+    def every(roles: frozenset[str]) -> frozenset[str]:
+        return roles.union(*(told_apart.get(role, ()) for role in roles))
+
+    own = tuple(
+        RoleGroup(frozenset(named), groups[at].level, required=groups[at].required)
+        for (at, _), named in sorted(parts.items())
+    )
+    return replace(
+        topology,
+        slices=tuple(replace(each, roles=every(each.roles)) for each in topology.slices),
+        role_groups=tuple(replace(each, roles=every(each.roles)) for each in topology.role_groups) + own,
+    )
 
 
 def nested(groups: Sequence[RoleGroup]) -> list[tuple[RoleGroup, tuple[RoleGroup, ...]]]:
@@ -103,11 +166,13 @@ class TopologyTerms:
     role_groups: tuple[RoleGroup, ...] = ()
     objective: Objective | None = None
     podset: str | None = None
+    label_groups: tuple[LabelGroup, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Hash once: terms are part of what members are counted by, with every event of every pod."""
-        content = (self.required, self.preferred, self.slices, self.role_groups, self.objective, self.podset)
+        parts = (self.slices, self.role_groups, self.label_groups)
+        content = (self.required, self.preferred, parts, self.objective, self.podset)
         object.__setattr__(self, "_hash", hash(content))
 
     def __hash__(self) -> int:

@@ -93,7 +93,7 @@ class PodSetRequest:
     @classmethod
     def of_members(cls, gang: Gang, pods: Sequence[Pod]) -> PodSetRequest:
         """Return what some members of `gang`, in member order, ask for."""
-        return cls.of_pods(pods, PlacementTerms(gang.packing, gang.topology))
+        return cls.of_pods(gang.told_apart(list(pods)), PlacementTerms(gang.packing, gang.topology))
 
     @classmethod
     def of_pods(cls, pods: Sequence[Pod], terms: PlacementTerms) -> PodSetRequest:
@@ -139,6 +139,11 @@ class PodSet:
     _pods: list[Pod] | None = field(default=None, repr=False)
     _amounts: Mapping[str, int] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        """Tell subgroups apart by the roles of members that are given."""
+        if self._pods is not None:
+            self._pods = self.gang.told_apart(self._pods)
+
     @classmethod
     def of_core(cls, gang: Gang, pods: int, settled: Mapping[int, int] = _UNSETTLED) -> PodSet:
         """Return the `pods` members that `gang` needs first."""
@@ -155,7 +160,7 @@ class PodSet:
     def pods(self) -> list[Pod]:
         """Return the members in member order; sorted when first asked for, since most that wait are only counted."""
         if self._pods is None:
-            self._pods = core(self.gang, self.demand.pods)
+            self._pods = self.gang.told_apart(core(self.gang, self.demand.pods))
         return self._pods
 
 

@@ -61,7 +61,8 @@ class Joining:
 
     def __post_init__(self) -> None:
         """Find the slices. Complexity: O(members)."""
-        rest = [pod for pod in self.gang.ordered() if not pod.deleting and pod.phase is not Phase.FAILED]
+        members = self.gang.told_apart(self.gang.ordered())
+        rest = [pod for pod in members if not pod.deleting and pod.phase is not Phase.FAILED]
         for pod in rest:
             claim = self.table.claim_of(pod.uid)
             row = None if claim is None else self.table.row(claim.node)
@@ -77,7 +78,7 @@ class Joining:
             level = self.tree.levels.find(group.level)
             row = None if level is None else self._row_of(chosen, level)
             if level is not None and row is not None and (around is None or around.level < level):
-                self._gather(chosen, inside, _Beside(level, row, roles=tuple(sorted(group.roles))))
+                self._gather(chosen, inside, _Beside(level, row, roles=_told(chosen)))
             else:
                 self._gather(chosen, inside, around)
         self._count_off(rest, around)
@@ -241,6 +242,11 @@ class Joining:
 def joined(pod_set: PodSet, table: NodeTable, tree: Tree) -> PodSet:
     """Return a pod set of which members join others that have a place, of their slices or roles."""
     return Joining(pod_set.gang, table, tree).join(pod_set)
+
+
+def _told(members: Sequence[Pod]) -> tuple[str, ...]:
+    """Return the roles of some members as a wait names them."""
+    return tuple(sorted({pod.role.partition(COUNTED_APART)[0] for pod in members}))
 
 
 def _numbers(members: Sequence[Pod]) -> dict[str, int] | None:

@@ -7,14 +7,23 @@ pkg/apis/batch/v1alpha1/labels.go and pkg/scheduler/api/job_info.go.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from extender.objects import keys
 from extender.objects.keys import is_level
 from extender.objects.levels import up_to_tier
-from extender.objects.meta import Decoder, Int32, Int64, LabelSelectorObject, ObjectMeta, ResourceList
+from extender.objects.meta import (
+    Decoder,
+    Int32,
+    Int64,
+    LabelSelectorObject,
+    ObjectMeta,
+    Requirement,
+    ResourceList,
+    read_label_selector,
+)
 from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
 from extender.objects.podspec import PodSpec
@@ -25,7 +34,7 @@ from extender.objects.sources.kubeflow import KUBEFLOW_ROLES
 from extender.objects.sources.leaderworkerset import LWS_GROUP
 from extender.objects.sources.ray import RAY_GROUP
 from extender.objects.sources.source import Keyed, PriorityValues, Source, WorkloadKind
-from extender.objects.topology import RoleGroup, Slice
+from extender.objects.topology import LabelGroup, RoleGroup, Slice
 
 VOLCANO: Final = "scheduling.volcano.sh"
 #: The older annotation first: Volcano's controllers and other operators write that one.
@@ -101,7 +110,12 @@ class _Subgroups:
 
     slices: list[Slice] = field(default_factory=list)
     groups: list[RoleGroup] = field(default_factory=list)
+    labelled: list[LabelGroup] = field(default_factory=list)
     minimums: dict[str, int] = field(default_factory=dict)
+
+    def at_least(self, role: str, pods: int) -> None:
+        """Take in how many pods of a role there are to be at least, of all roles together for ""."""
+        self.minimums[role] = max(self.minimums.get(role, 0), pods)
 
 
 def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGroup:
@@ -111,7 +125,8 @@ def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGrou
         group: the object.
         priority: the value of its PriorityClass; None where the members' own priority counts.
 
-    A bad minimum becomes the `problem`; what cannot be kept of the rest becomes a problem of the options.
+    A bad minimum, and what is required and cannot be kept, becomes the `problem`, so that the gang waits; what cannot
+    be kept of the rest becomes a problem of the options.
     """
     meta = group.metadata or ObjectMeta()
     spec = group.spec or VolcanoSpec()
@@ -121,8 +136,9 @@ def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGrou
         _read_policy(policy, f"spec.subGroupPolicy[{index}]", subgroups, reading)
     reading.slices(tuple(subgroups.slices), "spec.subGroupPolicy")
     options = read_group_options(meta, reading).with_peer_queue(spec.queue or "")
-    if subgroups.groups:
-        options = replace(options, peers=replace(options.peers, role_groups=tuple(subgroups.groups)))
+    if subgroups.groups or subgroups.labelled:
+        groups, labelled = tuple(subgroups.groups), tuple(subgroups.labelled)
+        options = replace(options, peers=replace(options.peers, role_groups=groups, label_groups=labelled))
     problem = _negative(spec)
     try:
         min_resources = read_amounts(spec.min_resources, "spec.minResources")
@@ -141,7 +157,7 @@ def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGrou
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
         options=options,
-        problem=problem,
+        problem=problem or reading.refused,
     )
 
 
@@ -162,33 +178,84 @@ def _task_minimums(spec: VolcanoSpec) -> dict[str, int]:
     return minimums if (spec.min_member or 0) >= sum(minimums.values()) else {}
 
 
+# Example. Pods of the task `worker` with the label ring; {a, b, c} are its values:
+#
+#   matchLabelKeys                       subgroups
+#   none                                 one: all workers
+#   [ring]                               three: those of a, of b and of c
+#   [volcano.sh/partition-id], size 4    every four in member order, which is how Volcano numbers them
 def _read_policy(policy: SubGroupPolicy, where: str, subgroups: _Subgroups, reading: Reading) -> None:
-    """Take in one policy of subgroups, or say why it cannot be kept."""
-    roles = _selected_roles(policy.label_selector)
-    keys = policy.match_label_keys or [match.label_key or "" for match in policy.match_policy or ()]
-    size, count = policy.sub_group_size or 0, policy.min_sub_groups or 0
-    if roles is None:
-        reading.problem(f"{where}.labelSelector", f"cannot be kept: select by one of {', '.join(sorted(ROLE_LABELS))}")
-        return
-    if not _NUMBERING.union(ROLE_LABELS).issuperset(keys) or (_NUMBERING.intersection(keys) and not size):
-        known = ", ".join(sorted(_NUMBERING))
-        reading.problem(f"{where}.matchLabelKeys", f"cannot be kept: use a role's label, or with subGroupSize {known}")
-        return
-    if size > 0 and count > 0 and len(roles) <= 1:
-        subgroups.minimums["".join(roles)] = size * count
+    """Take in one policy of subgroups, or say why it cannot be kept.
+
+    Each policy counts for all that it selects; in Volcano a pod is in the first only that selects it. Source:
+    volcano-sh/volcano pkg/scheduler/api/sub_job_info.go, getSubJobMatchValues and NewSubJobInfo.
+    """
     limit = _read_limit(policy.network_topology, f"{where}.networkTopology", reading)
+    picked = _read_picked(policy, f"{where}.labelSelector", reading)
+    if picked is None:
+        return
+    _read_minimum(policy, picked, where, subgroups, reading)
     if limit is None:
         return
-    if size > 0:
-        if limit.hard:
-            subgroups.slices.append(Slice(size, limit.level, roles))
-        else:
-            reading.problem(f"{where}.networkTopology.mode", "soft is not kept for subgroups of a size: say hard")
+    size, roles, keys = policy.sub_group_size or 0, picked.roles, picked.keys
+    if picked.is_numbered and size > 0 and limit.hard:
+        subgroups.slices.append(Slice(size, limit.level, roles))
+    elif picked.selector or not ROLE_LABELS.issuperset(keys):
+        subgroups.labelled.append(LabelGroup(keys, limit.level, roles, picked.selector, limit.hard))
     elif roles or keys:
         each = [frozenset({role}) for role in sorted(roles)] if keys and roles else [roles]
         subgroups.groups += (RoleGroup(members, limit.level, required=limit.hard) for members in each)
     else:
         _state(limit, f"{where}.networkTopology", reading)
+
+
+class _Picked(NamedTuple):
+    """Whom a policy is about, by role and labels, and the labels whose values tell subgroups apart."""
+
+    roles: frozenset[str]
+    selector: tuple[Requirement, ...]
+    keys: tuple[str, ...]
+
+    @property
+    def is_numbered(self) -> bool:
+        """Tell whether the subgroups are those that pods are counted off in by member order."""
+        return bool(self.keys) and _NUMBERING.issuperset(self.keys) and not self.selector
+
+
+def _read_picked(policy: SubGroupPolicy, where: str, reading: Reading) -> _Picked | None:
+    """Return whom a policy is about; None if its selector cannot be read."""
+    keys = tuple(policy.match_label_keys or [match.label_key or "" for match in policy.match_policy or ()])
+    roles = _selected_roles(policy.label_selector)
+    if roles is not None:
+        return _Picked(roles, (), keys)
+    read = read_label_selector(policy.label_selector or LabelSelectorObject(), where)
+    if isinstance(read, Problem):
+        reading.refuse(read.field, read.message)
+        return None
+    return _Picked(frozenset(), read.requirements, keys)
+
+
+def _read_minimum(policy: SubGroupPolicy, picked: _Picked, where: str, subgroups: _Subgroups, reading: Reading) -> None:
+    """Take in how many whole subgroups there are to be at least, or say why that cannot be kept.
+
+    Where pods are counted off, so many subgroups are so many pods; where each role is a subgroup of its own and all are
+    needed, so many pods of each.
+    """
+    size, count, roles = max(policy.sub_group_size or 1, 1), policy.min_sub_groups or 0, picked.roles
+    counted = picked.is_numbered and policy.sub_group_size
+    if count <= 0:
+        return
+    if picked.keys and roles and ROLE_LABELS.issuperset(picked.keys) and count == len(roles):
+        for role in roles:
+            subgroups.at_least(role, size)
+    elif not picked.keys and count > 1:
+        reading.refuse(f"{where}.minSubGroups", f"{count} can never be: without matchLabelKeys there is one subgroup")
+    elif (counted or not (picked.keys or picked.selector)) and len(roles) <= 1:
+        subgroups.at_least("".join(roles), size * count)
+    else:
+        known = ", ".join(sorted(_NUMBERING))
+        hint = f"use it for one role, with subGroupSize and matchLabelKeys of {known} alone, or none"
+        reading.refuse(f"{where}.minSubGroups", f"cannot be kept: {hint}")
 
 
 def _selected_roles(selector: LabelSelectorObject | None) -> frozenset[str] | None:
@@ -212,7 +279,7 @@ def _read_limit(limit: TierLimit | None, where: str, reading: Reading) -> _Limit
         return None
     mode, tier, name = limit.mode or "hard", limit.highest_tier_allowed, limit.highest_tier_name or ""
     if mode not in {"hard", "soft"}:
-        reading.problem(f"{where}.mode", f"{quoted(mode)} is not hard or soft")
+        reading.refuse(f"{where}.mode", f"{quoted(mode)} is not hard or soft")
         return None
     if name and tier is not None:
         reading.problem(f"{where}.highestTierAllowed", f"contradicts {where}.highestTierName, which counts")
@@ -220,7 +287,8 @@ def _read_limit(limit: TierLimit | None, where: str, reading: Reading) -> _Limit
     if not level and mode == "hard":
         reading.problem(where, "says nothing without highestTierAllowed or highestTierName")
     elif name and not is_level(name):
-        reading.problem(f"{where}.highestTierName", f"{quoted(name)} is not the name of a level")
+        complain = reading.refuse if mode == "hard" else reading.problem
+        complain(f"{where}.highestTierName", f"{quoted(name)} is not the name of a level")
         return None
     return _Limit(level, mode == "hard") if level else None
 

@@ -9,6 +9,7 @@ from hypothesis import given
 
 from extender.objects.keys import ROLE_MINIMUMS, TOPOLOGY_REQUIRED, Options
 from extender.objects.levels import up_to_tier
+from extender.objects.meta import Requirement
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.reason import Problem
 from extender.objects.sources.volcano import (
@@ -18,7 +19,7 @@ from extender.objects.sources.volcano import (
     decode_volcano_pod_group,
     read_volcano,
 )
-from extender.objects.topology import RoleGroup, Slice, TopologyTerms
+from extender.objects.topology import LabelGroup, RoleGroup, Slice, TopologyTerms
 from tests.builders import CREATED, GPU, Json, volcano_json, written
 from tests.objects.documents import survivors
 
@@ -26,6 +27,7 @@ TASK = "volcano.sh/task-spec"
 PARTITION = "volcano.sh/partition-id"
 HARD = {"mode": "hard", "highestTierAllowed": 1}
 BOUND = up_to_tier(1)
+SOFT = {"mode": "soft", "highestTierAllowed": 1}
 
 
 def read(document: Json, priority: int | None = None) -> PodGroup:
@@ -177,7 +179,11 @@ def test_a_field_contradicts_an_annotation() -> None:
             {"subGroupSize": 4, "labelSelector": selecting(TASK, "worker"), "matchLabelKeys": [PARTITION]},
             TopologyTerms(slices=(Slice(4, BOUND, frozenset({"worker"})),)),
         ),
-        ({"subGroupSize": 4}, TopologyTerms(slices=(Slice(4, BOUND),))),
+        ({"subGroupSize": 4}, TopologyTerms(required=BOUND)),
+        (
+            {"subGroupSize": 4, "labelSelector": selecting(TASK, "worker")},
+            TopologyTerms(role_groups=(RoleGroup(frozenset({"worker"}), BOUND),)),
+        ),
         (
             {"subGroupSize": 4, "matchPolicy": [{"labelKey": PARTITION}]},
             TopologyTerms(slices=(Slice(4, BOUND),)),
@@ -211,41 +217,96 @@ def test_subgroups_are_slices_or_roles_that_share_a_domain(fields: Json, terms: 
 
 def test_policies_add_up() -> None:
     """Each policy speaks for the pods that it selects."""
+    numbered = {"matchLabelKeys": [PARTITION], "networkTopology": HARD}
     policies = [
-        {"subGroupSize": 4, "labelSelector": selecting(TASK, "worker"), "networkTopology": HARD},
-        {"subGroupSize": 2, "labelSelector": selecting(TASK, "ps"), "networkTopology": HARD},
+        {"subGroupSize": 4, "labelSelector": selecting(TASK, "worker")} | numbered,
+        {"subGroupSize": 2, "labelSelector": selecting(TASK, "ps")} | numbered,
     ]
     slices = (Slice(4, BOUND, frozenset({"worker"})), Slice(2, BOUND, frozenset({"ps"})))
     assert read(volcano_json(subGroupPolicy=policies)).options.peers.slices == slices
 
 
+@pytest.mark.parametrize(
+    ("fields", "group"),
+    [
+        ({"matchLabelKeys": ["ring-id"], "subGroupSize": 4}, LabelGroup(("ring-id",), BOUND)),
+        ({"matchLabelKeys": [PARTITION]}, LabelGroup((PARTITION,), BOUND)),
+        (
+            {"matchLabelKeys": ["ring-id", TASK], "labelSelector": selecting(TASK, "worker")},
+            LabelGroup(("ring-id", TASK), BOUND, frozenset({"worker"})),
+        ),
+        (
+            {"matchLabelKeys": ["ring-id"], "labelSelector": selecting("app", "train")},
+            LabelGroup(("ring-id",), BOUND, selector=(Requirement("app", "In", ("train",)),)),
+        ),
+        (
+            {"labelSelector": {"matchExpressions": [{"key": TASK, "operator": "Exists"}]}},
+            LabelGroup((), BOUND, selector=(Requirement(TASK, "Exists"),)),
+        ),
+        (
+            {"networkTopology": SOFT, "subGroupSize": 4, "matchLabelKeys": [PARTITION]},
+            LabelGroup((PARTITION,), BOUND, required=False),
+        ),
+    ],
+)
+def test_subgroups_are_told_apart_by_the_values_of_any_label(fields: Json, group: LabelGroup) -> None:
+    """Whichever labels select pods and tell them apart; those that number subgroups of a size are counted off."""
+    assert policy(**({"networkTopology": HARD} | fields)).options == Options(peers=TopologyTerms(label_groups=(group,)))
+
+
 def test_the_least_number_of_subgroups_is_a_minimum() -> None:
-    """So many whole subgroups of a role are so many pods of it; of all pods, of the gang."""
-    three = {"subGroupSize": 4, "minSubGroups": 3}
+    """So many whole subgroups of a role are so many pods of it; of all pods, of the gang; without number one."""
+    three = {"subGroupSize": 4, "minSubGroups": 3, "matchLabelKeys": [PARTITION]}
     assert policy(**three, labelSelector=selecting(TASK, "worker")).role_minimums == (("worker", 12),)
     assert policy(**three).min_member == 12
-    assert policy(**three, labelSelector=selecting(TASK, "ps", "worker")).role_minimums == ()
+    assert policy(**three, networkTopology=SOFT).min_member == 12
+    assert policy(subGroupSize=12, minSubGroups=1).min_member == 12
+    both = {"subGroupSize": 2, "minSubGroups": 2, "matchLabelKeys": [TASK]}
+    assert policy(**both, labelSelector=selecting(TASK, "ps", "worker")).role_minimums == (("ps", 2), ("worker", 2))
     assert policy(subGroupSize=4).min_member == 8
 
 
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"labelSelector": selecting("app", "train")}, "labelSelector"),
-        ({"labelSelector": {"matchLabels": {TASK: "worker", "app": "train"}}}, "labelSelector"),
-        ({"labelSelector": {"matchExpressions": [{"key": TASK, "operator": "Exists"}]}}, "labelSelector"),
-        ({"labelSelector": {"matchExpressions": [{"key": TASK, "operator": "In"}]}}, "labelSelector"),
-        ({"matchLabelKeys": ["ring-id"], "subGroupSize": 4}, "matchLabelKeys"),
-        ({"matchLabelKeys": [PARTITION]}, "matchLabelKeys"),
-        ({"networkTopology": {"mode": "soft", "highestTierAllowed": 1}, "subGroupSize": 4}, "networkTopology.mode"),
-        ({"networkTopology": {"mode": "hard"}, "subGroupSize": 4}, "networkTopology"),
+        (
+            {"labelSelector": {"matchExpressions": [{"key": TASK, "operator": "In"}]}},
+            "labelSelector.matchExpressions[0].values",
+        ),
+        ({"networkTopology": {"mode": "firm", "highestTierAllowed": 1}}, "networkTopology.mode"),
+        ({"networkTopology": {"mode": "hard", "highestTierName": "a b"}}, "networkTopology.highestTierName"),
+        ({"minSubGroups": 2, "subGroupSize": 4, "matchLabelKeys": ["ring-id"]}, "minSubGroups"),
+        ({"minSubGroups": 2, "subGroupSize": 4}, "minSubGroups"),
+        (
+            {
+                "minSubGroups": 2,
+                "subGroupSize": 4,
+                "matchLabelKeys": [PARTITION],
+                "labelSelector": selecting(TASK, "ps", "worker"),
+            },
+            "minSubGroups",
+        ),
     ],
 )
-def test_subgroups_that_cannot_be_kept_are_a_problem(fields: Json, field: str) -> None:
-    """They ask for nothing, and the problem names the field."""
-    options = policy(**({"networkTopology": HARD} | fields)).options
-    assert options.peers == TopologyTerms()
-    assert [problem.field for problem in options.problems] == [f"spec.subGroupPolicy[0].{field}"]
+def test_what_is_required_and_cannot_be_kept_is_a_problem_of_the_group(fields: Json, field: str) -> None:
+    """The gang does not start without it: the problem names the field, and is told as an event as well."""
+    group = policy(**({"networkTopology": HARD} | fields))
+    assert group.problem is not None
+    assert group.problem.field == f"spec.subGroupPolicy[0].{field}"
+    assert group.options.problems == (group.problem,)
+
+
+def test_a_hard_limit_without_a_tier_says_nothing() -> None:
+    """In Volcano it limits nothing; the owner is told."""
+    group = policy(subGroupSize=4, networkTopology={"mode": "hard"})
+    assert (group.problem, group.options.peers) == (None, TopologyTerms())
+    assert [problem.field for problem in group.options.problems] == ["spec.subGroupPolicy[0].networkTopology"]
+
+
+def test_a_preference_that_cannot_be_read_keeps_no_gang_waiting() -> None:
+    """It is told as an event alone."""
+    group = policy(networkTopology={"mode": "soft", "highestTierName": "a b"})
+    assert (group.problem, len(group.options.problems)) == (None, 1)
 
 
 def test_every_label_of_a_role_selects_one() -> None:
