@@ -159,7 +159,7 @@ class PendingEvictions:
         gang, now = claimant.gang, self._clock.monotonic()
         evicted = [pod for each in found.evictions for pod in each.pods]
         uids = [pod.uid for pod in evicted]
-        charge = Charge(gang.ref, claimant.queue, claimant.flavor, claimant.amounts, preemptible=gang.preemptible)
+        charge = Charge(gang.ref, claimant.queue, claimant.flavor, claimant.amounts, preemptible=not claimant.lasting)
         leaving = list(dict.fromkeys(leaving))
         rights = QuotaRights(self._sharing, claimant)
         self._sharing.charges.promise(gang.uid, charge, [*uids, *filter(rights.concern, leaving)])
@@ -241,7 +241,7 @@ class PendingEvictions:
     def evict_gang(self, gang: Gang, reason: EvictionReason, why: str, *, by: str = "") -> None:
         """Evict what is left of a gang, for no other's sake; of one that cannot go whole only what it can spare."""
         pods = [pod for pod in gang.ordered() if pod.bound and not pod.deleting]
-        if any(map(gang.keeps, pods)):
+        if not gang.preemptible:
             _, pods = split(gang, pods)
         going = (pod for pod in pods if self._model.manages(pod) and pod.uid not in self._allowed.expected())
         self._evict(list(going), by, reason, why)

@@ -31,7 +31,7 @@ class Claimant:
     """A gang that others may have to leave for: what it asks for in one flavor of its queue.
 
     Claimants of one `kind` may have the same evicted, unless age decides. `raised` is a priority to ask for instead of
-    the gang's own.
+    the gang's own. What is `lasting` could not be evicted once it is placed.
     """
 
     gang: Gang
@@ -40,11 +40,13 @@ class Claimant:
     amounts: Mapping[str, int]
     kind: Hashable
     raised: int | None = None
+    lasting: bool = False
 
     @classmethod
     def of(cls, case: Case, option: Option, kind: Hashable = None, raised: int | None = None) -> Claimant:
         """Return the claimant that the gang of a case is in one flavor."""
-        return cls(case.gang, case.queue, option.flavor, case.pod_set.amounts, kind, raised)
+        lasting = case.quota is not None and bool(case.quota.fixed)
+        return cls(case.gang, case.queue, option.flavor, case.pod_set.amounts, kind, raised, lasting)
 
     @property
     def priority(self) -> int:
@@ -217,8 +219,7 @@ class Policies:
         if gang is None:
             return None
         core, extras = split(gang, staying)
-        if not gang.preemptible and any(map(gang.keeps, staying)):
-            core = []
+        core = core if gang.preemptible else []
         if not core and not extras:
             return None
         return Victim(

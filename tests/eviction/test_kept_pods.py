@@ -18,7 +18,7 @@ from extender.objects.queue import NonPreemptible, PreemptionPolicy, StopPolicy
 from extender.objects.reason import Reason
 from tests.eviction.test_preemptions import RECLAIM, evicted
 from tests.queues.test_sharing import queue, tell
-from tests.worlds import Job, World
+from tests.worlds import GPU, Job, World
 
 KEPT = keys.Options(preemptible=False)
 
@@ -71,6 +71,17 @@ def test_the_pod_group_speaks_for_all(world: World) -> None:
     world.later(60)
     assert high.reason is Reason.PREEMPTING
     assert evicted(world) == {"Preempted": {"low-1"}}
+
+
+def test_one_that_waits_keeps_its_gang(world: World) -> None:
+    """It is to find the others there when it comes; what they can spare may leave."""
+    world.nodes(3)
+    job = running(world, (None, None, None), 2)
+    world.tell(PodSeen(world.pod("low-3", 8, group=job.ref, priority=1, options=KEPT)))
+    world.gang("high", 1, priority=5)
+    assert evicted(world) == {"Preempted": {"low-2"}}
+    world.gang("higher", 3, priority=6)
+    assert not evicted(world)
 
 
 def test_what_has_ended_keeps_nobody(world: World) -> None:
@@ -204,6 +215,23 @@ class TestQuota:
         third = world.gang("third", 1, options=keys.Options(queue="red", preemptible=False))
         assert third.wait is not None
         assert third.wait.reason is Reason.QUOTA_EXCEEDED
+
+    @pytest.mark.parametrize(("word", "left"), [(None, 16), (False, 8)])
+    def test_so_does_what_a_place_is_being_cleared_for(self, world: World, word: bool | None, left: int) -> None:
+        """A member beyond the minimum that can leave again counts for nobody, before it is there as well."""
+        world.nodes(2)
+        tell(world, queue("all"), queue("blue", 0, parent="all"))
+        tell(world, queue("red", 24, parent="all", preemption=RECLAIM))
+        blue = world.gang("blue", 1, options=keys.Options(queue="blue"))
+        blue.run()
+        job = self.grown(world, (False, word), 1)
+        job.run()
+        world.later(60)
+        assert evicted(world) == {"Reclaimed": {"blue-0"}}
+        sharing = world.admission.sharing
+        short = sharing.charges.nonpreemptible.shortage(sharing.tree, "red", "all", {GPU: 1000})
+        assert short is not None
+        assert short.available == left
 
     def test_a_word_that_changes_is_followed(self, world: World) -> None:
         """A member that says so later is counted from then on, with what its gang needs beside it."""

@@ -167,6 +167,13 @@ def test_extras_preempt_extras_of_lower_priority(connect: Connect) -> None:
     assert {each["by"] for each in outcome["evictions"]} == {"default/high"}
 
 
+def test_a_member_that_is_not_to_be_evicted_stays(connect: Connect) -> None:
+    """With as many others as its gang needs; those that it can spare leave, the last first."""
+    outcome = played("kept-member", connect)
+    assert have(outcome) == {"low": 2, "high": 2}
+    assert [each["pod"] for each in outcome["evictions"]] == ["default/low-2", "default/low-1"]
+
+
 def test_extras_reclaim_the_quota_of_their_queue(connect: Connect) -> None:
     """All that is lent comes back, from a gang that has nothing of its own the core too."""
     assert have(played("extras-reclaim", connect)) == {"borrower": 0, "owner": 4}
