@@ -10,7 +10,7 @@ from itertools import chain
 from extender.cluster import membership
 from extender.cluster.membership import Census, GangKind, Tally, Voice, census_of, tally_of_one
 from extender.objects import keys
-from extender.objects.pod import Pod, Shape
+from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.podoptions import RoleRank
 from extender.objects.sources.table import SOURCE_OF
@@ -184,23 +184,28 @@ class Gang:
         """Tell whether the gang can be evicted whole: none of its members that have not ended are to be kept."""
         if self.group is not None and self.group.options.preemptible is not None:
             return self.group.options.preemptible
-        if all(voice.options.preemptible is not False for voice in self._tally.voices):
-            return True
-        return not any(self.keeps(pod) for pod in self.members.values() if not pod.done)
+        return not any(kind.kept and not kind.ended for kind in self._tally)
 
     @property
     def spare(self) -> frozenset[str]:
         """Return the UIDs of members with a node, or one promised, that can leave though the gang cannot do so whole.
 
-        Kept until a member changes. Complexity: O(members log members) then, if there are more than minMember.
+        Kept until others are placed. Complexity: O(members log members) then, if there are more than minMember and not
+        all are to be kept.
         """
+        stated = None if self.group is None else self.group.options.preemptible
+        if self.goes_whole or stated is not None or all(kind.kept or kind.ended for kind in self._tally):
+            return _NO_MEMBERS
         if self._spared is None or self._spared[0] is not self.group:
             placed: list[Pod] = []
-            if self.placed_count > self.min_member and (self.group is None or self.group.options.preemptible is None):
-                has = (pod for pod in self.members.values() if pod.bound or pod.uid in self._promised)
-                placed = sorted((pod for pod in has if not pod.deleting), key=member_order)
+            if self.placed_count > self.min_member:
+                placed = sorted(filter(self._has_place, self.members.values()), key=member_order)
             self._spared = self.group, frozenset(pod.uid for pod in split(self, placed)[1])
         return self._spared[1]
+
+    def _has_place(self, pod: Pod) -> bool:
+        """Tell whether a member is bound to stay, or has a node promised."""
+        return (pod.bound or pod.uid in self._promised) and not pod.deleting
 
     @property
     def placed_count(self) -> int:
@@ -292,7 +297,16 @@ class Gang:
         self.members[pod.uid] = pod
         if pod.uid in self._promised:
             self._tally.place(pod)
-        self._voices = self._started = self._spared = None
+        self._voices = self._started = None
+        if self._spared is not None and (before is None or not self._is_alike(before, pod)):
+            self._spared = None
+
+    def _is_alike(self, one: Pod, other: Pod) -> bool:
+        """Tell whether two states of a member are the same to who can be spared."""
+        same = (one.role, one.rank, one.phase is Phase.SUCCEEDED, one.options) == (
+            *(other.role, other.rank, other.phase is Phase.SUCCEEDED, other.options),
+        )
+        return same and self._has_place(one) is self._has_place(other)
 
     def leave(self, uid: str) -> None:
         """Forget a member."""
@@ -309,7 +323,7 @@ class Gang:
                 self._promised = set()
             self._promised.add(uid)
             self._tally.place(self.members[uid])
-            self._spared = None
+            self._spared = self._spared if self.members[uid].bound else None
 
     def withdraw(self, uid: str) -> None:
         """Take in that a member has no node promised any more."""
@@ -317,7 +331,7 @@ class Gang:
             self._promised.remove(uid)
             self._promised = self._promised or _NO_MEMBERS
             self._tally.unplace(self.members[uid])
-            self._spared = None
+            self._spared = self._spared if self.members[uid].bound else None
 
     def _own_tally(self) -> Tally:
         """Return the tally to change it."""

@@ -29,7 +29,8 @@ class GangKind(NamedTuple):
 
     A plain tuple, because it is hashed with every event of every pod. `state` is a field of `Census`; `unbound` says
     that the pod has neither a node nor an end, `faulty` that something is wrong with it. `min_member` is the size
-    of the gang in the member's own words, `states_minimum` says that it has any. `active_deadline` is in seconds.
+    of the gang in the member's own words, `states_minimum` says that it has any. `kept` says that it is not to be
+    evicted, by its own word. `active_deadline` is in seconds.
     """
 
     state: str
@@ -42,7 +43,13 @@ class GangKind(NamedTuple):
     states_minimum: bool
     faulty: bool
     never_preempts: bool
+    kept: bool
     active_deadline: float | None
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the member has succeeded or failed."""
+        return self.state in {"succeeded", "failed"}
 
     @property
     def staying(self) -> bool:
@@ -247,6 +254,7 @@ def _kind(pod: Pod) -> GangKind:
         pod.options.min_member is not None or bool(pod.options.role_minimums),
         pod.problem is not None,
         pod.never_preempts,
+        pod.options.preemptible is False,
         pod.active_deadline,
     )
 

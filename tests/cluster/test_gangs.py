@@ -438,3 +438,25 @@ def test_created_is_the_pod_groups_or_the_oldest_pods() -> None:
     assert gang.created == "2026-01-01"
     registry.put_group(group(created="2025-12-31"), 0)
     assert gang.created == "2025-12-31"
+
+
+def test_who_can_be_spared_is_found_again_only_if_others_have_a_place() -> None:
+    """A member that is bound where it was promised changes nothing; one that is new, or says something else, does."""
+    first, second, third = says("a", preemptible=False), says("b"), says("c")
+    gang = gang_of(first, second, third, group=group(min_member=1))
+    for each in (first, second):
+        gang.promise(each.uid)
+    before = gang.spare
+    assert before == {second.uid}
+    bound = replace(second, node_name="n")
+    gang.join(bound)
+    gang.withdraw(second.uid)
+    gang.join(replace(bound, phase=Phase.RUNNING))
+    assert gang.spare is before
+    gang.promise(third.uid)
+    assert gang.spare == {second.uid, third.uid}
+    gang.join(replace(bound, options=keys.Options(preemptible=False)))
+    assert gang.spare == {third.uid}
+    gang.withdraw(third.uid)
+    gang.leave(first.uid)
+    assert not gang.spare
