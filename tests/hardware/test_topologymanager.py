@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from extender.hardware.topologymanager import KubeletVerdict, TopologyCause, TopologyRefusal, admit
@@ -319,3 +321,25 @@ def test_the_free_amounts_are_left_as_they_are() -> None:
     free = node.allocatable()
     ask(node, guaranteed(4, 8), free)
     assert free == node.allocatable()
+
+
+@pytest.mark.parametrize("policy", STRICT)
+def test_a_zone_that_lacks_a_resource_is_not_used_for_a_pod_that_asks_for_it(policy: TopologyPolicy) -> None:
+    """For all small nodes of three zones and all requests: an aligned pod is served from zones that list everything."""
+    nic = "example.com/nic"
+    admitted = 0
+    for listed in product(product((0, 2), (0, 1, 2)), repeat=3):
+        amounts = [{GPU: gpus, nic: nics} for gpus, nics in listed]
+        node = NodeTopology(
+            "n",
+            policy,
+            zones=tuple(Zone(i, allocatable={r: n for r, n in a.items() if n}) for i, a in enumerate(amounts)),
+        )
+        if not (node.lists(GPU) and node.lists(nic)):
+            continue  # what no zone lists has no place, and any place will do
+        for gpus, nics in product(range(1, 7), range(1, 4)):
+            verdict = ask(node, Shape(((GPU, gpus), (nic, nics))))
+            if isinstance(verdict, KubeletVerdict):
+                admitted += 1
+                assert all(amounts[zone][GPU] and amounts[zone][nic] for zone in verdict.zones[0]), (listed, gpus, nics)
+    assert admitted
