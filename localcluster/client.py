@@ -55,6 +55,7 @@ EVENTS = Resource("events.k8s.io/v1", "Event", "events", namespaced=True)
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
 POD_DISRUPTION_BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True)
 POD_GROUPS = Resource("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups", namespaced=True)
+QUEUES = Resource("muster.dev/v1alpha1", "Queue", "queues", namespaced=False)
 NATIVE_POD_GROUPS = Resource("scheduling.k8s.io/v1beta1", "PodGroup", "podgroups", namespaced=True)
 
 

@@ -12,13 +12,14 @@ from contextlib import contextmanager
 import pytest
 
 from localcluster.build import built_binaries
+from localcluster.client import QUEUES
 from localcluster.cluster import LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, STOCK_API_SERVER, ApiServerOptions
 from localcluster.credentials import Connection
 from localcluster.faults.api import ApiProxy
 from localcluster.faults.verbs import VerbProxy
-from localcluster.history import Recorder
+from localcluster.history import SCHEDULING, Recorder
 from localcluster.processes import Server
 from localcluster.programs import Release
 from localcluster.sandbox import Sandbox
@@ -219,7 +220,7 @@ def judged(
     assert cluster.empty
     proxy = request.getfixturevalue("verb_proxy") if "verb_proxy" in request.fixturenames else None
     blows = request.getfixturevalue("blows") if "blows" in request.fixturenames else None
-    with Recorder(local_cluster.admin) as recorder:
+    with Recorder(local_cluster.admin, (*SCHEDULING, QUEUES)) as recorder:
         yield
         recorder.catch_up()
         calls = None if proxy is None else proxy.bind_calls()

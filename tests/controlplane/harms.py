@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal
 
-from localcluster.client import POD_GROUPS, PODS, JsonObject, Resource
+from localcluster.client import POD_GROUPS, PODS, QUEUES, JsonObject, Resource
 from localcluster.nodes import GPU, HOSTNAME_LABEL, RACK_LABEL
 from localcluster.workloads import POD_GROUP_LABEL, GangSpec, PodTemplate, Role
 from tests.controlplane.volumes import claim, mount
@@ -23,7 +23,6 @@ TRAPS = ("trap-0", "trap-1")
 #: PriorityClasses that the tenant may use.
 PRIORITIES = {"lowest": -1_000_000, "highest": 1_000_000}
 
-QUEUES = Resource("muster.dev/v1alpha1", "Queue", "queues", namespaced=False)
 QUEUE_LABEL = "muster.dev/queue"
 
 #: How long the harms of one round go on (seconds), and how many requests one harm and a round take at most.

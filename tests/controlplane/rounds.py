@@ -15,7 +15,16 @@ from random import Random
 from statistics import fmean
 from typing import Self
 
-from localcluster.client import NAMESPACES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, ApiClient, JsonObject, Resource
+from localcluster.client import (
+    NAMESPACES,
+    POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    ApiClient,
+    JsonObject,
+    Resource,
+)
 from localcluster.errors import ApiError, NotInTimeError
 from localcluster.history import SCHEDULING, Recorder
 from localcluster.nodes import GPU
@@ -24,7 +33,6 @@ from localcluster.story import Gang
 from tests.controlplane.harms import (
     PRIORITIES,
     QUEUE_LABEL,
-    QUEUES,
     ROOT,
     SECONDS,
     TENANT,

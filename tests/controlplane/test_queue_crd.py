@@ -9,7 +9,7 @@ import pytest
 
 from extender.objects.meta import encode
 from extender.objects.queue import Queue, decode_queue, format_usage, read_queue
-from localcluster.client import ApiClient, JsonObject, Resource
+from localcluster.client import QUEUES, ApiClient, JsonObject
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ApiError
 from localcluster.programs import Binary
@@ -17,7 +17,6 @@ from tests.patience import HANGS
 
 pytestmark = pytest.mark.controlplane
 
-QUEUES = Resource("muster.dev/v1alpha1", "Queue", "queues", namespaced=False)
 GPU = "nvidia.com/gpu"
 
 #: A Queue with every field set.

@@ -18,7 +18,7 @@ from extender.kube.writer import KubeClusterApi
 from extender.objects.budget import decode_disruption_budget, read_budget
 from extender.objects.keys import ADMISSION_GATE
 from extender.objects.queue import decode_queue, read_queue
-from localcluster.client import POD_DISRUPTION_BUDGETS, PODS, JsonObject, Resource
+from localcluster.client import POD_DISRUPTION_BUDGETS, PODS, QUEUES, JsonObject
 from localcluster.cluster import LocalCluster
 from localcluster.sandbox import Sandbox
 from localcluster.story import Pod
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.controlplane
 
 #: Pods of this scheduler stay where they are.
 NOBODY = "nobody"
-QUEUES = Resource("muster.dev/v1alpha1", "Queue", "queues", namespaced=False)
 #: Keeps what was deleted in sight.
 FINALIZER = "example.com/look"
 TEAM = {"team": "red"}
