@@ -211,7 +211,7 @@ class PendingEvictions:
         self._model.table.outdate()
         staying = {pod.uid for pod in pending.pods if not self._is_gone(pod)}
         self._effects.spared.update(staying)
-        for other, each in list(self.under_way.items()) if not pending.sent else ():
+        for other, each in list(self.under_way.items()) if staying else ():
             if not staying.isdisjoint(each.awaited):
                 self.end(other, "a pod stays that was to leave")
         for eviction in pending.evictions:
@@ -222,7 +222,7 @@ class PendingEvictions:
 
     def refused(self, uid: str, why: str) -> list[str]:
         """Take in that the API server refuses to evict a pod; return the UIDs of gangs whose place is given up."""
-        concerned = [of for of, each in self.under_way.items() if uid in each.awaited]
+        concerned = [of for of, each in self.under_way.items() if any(pod.uid == uid for pod in each.pods)]
         for of in concerned:
             self.end(of, f"a pod cannot be evicted: {why}")
         return concerned

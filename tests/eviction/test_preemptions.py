@@ -100,6 +100,24 @@ class TestPriority:
         world.judge()
         assert len(world.effects().evictions) == 3
 
+    def test_who_counted_on_a_pod_that_stays_after_all_looks_for_others(self, world: World) -> None:
+        """A gang that waits for a pod that was to leave for another does not wait for it in vain."""
+        world.nodes(1)
+        for number in range(8):
+            running(world, f"low-{number}", 1, 1, priority=1)
+        world.effects()
+        first, second = (world.gang(name, 1, 1, priority=5) for name in ("first", "second"))
+        world.judge()
+        assert len(world.effects().evictions) == 2
+        world.tell(PodGone(first.pods[0].uid))
+        world.tell(GroupGone(first.ref, first.gang.uid))
+        world.judge()
+        (evict,) = world.effects().evictions.values()
+        assert evict.by == "default/second"
+        world.tell(PodGone(evict.pod.uid))
+        world.judge()
+        assert len(second.reserved) == 1
+
     def test_equal_priority_never_leaves(self, world: World) -> None:
         """Gangs of one priority wait for each other."""
         world.nodes(1)
