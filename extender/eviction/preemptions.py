@@ -58,7 +58,7 @@ class Preemptions:
         self._paused: dict[str, float] = {}  # until when no victim is searched for
         self._pauses: dict[str, dict[str, _Pause]] = {}  # of that, in one flavor, because no victim was found there
         self._due: dict[str, float] = {}  # when it is to be evaluated again
-        self._leaving: list[str] | None = None
+        self._deleted: list[str] | None = None
         self._searches = 0
         self._hopeless: set[Hashable] = set()  # kinds of claimants for which no gang may be evicted, in this pass
 
@@ -70,7 +70,7 @@ class Preemptions:
                 self._model.gangs.touch(uid)
             self._paused.clear()
             self._pauses.clear()
-        self._searches, self._leaving = 0, None
+        self._searches, self._deleted = 0, None
         self._hopeless.clear()
         if self._pending_evictions.under_way:
             for uid in self._pending_evictions.begin_pass():
@@ -128,12 +128,12 @@ class Preemptions:
         victims, later = self._policies.victims(claimant, self._pending_evictions.spares, epoch)
         if later is not None:
             self._look_at(gang.uid, now + later - epoch)
-        leaving = self._leaving_pods()
-        if not victims and not leaving:
+        if not victims and not self._deleted_pods():
             if later is None and not self._policies.by_age(claimant):
                 self._hopeless.add(kind)
             return False
         self._searches += 1
+        leaving = self._leaving_pods()
         found = find_evictions(case, option, claimant, victims, leaving, sharing=self._sharing, budgets=self._budgets)
         if found is not None:
             case, claimant, found = self._with_more(case, claimant, found, option, larger or ())
@@ -186,16 +186,18 @@ class Preemptions:
         """Have a gang judged again at some time (seconds, monotonic), or before."""
         self._due[uid] = min(at, self._due.get(uid, at))
 
-    def _leaving_pods(self) -> list[str]:
-        """Return the UIDs of pods that are going and still hold something: their place will be free.
+    def _deleted_pods(self) -> list[str]:
+        """Return the UIDs of pods that are being deleted and still hold something: their place will be free."""
+        if self._deleted is None:
+            self._deleted = [pod.uid for pod in self._model.pods.values() if pod.deleting and pod.bound]
+        return self._deleted
 
-        They are being deleted, or evicted for others: what is kept for these is not to be cleared a second time.
+    def _leaving_pods(self) -> list[str]:
+        """Return the UIDs of those, and of pods that are evicted for others.
+
+        What is kept for these others is not to be cleared a second time.
         """
-        if self._leaving is None:
-            self._leaving = [pod.uid for pod in self._model.pods.values() if pod.deleting and pod.bound]
-        if not self._pending_evictions.under_way:
-            return self._leaving
-        return list(dict.fromkeys([*self._leaving, *self._pending_evictions.leaving()]))
+        return list(dict.fromkeys([*self._deleted_pods(), *self._pending_evictions.leaving()]))
 
     def _begin(
         self, case: Case, option: Option, claimant: Claimant, found: FoundPreemption, leaving: Sequence[str]
