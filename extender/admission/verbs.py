@@ -175,8 +175,7 @@ class Verbs:
         """Tell whether a gang would be left without its minimum if `uids`, and those expected to go, were evicted.
 
         A gang that only leaves whole loses none, nor does one that has less than its minimum already, because it is
-        being bound or has lost members. `lost`
-        counts by gang and role what the expected evictions take.
+        being bound or has lost members. `lost` counts by gang and role what the expected evictions take.
         """
         losses = Counter(lost) + Counter(map(self._loses, uids - expected))
         if any(map(self._is_kept, uids)):

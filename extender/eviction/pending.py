@@ -129,8 +129,8 @@ class PendingEvictions:
         return self._clock.monotonic() < self._sheltered.get(holder, 0.0)
 
     def leaving(self) -> Iterator[str]:
-        """Iterate over the UIDs of pods that are evicted, or are to be, and still hold nodes."""
-        return (pod.uid for each in self.under_way.values() for pod in each.pods if not self._has_left(pod))
+        """Iterate over the UIDs of pods for whose leaving a gang waits, and that still hold nodes."""
+        return (pod.uid for each in self.under_way.values() for pod in self._remaining(each))
 
     def leaving_for(self, holder: GroupRef) -> PendingEviction | None:
         """Return for which gang's place members of a gang are to leave; None if they may stay."""
@@ -287,10 +287,6 @@ class PendingEvictions:
         """Tell whether a pod that was to leave says by now that it is not to be evicted."""
         known, gang = self._model.pods.get(pod.uid), self._model.gangs.get(pod.group)
         return known is not None and not known.deleting and gang is not None and gang.keeps(known)
-
-    def _has_left(self, pod: Pod) -> bool:
-        known = self._model.pods.get(pod.uid)
-        return known is None or not known.bound
 
     def _is_gone(self, pod: Pod) -> bool:
         known = self._model.pods.get(pod.uid)

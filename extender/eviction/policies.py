@@ -168,9 +168,14 @@ class Policies:
         flavor, amounts = claimant.flavor, claimant.amounts
         with charges.without(below):
             owed = set(reclaimable(tree, name, flavor, amounts))
-            for other in tree.charged_beside(name) if self._patience(claimant, now) <= 0.0 else ():
-                if other != name and tree.borrows_from(other, name, flavor, amounts):
-                    owed |= {other} if self._sharing.evens(name, flavor, amounts, other) else set()
+            if self._patience(claimant, now) <= 0.0:
+                owed.update(
+                    other
+                    for other in tree.charged_beside(name)
+                    if other != name
+                    and tree.borrows_from(other, name, flavor, amounts)
+                    and self._sharing.evens(name, flavor, amounts, other)
+                )
         reclaimed, taken = _most_reclaimed(policy, claimant.priority), _most_taken(policy, claimant)
         for other in sorted(tree.charged_beside(name), key=self._sharing.excess):
             if other == name or not charges.holders(other):
@@ -458,8 +463,9 @@ class QuotaRights:
         policy = tree.queue(claimant.queue).preemption
         right = victim.priority <= _most_taken(policy, claimant)
         if not right and victim.priority <= _most_reclaimed(policy, claimant.priority):
-            wanted = claimant.queue, claimant.flavor, claimant.amounts
-            right = tree.reclaims(wanted[0], victim.queue, *wanted[1:]) or (
-                self._evens_shares() and self._sharing.evens(*wanted, victim.queue, (pod.uid for pod in piece.pods))
+            queue, flavor, amounts = claimant.queue, claimant.flavor, claimant.amounts
+            right = tree.reclaims(queue, victim.queue, flavor, amounts) or (
+                self._evens_shares()
+                and self._sharing.evens(queue, flavor, amounts, victim.queue, (pod.uid for pod in piece.pods))
             )
         return right and self._has_borrowed(piece, gone)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -159,7 +159,7 @@ class FairSharingStrategy(StrEnum):
 
 
 #: How long a gang waits by default before others leave for it so that shares even out (seconds).
-_FAIR_SHARING_DELAY = "5m"
+_FAIR_SHARING_DELAY: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,8 @@ class PreemptionPolicy:
     """Which gangs a queue's gangs may have evicted, and how its own are protected.
 
     Preemption while borrowing goes up to the priority `max_priority_threshold`. `fair_sharing` is for gangs that have
-    waited for `fair_sharing_delay`. `min_runtime` is how long a gang of
-    this queue runs before it may be preempted, `grace` how long before its eviction it is told (both in seconds).
+    waited for `fair_sharing_delay`. `min_runtime` is how long a gang of this queue runs before it may be preempted,
+    `grace` how long before its eviction it is told (all in seconds).
     """
 
     within_queue: WithinQueue = WithinQueue.LOWER_PRIORITY
@@ -201,7 +201,7 @@ class PreemptionPolicy:
     borrow_within_cohort: BorrowWithin = BorrowWithin.NEVER
     max_priority_threshold: int | None = None
     fair_sharing: FairSharingStrategy = FairSharingStrategy.NEVER
-    fair_sharing_delay: float = 300.0
+    fair_sharing_delay: float = _FAIR_SHARING_DELAY
     non_preemptible: NonPreemptible = NonPreemptible.WITHIN_NOMINAL_QUOTA
     min_runtime: float = 0.0
     grace: float = 0.0
@@ -378,7 +378,9 @@ class _QueueReader:
             borrow_within_cohort=borrow,
             max_priority_threshold=borrowing.max_priority_threshold,
             fair_sharing=strategy,
-            fair_sharing_delay=self.duration(evening.delay or _FAIR_SHARING_DELAY, f"{where}.fairSharing.delay"),
+            fair_sharing_delay=self.duration(evening.delay, f"{where}.fairSharing.delay")
+            if evening.delay
+            else _FAIR_SHARING_DELAY,
             non_preemptible=self.choice(
                 spec.non_preemptible, NonPreemptible.WITHIN_NOMINAL_QUOTA, f"{where}.nonPreemptible"
             ),

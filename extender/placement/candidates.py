@@ -463,6 +463,11 @@ def binding(groups: Iterable[RoleGroup], tree: Tree) -> tuple[RoleGroup, ...]:
     return tuple(group for group in groups if tree.levels.find(group.level) != -1)
 
 
+def firm_groups(groups: Iterable[RoleGroup], tree: Tree) -> list[RoleGroup]:
+    """Return those of them that are required, on a level that there is."""
+    return [each for each in binding(groups, tree) if each.required and tree.levels.find(each.level) is not None]
+
+
 def counted_off(
     pods: Sequence[Pod], topology: TopologyRequest, tree: Tree
 ) -> list[tuple[tuple[tuple[int, int], ...], list[Pod]]]:

@@ -26,7 +26,7 @@ from extender.placement.candidates import (
     Groups,
     PlacementTerms,
     ScopeDomains,
-    binding,
+    firm_groups,
     group_by_shape,
     slices_of,
 )
@@ -267,8 +267,7 @@ def _role_and_shape(pod: Pod) -> tuple[str, Shape]:
 def parts_of(sequence: PodSequence, topology: TopologyRequest, tree: Tree) -> tuple[TogetherPart, ...]:
     """Return the parts that pods fall into, what has to share a domain first; of nested slices only the outer ones."""
     rest, parts = list(sequence), []
-    bound = binding(topology.role_groups, tree)
-    firm = [each for each in bound if each.required and tree.levels.find(each.level) is not None]
+    firm = firm_groups(topology.role_groups, tree)
     for outer, inside in nested(firm) if firm else ():
         members = [each for each in rest if each[0] in outer.roles]
         rest = [each for each in rest if each[0] not in outer.roles]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from extender.cluster.tree import Tree
 from extender.objects.pod import Pod, Shape
 from extender.objects.topology import RoleGroup, TopologyRequest, nested
-from extender.placement.candidates import binding, counted_off, group_by_shape
+from extender.placement.candidates import counted_off, firm_groups, group_by_shape
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ def gather(pods: Iterable[Pod], topology: TopologyRequest, tree: Tree, within: i
     if not (topology.slices or topology.role_groups):
         return Parcel({shape: tuple(own) for shape, own in group_by_shape(rest).items()}, {}), frozenset()
     beside: set[int] = set()
-    bound = binding(topology.role_groups, tree)
-    firm = [each for each in bound if each.required and tree.levels.find(each.level) is not None]
+    firm = firm_groups(topology.role_groups, tree)
     parts = _gathered(rest, firm, topology, tree)
     return _packed(parts, within, beside, tree.depth), frozenset(beside)
 
