@@ -6,7 +6,6 @@ on its loopback alone. Both use the caller's own credentials.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -16,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -33,6 +32,7 @@ from extender.cli.asking import (
     UnknownPathError,
     detail_of,
 )
+from extender.cli.runner import InterruptibleRunner
 
 if TYPE_CHECKING:
     from extender.control.ports import ApiError
@@ -158,43 +158,37 @@ class ApiServerError(AskError):
 class ApiSession:
     """The API server, asked by code that is not asynchronous. `right` is what a refusal says is missing."""
 
-    runner: asyncio.Runner
+    runner: InterruptibleRunner
     transport: Transport
 
     def ask(self, method: str, path: str, timeout: float, right: str, body: bytes | None = None) -> bytes:
         """Return the answer to a GET, or to a POST of a JSON document; raise AskError for all else than success."""
         parts = urlsplit(path)
         if method == "POST":
-            return self._run(self.transport.post(parts.path, json.loads(body or b"{}")), right, timeout)
-        return self._run(self.transport.get(parts.path, dict(parse_qsl(parts.query))), right, timeout)
+            document = json.loads(body or b"{}")
+            return self._run(lambda: self.transport.post(parts.path, document), right, timeout)
+        return self._run(lambda: self.transport.get(parts.path, dict(parse_qsl(parts.query))), right, timeout)
 
     def chunks(self, path: str, idle_seconds: float, right: str) -> Iterator[bytes]:
         """Yield the bytes of a stream as they come; raise AskError as `ask`, and when the stream breaks."""
         parts = urlsplit(path)
         stream = self.transport.stream(parts.path, dict(parse_qsl(parts.query)), idle_timeout_seconds=idle_seconds)
-        arriving = self._run(stream.__aenter__(), right)
+        arriving = self._run(stream.__aenter__, right)
         try:
-            while chunk := self._run(anext(arriving, b""), right):
+            while chunk := self._run(lambda: anext(arriving, b""), right):
                 yield chunk
         finally:
-            self._run(stream.__aexit__(None, None, None), right)
+            self._run(lambda: stream.__aexit__(None, None, None), right)
 
-    def _run(self, question: Awaitable[T], right: str, timeout: float | None = None) -> T:
+    def _run(self, question: Callable[[], Awaitable[T]], right: str, timeout: float | None = None) -> T:
         from extender.control.ports import ApiError
 
-        async def answer() -> T | ApiError | TimeoutError:
-            try:
-                async with asyncio.timeout(timeout):
-                    return await question
-            except (ApiError, TimeoutError) as error:
-                return error  # raised below: Ctrl-C in this moment would leave it behind in the task, to be logged
-
-        answered = self.runner.run(answer())
-        if isinstance(answered, ApiError):
-            raise _refusal(answered, right) from answered
-        if isinstance(answered, TimeoutError):
-            raise AskError(f"no answer through the API server within {timeout or 0:g} s") from answered
-        return answered
+        try:
+            return self.runner.run(question, timeout)
+        except ApiError as error:
+            raise _refusal(error, right) from error
+        except TimeoutError as error:
+            raise AskError(f"no answer through the API server within {timeout or 0:g} s") from error
 
 
 @contextlib.contextmanager
@@ -206,11 +200,12 @@ def api_session(kubeconfig: Path | None, context: str | None) -> Iterator[ApiSes
     from extender.kube.transport import Transport
 
     configure_logs(LogLevel.ERROR, LogFormat.AUTO)
-    with asyncio.Runner() as runner:
+    with InterruptibleRunner() as runner:
         try:
             source = find_credentials(os.environ, kubeconfig, context)
+            clock = SystemClock()
             transport = runner.run(
-                Transport.connect(source, SystemClock(), pool_size=4, timeout_seconds=_LONGEST_SECONDS)
+                lambda: Transport.connect(source, clock, pool_size=4, timeout_seconds=_LONGEST_SECONDS)
             )
         except CredentialsError as error:
             raise ServerError(f"{error}; or --server with Muster's address") from error
@@ -219,7 +214,7 @@ def api_session(kubeconfig: Path | None, context: str | None) -> Iterator[ApiSes
         try:
             yield ApiSession(runner, transport)
         finally:
-            runner.run(transport.close())
+            runner.run(transport.close)
 
 
 def find_muster(api: ApiSession, namespace: str) -> MusterPod:
