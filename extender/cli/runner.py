@@ -46,6 +46,7 @@ class InterruptibleRunner:
         async def answer() -> T:
             self._task = asyncio.current_task()
             try:
+                # With Ctrl-C held it still does what needs no waiting: what is open is closed that way.
                 async with asyncio.timeout(0 if self._held else timeout):
                     return await question()
             finally:

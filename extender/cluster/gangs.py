@@ -298,15 +298,12 @@ class Gang:
         if pod.uid in self._promised:
             self._tally.place(pod)
         self._voices = self._started = None
-        if self._spared is not None and (before is None or not self._is_alike(before, pod)):
+        if self._spared is not None and (before is None or self._matters(before) != self._matters(pod)):
             self._spared = None
 
-    def _is_alike(self, one: Pod, other: Pod) -> bool:
-        """Tell whether two states of a member are the same to who can be spared."""
-        same = (one.role, one.rank, one.phase is Phase.SUCCEEDED, one.options) == (
-            *(other.role, other.rank, other.phase is Phase.SUCCEEDED, other.options),
-        )
-        return same and self._has_place(one) is self._has_place(other)
+    def _matters(self, pod: Pod) -> tuple[object, ...]:
+        """Return what of a member decides who can be spared."""
+        return pod.role, pod.rank, pod.phase is Phase.SUCCEEDED, pod.options, self._has_place(pod)
 
     def leave(self, uid: str) -> None:
         """Forget a member."""

@@ -347,11 +347,11 @@ class _QueueReader:
         self.refuse(where, f"{quoted(text)} is none of {', '.join(known)}")
         return default
 
-    def duration(self, text: str | None, where: str) -> float:
-        seconds = 0.0 if text is None else parse_go_duration(text)
+    def duration(self, text: str | None, where: str, default: float = 0.0) -> float:
+        seconds = default if text is None else parse_go_duration(text)
         if seconds is None or not 0 <= seconds < math.inf:
             self.refuse(where, f"{quoted(text or '')} is not a duration of at least 0, such as 90s, 30m or 1h30m")
-            return 0.0
+            return default
         return seconds
 
     def selector(self, selector: LabelSelectorObject, where: str) -> LabelSelector | None:
@@ -378,9 +378,7 @@ class _QueueReader:
             borrow_within_cohort=borrow,
             max_priority_threshold=borrowing.max_priority_threshold,
             fair_sharing=strategy,
-            fair_sharing_delay=self.duration(evening.delay, f"{where}.fairSharing.delay")
-            if evening.delay
-            else _FAIR_SHARING_DELAY,
+            fair_sharing_delay=self.duration(evening.delay or None, f"{where}.fairSharing.delay", _FAIR_SHARING_DELAY),
             non_preemptible=self.choice(
                 spec.non_preemptible, NonPreemptible.WITHIN_NOMINAL_QUOTA, f"{where}.nonPreemptible"
             ),

@@ -81,6 +81,11 @@ def subgroup_role(role: str, labels: Mapping[str, str], groups: Sequence[LabelGr
     return f"{role}[{','.join(words)}]{COUNTED_APART}{' '.join(marks)}" if found else role
 
 
+def role_in_words(role: str) -> str:
+    """Return a role without what only tells it from its like."""
+    return role.partition(COUNTED_APART)[0]
+
+
 def with_subgroups(
     topology: TopologyRequest, members: Iterable[tuple[str, Mapping[str, str]]], groups: Sequence[LabelGroup]
 ) -> TopologyRequest:

@@ -18,7 +18,7 @@ from extender.cluster.tree import Tree
 from extender.objects.meta import Requirement, Selector, SelectorTerm
 from extender.objects.node import CLIQUE_LABEL
 from extender.objects.pod import Phase, Pod
-from extender.objects.topology import COUNTED_APART, RoleGroup, Slice, TopologyRequest, nested
+from extender.objects.topology import COUNTED_APART, RoleGroup, Slice, TopologyRequest, nested, role_in_words
 from extender.placement.candidates import PlacementTerms, binding, counted_off
 from extender.placement.capacityview import Join, PodSet, PodSetRequest
 
@@ -246,7 +246,7 @@ def joined(pod_set: PodSet, table: NodeTable, tree: Tree) -> PodSet:
 
 def _told(members: Sequence[Pod]) -> tuple[str, ...]:
     """Return the roles of some members as a wait names them."""
-    return tuple(sorted({pod.role.partition(COUNTED_APART)[0] for pod in members}))
+    return tuple(sorted({role_in_words(pod.role) for pod in members}))
 
 
 def _numbers(members: Sequence[Pod]) -> dict[str, int] | None:

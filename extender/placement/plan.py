@@ -18,7 +18,7 @@ from extender.cluster.whatif import WhatIf
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
 from extender.objects.requests import is_extended
-from extender.objects.topology import COUNTED_APART, Slice, TopologyRequest, nested
+from extender.objects.topology import Slice, TopologyRequest, nested, role_in_words
 from extender.placement.block import Block
 from extender.placement.candidates import (
     Candidates,
@@ -273,7 +273,7 @@ def parts_of(sequence: PodSequence, topology: TopologyRequest, tree: Tree) -> tu
         rest = [each for each in rest if each[0] not in outer.roles]
         for group in (outer, *inside):
             chosen = [(shape, pods) for role, shape, pods in members if role in group.roles]
-            roles = {role.partition(COUNTED_APART)[0] for role in group.roles}
+            roles = set(map(role_in_words, group.roles))
             level = tree.levels.find(group.level)
             parts.append(TogetherPart(-1 if level is None else level, _counted(chosen), tuple(sorted(roles))))
     loose: list[tuple[Shape, int]] = []

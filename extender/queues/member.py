@@ -251,8 +251,11 @@ class QuotaNode:
         asked = [(accounts[each], each, amount) for each, amount in amounts.items() if amount > 0 and each in accounts]
         if self is above:
             return all(account.own + amount <= account.nominal for account, _, amount in asked)
-        branch = self.path[-len(above.path) - 1].accounts[flavor] if asked else {}
+        branch = self._branch_below(above).accounts[flavor] if asked else {}
         return not any(branch[each].exceeds(account.arriving(amount, branch[each])) for account, each, amount in asked)
+
+    def _branch_below(self, above: QuotaNode) -> QuotaNode:
+        return self.path[-len(above.path) - 1]
 
     def has_borrowed(self, above: QuotaNode, flavor: str, amounts: Mapping[str, int]) -> bool:
         """Tell whether there is one of `amounts` of which its own gangs, and each queue below `above`, borrow."""
@@ -327,7 +330,7 @@ class QuotaNode:
 
     def share_below(self, above: QuotaNode, totals: Mapping[str, int]) -> QueueShare:
         """Return the share of the branch below `above` that it is in; of its own gangs if it is that itself."""
-        return self._own_share(totals) if self is above else self.path[-len(above.path) - 1].share(totals, {})
+        return self._own_share(totals) if self is above else self._branch_below(above).share(totals, {})
 
     def _own_share(self, totals: Mapping[str, int]) -> QueueShare:
         """Return the share of its own gangs, as of one more child."""

@@ -35,7 +35,8 @@ def gang(world: World, rings: str, mode: str = "hard", **policy: Any) -> Job:
     policy = {"matchLabelKeys": [RING], "networkTopology": limit} | policy
     spec: dict[str, Any] = {"minMember": len(rings), "subGroupPolicy": [policy]}
     group = read_volcano(decode_volcano_pod_group(written(volcano_json("train", **spec))))
-    ref, job = GroupRef(VOLCANO, "default", "train"), Job(world, GroupRef(VOLCANO, "default", "train"))
+    ref = GroupRef(VOLCANO, "default", "train")
+    job = Job(world, ref)
     world.group(ref, len(rings), options=group.options, problem=group.problem)
     for index, ring in enumerate(rings):
         labels = {} if ring == "-" else {RING: ring}

@@ -10,20 +10,19 @@ import pytest
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
+from localcluster.waiting import wait_until
 from tests.controlplane.test_reclaim import gang, queue
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
 
 EVENS = {"fairSharing": {"strategy": "LessThanOrEqualToFinalShare", "delay": "0s"}}
-#: How long shares may take to even out, and how long they are watched afterwards (seconds).
-SOON, AFTERWARDS = 60.0, 5.0
+#: How long shares take to even out on a quiet machine, and how long they are watched afterwards (seconds).
+SOON, AFTERWARDS = 15.0, 5.0
 
 
 def settled(holds: Callable[[], bool]) -> bool:
-    """Wait until something holds; tell whether it does, and still does some seconds later."""
-    give_up = time.monotonic() + SOON
-    while not holds() and time.monotonic() < give_up:
-        time.sleep(0.1)
+    """Wait until something holds; tell whether it still does some seconds later."""
+    wait_until(holds, timeout_seconds=SOON, description="shares as they are to be")
     time.sleep(AFTERWARDS)
     return holds()
 

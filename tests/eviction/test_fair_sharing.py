@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from extender.admission.events import PodGone, PodSeen, QueueSeen
 from extender.ledger.effects import EvictionReason
 from extender.objects.keys import Options
+from extender.objects.meta import write_timestamp
 from extender.objects.pod import Phase
 from extender.objects.queue import FairSharingStrategy, Flavor, PreemptionPolicy, Queue, Quota, Reclaim
 from extender.objects.reason import Reason
@@ -37,7 +38,7 @@ def gang(world: World, name: str, queue: str, gpus: int = 1, members: int = 1, *
 
 def created(world: World) -> str:
     """Return the time as the API server writes it."""
-    return world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    return write_timestamp(world.clock.now())
 
 
 def run(jobs: list[Job]) -> None:
