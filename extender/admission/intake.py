@@ -60,7 +60,7 @@ class Intake:
         reservations = self._reservations
         # Members of several schedulers wait with a reason; a gang of another scheduler alone is not ours to judge.
         if not self._model.looks_after(gang):
-            self._reservations.wait(gang, None)
+            self._reservations.wait(gang, None if gang.members else self._before_pods(gang))
             return
         reservations.drop_refused(gang)
         reservation = reservations.ledger.of_gang(gang.uid)
@@ -94,6 +94,16 @@ class Intake:
             reservations.await_members(gang)
         if verdict.extras and pause is None:
             self._stand(gang, queue, None)
+
+    def _before_pods(self, gang: Gang) -> Wait | None:
+        """Say what keeps a PodGroup from starting that has no pods; None if it has finished, or is not for Muster.
+
+        What is wrong with it, or with its queue, comes first: its pods may be on their way.
+        """
+        if gang.has_ended or not self._model.concerns(gang):
+            return None
+        wrong = _no_fit(gang) or self._sharing.unusable(self._sharing.queue_of(gang), gang.ref.namespace)
+        return wrong or _missing(gang)
 
     def _stand(self, gang: Gang, queue: str, core: PodSet | None, *, gated: bool = False) -> None:
         """Let a gang stand in its queue."""
@@ -138,12 +148,9 @@ def wanted(gang: Gang, slotted: int) -> GangCandidates | Wait:
     wait = _no_fit(gang)
     if wait is not None:
         return wait
-    census = gang.census()
-    minimums = gang.role_minimums
-    if (missing := _role_missing(gang, minimums)) is not None:
+    if (missing := _missing(gang)) is not None:
         return missing
-    if census.exist < gang.min_member:
-        return Wait(Reason.MEMBERS_MISSING, {"exist": census.exist, "minMember": gang.min_member})
+    census, minimums = gang.census(), gang.role_minimums
     if (gated := _role_gated(gang, minimums)) is not None:
         return gated
     if census.exist - census.gated < gang.min_member:
@@ -156,11 +163,13 @@ def wanted(gang: Gang, slotted: int) -> GangCandidates | Wait:
     return GangCandidates(core, gang.unplaced_count - core)
 
 
-def _role_missing(gang: Gang, minimums: Mapping[str, int]) -> Wait | None:
-    """Return the first role of which too few members exist."""
-    for role, minimum in sorted(minimums.items()):
+def _missing(gang: Gang) -> Wait | None:
+    """Return the first role of which too few members exist, or that the gang as a whole has too few."""
+    for role, minimum in sorted(gang.role_minimums.items()):
         if (exist := gang.census_of(role).exist) < minimum:
             return Wait(Reason.ROLE_MEMBERS_MISSING, {"exist": exist, "minMember": minimum}, {"role": role})
+    if (exist := gang.census().exist) < gang.min_member:
+        return Wait(Reason.MEMBERS_MISSING, {"exist": exist, "minMember": gang.min_member})
     return None
 
 

@@ -29,7 +29,8 @@ class Gang:
     `uid` changes when the PodGroup is re-created under its name, or when a gang without object comes back after its
     last pod went: nothing is inherited across a change of `uid`. `first_seen` is when this life was first seen
     (seconds, monotonic). `refused` are members that kube-scheduler does not place wherever there is room, with its
-    words. Members are counted as they come and go: of a gang of 1,000 each step of each member asks.
+    words. `outlived` tells that its last pod has gone and was one of Muster's. Members are counted as they come and go:
+    of a gang of 1,000 each step of each member asks.
     """
 
     ref: GroupRef
@@ -39,6 +40,7 @@ class Gang:
     members: dict[str, Pod] = field(default_factory=dict)
     oldest_member: str = ""
     refused: dict[str, str] = field(init=False, default_factory=dict)
+    outlived: bool = field(init=False, default=False)
     _tally: Tally = field(init=False, repr=False, compare=False, default=_UNCOUNTED)
     _is_pod: bool = field(init=False, repr=False, compare=False, default=False)
     _promised: set[str] | frozenset[str] = field(init=False, repr=False, compare=False, default=_NO_MEMBERS)
@@ -119,6 +121,14 @@ class Gang:
     def has_minimum(self) -> bool:
         """Tell whether minMember members, and those that must of each role, are bound or have succeeded."""
         return self.would_have_minimum({})
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether its PodGroup says that it has finished, and no member has come since; they may have gone."""
+        if self.group is None or not self.group.told_finished:
+            return False
+        census = self.census()
+        return not (census.placeable or census.gated or census.bound)
 
     @property
     def is_growing(self) -> bool:

@@ -114,7 +114,7 @@ class GangRegistry:
             gang = self._gangs[group.ref] = Gang(group.ref, uid=group.uid, first_seen=now)
         ended = None
         if gang.uid != group.uid:
-            ended, gang.uid, gang.first_seen = gang.uid, group.uid, now
+            ended, gang.uid, gang.first_seen, gang.outlived = gang.uid, group.uid, now, False
             self._lives.pop(ended, None)
         self._lives[group.uid] = gang
         gang.group = group
@@ -195,7 +195,13 @@ class ClusterModel:
         return self.manages(pod) or not pod.group.is_pod
 
     def concerns(self, gang: Gang) -> bool:
-        """Tell whether any member at all belongs to one of Muster's schedulers."""
+        """Tell whether any member at all belongs to one of Muster's schedulers.
+
+        A PodGroup without any member is for Muster if it has keys of Muster's, or its members that have gone were.
+        """
+        group = gang.group
+        if not gang.members and group is not None:
+            return gang.outlived or bool(group.told) or group.options.asks_muster
         return any(kind.scheduler in self._scheduler_names for kind in gang.kinds)
 
     def looks_after(self, gang: Gang) -> bool:
@@ -229,7 +235,7 @@ class ClusterModel:
         before = self.pods.get(pod.uid)
         if before is not None and before.group != pod.group:
             # Labels can be edited: the pod leaves one gang for another.
-            self.gangs.drop_pod(before)
+            self._leave(before)
         self.pods[pod.uid] = pod
         gang = self.gangs.put_pod(pod, now) if self.is_member(pod) else None
         if pod.bound:
@@ -249,9 +255,16 @@ class ClusterModel:
         """Forget a pod that was deleted."""
         before = self.pods.pop(uid, None)
         self._excessive.pop(uid, None)
-        gang = None if before is None else self.gangs.drop_pod(before)
+        gang = None if before is None else self._leave(before)
         self.table.release(uid)
         return PodChange(before, None, gang)
+
+    def _leave(self, pod: Pod) -> Gang | None:
+        """Take a pod out of its gang; return the gang."""
+        gang = self.gangs.drop_pod(pod)
+        if gang is not None and not gang.members:
+            gang.outlived = self.manages(pod)
+        return gang
 
     def put_node(self, node: Node) -> bool:
         """Take in a node; return whether anything that matters changed."""

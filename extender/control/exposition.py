@@ -158,7 +158,7 @@ def follow(lost: LostTime, admission: Admission, changed: Iterable[GroupRef], no
     for ref in changed:
         gang = admission.model.gangs.get(ref)
         wait = None if gang is None else waits.get(gang.uid)
-        if gang is None or wait is None:
+        if gang is None or wait is None or not gang.members:
             lost.wait(ref, None, 0, now)
         else:
             lost.wait(ref, wait.reason, wanted_gpus(gang), now)
@@ -201,7 +201,7 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
     phases: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for number, seen in enumerate(gangs, start=1):
-        if seen.managed:
+        if seen.managed and seen.has_pods:
             phases[seen.phase] += 1
             if seen.wait is not None:
                 reasons[seen.wait.reason] += 1

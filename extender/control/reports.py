@@ -71,7 +71,7 @@ class GangReports:
             self._told.pop(ref, None)
             return
         seen = gang_view(self._admission, gang)
-        if seen.managed:
+        if seen.managed and not gang.has_ended:  # how it ended stays: its pods may be cleaned up since
             self._write_new(gang, seen)
 
     def note(self, note: Note) -> None:
@@ -117,6 +117,8 @@ class GangReports:
         self._told[gang.ref] = said
         if gang.ref.is_pod and reason in {None, Reason.AWAITING_MEMBERS}:
             return
+        if not gang.members and reason in {Reason.MEMBERS_MISSING, Reason.ROLE_MEMBERS_MISSING}:
+            return  # nothing is wrong with a PodGroup that is created before its pods
         if seen.wait is not None:
             self._tell(gang, warning=reason is not Reason.AWAITING_MEMBERS, reason=str(reason), message=message)
         elif before is not None and before[1] is not None:

@@ -42,6 +42,9 @@ class GroupStatus:
     preempted: str = ""
 
 
+_NOBODY: Final = Census()
+
+
 @dataclass(frozen=True, slots=True)
 class GangView:
     """How a gang stands.
@@ -62,6 +65,11 @@ class GangView:
     managed: bool
     lacks_role: bool = False
     evicted: str = ""
+
+    @property
+    def has_pods(self) -> bool:
+        """Tell whether any pod of it is there, in whatever state."""
+        return self.census != _NOBODY
 
     @property
     def has_minimum(self) -> bool:
@@ -86,7 +94,7 @@ def phase_of(census: Census, min_member: int, reserved: int) -> GangPhase:
 def view(gang: Gang, reserved: int, wait: Wait | None, *, managed: bool, evicted: str = "") -> GangView:
     """Put together how a gang stands."""
     census = gang.census()
-    phase = phase_of(census, gang.min_member, reserved)
+    phase = GangPhase.FINISHED if gang.has_ended else phase_of(census, gang.min_member, reserved)
     lacks_role = census.secured >= gang.min_member and not gang.has_minimum
     if lacks_role and phase is GangPhase.RUNNING:
         phase = GangPhase.SCHEDULING
@@ -203,8 +211,8 @@ def queue_reports(admission: Admission) -> list[QueueReport]:
     """Return how each Queue stands, in order of their names."""
     sharing, waits = admission.sharing, admission.reservations.waits
     pending: defaultdict[str, list[str]] = defaultdict(list)  # queue -> when those that wait were created (RFC 3339)
-    for gang in admission.model.gangs:
-        if gang.uid in waits and gang.ref not in sharing.charges.holders(queue := sharing.queue_of(gang)):
+    for gang in (each for each in admission.model.gangs if each.members and each.uid in waits):
+        if gang.ref not in sharing.charges.holders(queue := sharing.queue_of(gang)):
             pending[queue].append(gang.created)
     reserved = _reserved(admission)
     return [_report(name, sharing, pending[name], reserved) for name in sorted(sharing.queues)]

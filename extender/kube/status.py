@@ -16,6 +16,7 @@ from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.api import CONFLICT, NOT_FOUND, UNREADABLE, ApiServer, JsonObject, list_pages
 from extender.objects.meta import ConditionObject, DecodeError, Decoder, ObjectMeta, decode_metadata, write_timestamp
 from extender.objects.podgroup import GroupRef
+from extender.objects.sources.coscheduling import SCHEDULED
 
 Conditions: TypeAlias = list[JsonObject]
 
@@ -27,7 +28,7 @@ _ATTEMPTS = 4
 _SERVICE_UNAVAILABLE = 503
 
 #: Types of conditions.
-_SCHEDULED, _PREEMPTED = "Scheduled", "Preempted"
+_PREEMPTED = "Preempted"
 _QUEUES = "/apis/muster.dev/v1alpha1/queues"
 
 
@@ -157,7 +158,7 @@ class GroupStatusWriter:
 
     def _body(self, known: Conditions, status: GroupStatus) -> JsonObject:
         scheduled = {
-            "type": _SCHEDULED,
+            "type": SCHEDULED,
             "status": status.condition_status,
             "reason": status.reason,
             "message": status.message,

@@ -130,6 +130,12 @@ class Options:
         return said or self.topology is not SILENT or self.peers is not SILENT or self._sharing != _UNSHARED
 
     @property
+    def asks_muster(self) -> bool:
+        """Tell whether any key of Muster's own is there, even one that cannot be read."""
+        own = replace(self, peers=SILENT, peer_queue="", problems=())
+        return own != NO_OPTIONS or any(PREFIX in problem.field for problem in self.problems)
+
+    @property
     def _sharing(self) -> tuple[object, ...]:
         return (self.queue, self.peer_queue, self.expected_duration, self.preemptible, self.below_minimum)
 

@@ -147,7 +147,7 @@ class PodGroup:
     `schedule_timeout` is in seconds, None for the default of the settings. `priority` is None where the members' own
     counts, and so is `never_preempts`. `problem` says why the object cannot be used. `about` is the object where it is
     no PodGroup, `steps` what its controller makes later. One that `goes_whole` loses no member by eviction but with all
-    others.
+    others. `told` is the phase that Muster last wrote to its status, "" for none; it decides nothing.
     """
 
     ref: GroupRef
@@ -165,6 +165,7 @@ class PodGroup:
     steps: tuple[GroupProgress, ...] = ()
     goes_whole: bool = False
     never_preempts: bool | None = None
+    told: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         """Make a PodGroup with too many roles one that cannot be used: each of its pods would be compared with each."""
@@ -174,6 +175,11 @@ class PodGroup:
             object.__setattr__(self, "problem", self.problem or Problem("spec", message))
             object.__setattr__(self, "role_minimums", ())
             object.__setattr__(self, "steps", ())
+
+    @property
+    def told_finished(self) -> bool:
+        """Tell whether its status says that it has finished."""
+        return self.told == "Finished"
 
     @property
     def kind(self) -> str:

@@ -91,7 +91,7 @@ def test_a_gang_that_goes_between_two_steps_is_promised_nothing() -> None:
     world.tell(PodGone(last.pods[0].uid))
     judge(world)
     assert last.reserved == {}
-    assert last.wait is None
+    assert last.wait == Wait(Reason.MEMBERS_MISSING, {"exist": 0, "minMember": 1})
     assert not any(job.reserved for job in jobs)
 
 

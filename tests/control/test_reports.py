@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from extender.admission.events import GroupSeen, PodGone, PodSeen
+from extender.admission.events import GroupSeen, PodGone, PodSeen, QueueSeen
 from extender.control.ports import ApiError
+from extender.objects.keys import QUEUE, Options, read_options
 from extender.objects.meta import ObjectRef
+from extender.objects.pod import Phase
 from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.queue import Queue
+from extender.objects.reason import Problem
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET
 from extender.objects.sources.native import NATIVE
 from extender.objects.sources.volcano import VOLCANO
+from extender.objects.topology import TopologyTerms
 from tests.control.conftest import Muster
 
 
@@ -63,3 +69,92 @@ async def test_a_status_that_was_refused_is_written_with_the_next_change(muster:
     muster.controller.tell(PodGone(pods[1].uid))
     await asyncio.sleep(5)
     assert muster.api.statuses[-1][0] == "train"
+
+
+async def test_a_podgroup_without_pods_says_that_it_has_none_yet(muster: Muster) -> None:
+    """At once if it has a key of Muster's, even one that there is not; one without is left alone. No Event says so."""
+    muster.sync()
+    ours, foreign = (GroupRef(COSCHEDULING, "default", name) for name in ("ours", "foreign"))
+    misspelt = read_options({}, {"muster.dev/topology-requierd": "rack"})
+    peers = Options(peers=TopologyTerms(required="rack"), peer_queue="lq", problems=(Problem("spec", "odd"),))
+    muster.controller.tell(GroupSeen(PodGroup(ours, "ours-uid", min_member=2, options=misspelt)))
+    muster.controller.tell(GroupSeen(PodGroup(foreign, "foreign-uid", min_member=2, options=peers)))
+    await asyncio.sleep(5)
+    ((name, status),) = muster.api.statuses
+    assert (name, status.phase, status.reason) == ("ours", "Pending", "MembersMissing")
+    assert status.message == "0 of 2 members exist"
+    assert [(event.reason, event.warning) for event in muster.api.events] == [("InvalidField", True)]
+    assert muster.sample("muster_gangs", phase="Pending") == 0
+    assert muster.sample("muster_gangs_waiting", reason="MembersMissing") == 0
+
+
+async def test_a_podgroup_without_pods_names_a_queue_that_does_not_exist(muster: Muster) -> None:
+    """What is wrong is told before there is a pod, and no more as soon as it is mended; the Queue counts no gang."""
+    muster.sync()
+    ref = GroupRef(COSCHEDULING, "default", "train")
+    options = read_options({QUEUE: "team"}, {})
+    muster.controller.tell(GroupSeen(PodGroup(ref, "train-uid", min_member=2, options=options)))
+    await asyncio.sleep(5)
+    message = "no Queue is called team; known: none"
+    assert [(status.reason, status.message) for _, status in muster.api.statuses] == [("UnknownQueue", message)]
+    assert [(e.reason, e.message, e.warning) for e in muster.api.events] == [("UnknownQueue", message, True)]
+    muster.controller.tell(QueueSeen(Queue("team", uid="team")))
+    await asyncio.sleep(5)
+    assert muster.api.statuses[-1][-1].reason == "MembersMissing"
+    assert muster.api.queue_statuses[-1][-1].row.pending_gangs == 0
+    assert len(muster.api.events) == 1
+
+
+async def test_a_podgroup_without_pods_that_is_invalid_says_so(muster: Muster) -> None:
+    """A field that cannot be used is told where a key of Muster's says for whom the PodGroup is."""
+    muster.sync()
+    ref = GroupRef(VOLCANO, "default", "train")
+    group = PodGroup(ref, "u", options=read_options({QUEUE: "team"}, {}), problem=Problem("spec.minMember", "is -1"))
+    muster.controller.tell(GroupSeen(group))
+    await asyncio.sleep(5)
+    assert [event.reason for event in muster.api.events] == ["InvalidPodGroup"]
+
+
+async def test_a_podgroup_whose_last_pod_has_gone_does_not_say_that_it_runs(muster: Muster) -> None:
+    """Its status counts what is there."""
+    muster.nodes(1)
+    muster.sync()
+    (pod,) = muster.gang("train", 1)
+    await asyncio.sleep(5)
+    muster.controller.tell(PodSeen(replace(pod, node_name="node-0", phase=Phase.RUNNING)))
+    await asyncio.sleep(5)
+    assert muster.api.statuses[-1][-1].running == 1
+    muster.controller.tell(PodGone(pod.uid))
+    await asyncio.sleep(5)
+    status = muster.api.statuses[-1][-1]
+    assert (status.phase, status.scheduled, status.running, status.reason) == ("Pending", 0, 0, "MembersMissing")
+
+
+async def test_a_status_that_is_no_longer_true_is_found_after_a_restart(muster: Muster) -> None:
+    """A PodGroup whose pods went while no Muster ran has a status of Muster's; one that finished keeps its own."""
+    for name, told in (("gone", "Running"), ("done", "Finished"), ("foreign", "")):
+        ref = GroupRef(COSCHEDULING, "default", name)
+        muster.controller.tell(GroupSeen(PodGroup(ref, f"{name}-uid", min_member=2, told=told)))
+    muster.sync()
+    await asyncio.sleep(5)
+    assert [(name, status.phase) for name, status in muster.api.statuses] == [("gone", "Pending")]
+
+
+async def test_a_gang_that_has_finished_stays_finished_while_its_pods_are_cleaned_up(muster: Muster) -> None:
+    """A time to live takes the pods of a finished job one by one; a new pod begins anew."""
+    muster.sync()
+    pods = [replace(pod, phase=Phase.SUCCEEDED, node_name="n") for pod in muster.gang("train", 2, present=0)]
+    for pod in pods:
+        muster.controller.tell(PodSeen(pod))
+    await asyncio.sleep(5)
+    ref, told = pods[0].group, muster.api.statuses[-1][-1].phase
+    muster.controller.tell(GroupSeen(PodGroup(ref, "train-uid", min_member=2, created="train", told=told)))
+    for pod in pods:
+        muster.controller.tell(PodGone(pod.uid))
+        await asyncio.sleep(5)
+    assert [(status.phase, status.succeeded) for _, status in muster.api.statuses] == [("Finished", 2)]
+    (row,) = [seen for seen in muster.controller.inspection.gangs() if seen.ref == ref]
+    assert (row.phase, row.wait) == ("Finished", None)
+    muster.controller.tell(PodSeen(muster.pod("train-2", 8, ref)))
+    await asyncio.sleep(5)
+    assert muster.api.statuses[-1][-1].phase == "Pending"

@@ -58,6 +58,16 @@ def test_a_coscheduling_group_is_read_whole() -> None:
     )
 
 
+@pytest.mark.parametrize(("condition", "told"), [("Scheduled", "Running"), ("Ready", "")])
+def test_what_muster_told_is_known_by_its_condition(condition: str, told: str) -> None:
+    """The coscheduling plugin writes phases too, and no condition; a status alone makes no other PodGroup."""
+    document = coscheduling_json("train", minMember=2)
+    before = coscheduling(document)
+    document["status"] = {"phase": "Running", "conditions": [{"type": condition, "status": "True"}]}
+    assert coscheduling(document).told == told
+    assert coscheduling(document) == before
+
+
 @pytest.mark.parametrize("spec", [{}, {"minMember": 0}, {"minMember": None}])
 def test_a_group_without_minimum_is_a_gang_of_one(spec: Json) -> None:
     """The coscheduling API leaves out a zero minMember: each pod may start by itself."""

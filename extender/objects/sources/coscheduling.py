@@ -19,6 +19,9 @@ from extender.objects.sources.source import Source, WorkloadKind, one
 COSCHEDULING: Final = "scheduling.x-k8s.io"
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 
+#: The type of the condition that Muster writes to the status of each PodGroup.
+SCHEDULED: Final = "Scheduled"
+
 
 class CoschedulingSpec(Struct, gc=False, frozen=True, rename="camel"):
     """Spec of a `scheduling.x-k8s.io/v1alpha1` PodGroup."""
@@ -79,7 +82,14 @@ def read_coscheduling(group: CoschedulingPodGroup) -> PodGroup:
         generation=meta.generation or 0,
         options=read_group_options(meta, Reading()),
         problem=problem,
+        told=_told(group.status or CoschedulingStatus()),
     )
+
+
+def _told(status: CoschedulingStatus) -> str:
+    """Return the phase in a status that Muster wrote; the coscheduling plugin has phases too, but no conditions."""
+    ours = any(condition.type == SCHEDULED for condition in status.conditions or ())
+    return (status.phase or "") if ours else ""
 
 
 SOURCE = Source(
