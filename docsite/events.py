@@ -59,6 +59,16 @@ SAID: Mapping[str, tuple[str, str, str]] = {
         "evicted for a gang whose Queue has less of its weighted share, where that Queue asks for fair sharing",
     ),
     EvictionReason.DEFRAGMENTED: ("gang and pod", "Warning", "evicted by a run of `muster defrag --apply`"),
+    EvictionReason.CONSOLIDATED: (
+        "gang and pod",
+        "Warning",
+        "moves to make room for a gang that waits, where its Queue asks for consolidation; its new place is kept",
+    ),
+    "Consolidating": (
+        "gang",
+        "Normal",
+        "others move to make room for it: which, from where to where, and what it costs",
+    ),
     EvictionReason.BELOW_MINIMUM: ("gang and pod", "Warning", "evicted because what is left of the gang cannot run"),
     EvictionReason.QUEUE_DRAINED: (
         "gang and pod",

@@ -74,6 +74,12 @@ MEANINGS: Mapping[str, Key] = {
     keys.EXPECTED_DURATION: Key(
         "annotation", _GANG_OBJECT, "90m", "how long it runs once started ([backfill](../backfill.md))"
     ),
+    keys.CHECKPOINT_INTERVAL: Key(
+        "annotation",
+        _GANG_OBJECT,
+        "30m",
+        "after how much work it saves it: [no more counts as lost](../queues.md#consolidation) with an eviction",
+    ),
     keys.PREEMPTIBLE: Key(
         "annotation",
         _GANG_OBJECT,

@@ -11,6 +11,7 @@ from extender.admission.headearmarks import HeadEarmarks
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
+from extender.eviction.consolidation import Consolidation
 from extender.eviction.pending import AllowedEvictions, PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
@@ -48,6 +49,7 @@ class Tenure:
         vetoes: nodes that kube-scheduler refused.
         clearances: whose place is being cleared.
         preemptions: the search for those who have to leave.
+        consolidation: the search for those who may move.
         repairs: running gangs that lack members.
         heads: for whom room is kept.
         decider: the pass.
@@ -70,6 +72,8 @@ class Tenure:
         self.vetoes = Vetoes(settings.veto_seconds, clock.monotonic)
         self.pending_evictions = PendingEvictions(model, sharing, self.reservations, evictions, clock, effects)
         self.preemptions = Preemptions(model, sharing, budgets, self.pending_evictions, clock)
+        parts = (model, sharing, budgets, self.pending_evictions, self.preemptions.look_at)
+        self.consolidation = Consolidation(*parts, clock, effects)
         grace = settings.below_minimum_grace_seconds
         self.repairs = Repairs(model, self.reservations, self.pending_evictions, grace, clock)
         most = _MOST_STARTS if settings.backfill == "conservative" else 1
@@ -80,6 +84,7 @@ class Tenure:
             self.reservations,
             self.pending_evictions,
             self.preemptions,
+            self.consolidation,
             self.vetoes,
             self.repairs,
             self.heads,

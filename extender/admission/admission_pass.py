@@ -15,6 +15,7 @@ from extender.admission.intake import Intake
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
+from extender.eviction.consolidation import Consolidation
 from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
@@ -152,6 +153,7 @@ class AdmissionPass:
         reservations: Reservations,
         pending_evictions: PendingEvictions,
         preemptions: Preemptions,
+        consolidation: Consolidation,
         vetoes: Vetoes,
         repairs: Repairs,
         heads: HeadEarmarks,
@@ -166,6 +168,7 @@ class AdmissionPass:
         self._extras = Extras(model, sharing, reservations, preemptions)
         self._pending_evictions = pending_evictions
         self._preemptions = preemptions
+        self._consolidation = consolidation
         self._vetoes = vetoes
         self._repairs = repairs
         self._heads = heads
@@ -269,6 +272,8 @@ class AdmissionPass:
         self.queues.remove(gang.ref)
         if self._model.gangs.get(gang.ref) is gang:
             self._sharing.follow(gang)
+            if self._pending_evictions.moved.places:
+                self._pending_evictions.moved.follow(gang)
             if gang.census().bound or gang.uid in self._repairs.wounds:
                 self._repairs.follow(gang)
             self._intake.consider(gang)
@@ -278,12 +283,14 @@ class AdmissionPass:
         self._ageing.forget(gang.uid)
         self._repairs.forget(gang.uid)
         self._preemptions.forget(gang.uid)
+        self._consolidation.forget(gang.uid)
         self._reservations.wait(gang, None)
 
     def _firm(self) -> dict[str, Earmark]:
         """Return what is kept for one gang alone: places of lost members, and those that are being cleared."""
         lost = self._repairs.keeps() if self._repairs.wounds else {}
-        return lost | {uid: pending.keep for uid, pending in self._pending_evictions.under_way.items()}
+        moved = self._pending_evictions.moved.keeps() if self._pending_evictions.moved.places else {}
+        return lost | moved | {uid: pending.keep for uid, pending in self._pending_evictions.under_way.items()}
 
     def _place_cores(self, cycle: Cycle) -> _Steps[list[Entry]]:
         """Give each gang its reservation or its reason; return those that have members beyond minMember to place.
@@ -445,9 +452,19 @@ class AdmissionPass:
                     return self._pending_evictions.progress(gang)
         if no_fit.nodes and larger is None and len(cycle.heads) < self._heads.most:
             entry.head = self._heads.head(entry.position, case, case.view(no_fit.nodes[0]), cycle)
-            if entry.head is not None:
-                cycle.heads += (entry.head,)
+        if larger is None and self._sharing.consolidating and self._consolidate(entry, case, no_fit):
+            entry.head, cycle.firm = None, self._firm()
+            return self._pending_evictions.progress(gang)
+        if entry.head is not None:
+            cycle.heads += (entry.head,)
         return None
+
+    def _consolidate(self, entry: Entry, case: Case, no_fit: NoFit) -> bool:
+        """Have others moved out of the way of a gang; return whether its place is being cleared now."""
+        if no_fit.wait.reason not in CLEARABLE:
+            return False
+        start = None if entry.head is None else entry.head.start
+        return self._consolidation.attempt(case, no_fit.nodes, start)
 
     def _make_room_for_more(self, growth: Growth, cycle: Cycle) -> None:
         """Have others evicted for the members of a gang that have started without those beyond its minimum."""

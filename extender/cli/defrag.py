@@ -76,7 +76,7 @@ def _show(console: Console, gang: str, answer: DefragmentationDocument, *, appli
     if not answer.fits:
         said = f"{gang} does not fit: {answer.reason}"
     elif not moves:
-        said = f"{gang} fits without any move"
+        said = f"{gang}: {answer.reason}" if answer.reason else f"{gang} fits without any move"
     elif applied:
         said = f"evicted what has to move; {gang} gets the room"
     else:

@@ -255,6 +255,11 @@ class Gang:
         return max(known, default=None) if len(known) == len(deadlines) else None
 
     @property
+    def checkpoint_interval(self) -> float | None:
+        """Return after how much work the gang saves it, as it says (seconds); no more is lost with an eviction."""
+        return membership.checkpoint_interval(self.group, self._said())
+
+    @property
     def started_at(self) -> float | None:
         """Return since when the gang runs: when a kubelet first took on one that is bound now (epoch seconds).
 

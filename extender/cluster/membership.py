@@ -336,6 +336,12 @@ def expected_duration(group: PodGroup | None, said: Sequence[Voice]) -> float | 
     return next((seconds for seconds in durations if seconds is not None), None)
 
 
+def checkpoint_interval(group: PodGroup | None, said: Sequence[Voice]) -> float | None:
+    """Return after how much work a gang saves it, as it says (seconds), None if it does not."""
+    intervals = (word.checkpoint_interval for word in _words(group, said))
+    return next((seconds for seconds in intervals if seconds is not None), None)
+
+
 def preemptible(group: PodGroup | None, options: Options) -> bool:
     """Tell whether a member with `options` may be evicted; it may unless the PodGroup, or else itself, says not."""
     stated = None if group is None else group.options.preemptible

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,8 @@ from typing import Final
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, split
 from extender.cluster.model import ClusterModel
+from extender.eviction.movedplaces import MovedPlaces
+from extender.eviction.moves import FoundMoves
 from extender.eviction.policies import Claimant, QuotaRights
 from extender.eviction.search.search import FoundPreemption
 from extender.eviction.search.units import VictimEviction
@@ -67,6 +70,7 @@ class PendingEvictions:
         under_way: the places that are being cleared, by the UID of the gang they are for.
         told: why the pods of a gang were evicted last, by the UID of the gang, until it is placed again.
         in_vain: the UIDs of gangs that kube-scheduler refused though others had left for them.
+        moved: what is kept for those that leave for others and have another place.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that a place is cleared by
@@ -87,6 +91,7 @@ class PendingEvictions:
         self._effects = effects
         self._leaving_for: dict[GroupRef, PendingEviction] = {}
         self._sheltered: dict[GroupRef, float] = {}
+        self.moved = MovedPlaces(model, sharing, clock)
         self.in_vain: set[str] = set()
         self.under_way: dict[str, PendingEviction] = {}
         self.told: dict[str, str] = {}
@@ -97,6 +102,7 @@ class PendingEvictions:
         Return the UIDs of gangs whose place was not cleared in time.
         """
         now, late = self._clock.monotonic(), []
+        self.moved.begin_pass()
         for uid, pending in list(self.under_way.items()):
             gang = self._model.gangs.get(pending.gang.ref)
             if gang is not pending.gang or gang.uid != uid:
@@ -175,6 +181,7 @@ class PendingEvictions:
         )
         self._leaving_for |= {eviction.gang: pending for eviction in found.evictions}
         self.under_way[gang.uid] = pending
+        self.moved.end(gang.uid)  # that place was not enough
         if notice:
             for eviction in found.evictions:
                 text = f"{_pods(eviction.pods)} to be evicted in {notice:.0f} s {_purpose(pending, eviction)}"
@@ -185,6 +192,15 @@ class PendingEvictions:
             names = ", ".join(eviction.victim.name for eviction in found.evictions)
             message = f"clears its place of {_pods(evicted)} of {names}"
             self._effects.notes.append(Note(gang.ref, warning=False, reason="Preempting", message=message))
+
+    def start_moves(
+        self, claimant: Claimant, found: FoundMoves, reason: EvictionReason, *, notice: float = 0.0
+    ) -> None:
+        """Have those evicted who can move out of the way, after so many seconds of notice; keep their new places."""
+        reasons = {each.victim.uid: reason for each in found.preemption.evictions}
+        self.start(claimant, found.preemption, reasons, notice=notice)
+        for destination in found.destinations:
+            self.moved.keep(destination, notice + PATIENCE_SECONDS)
 
     def placed(self, gang: Gang) -> None:
         """Take in that a gang has been placed: evictions that were not sent yet are cancelled."""
@@ -217,6 +233,8 @@ class PendingEvictions:
         for eviction in pending.evictions:
             if (gang := self._model.gangs.get(eviction.gang)) is not None:
                 self._model.gangs.touch(gang.uid)
+            if not staying.isdisjoint(pod.uid for pod in eviction.pods):
+                self.moved.end(eviction.victim.uid)
             if not pending.sent:
                 self._note(eviction, "EvictionCancelled", f"no pod is evicted: {why}")
 
@@ -233,10 +251,15 @@ class PendingEvictions:
             self._sharing.charges.withdraw(uid)
         self.under_way.clear()
         self._leaving_for.clear()
+        self.moved.end_all()
 
     def next_turn(self) -> float:
-        """Return when time alone asks for something of those under way (seconds, monotonic)."""
-        return min(each.until if each.sent else each.due for each in self.under_way.values())
+        """Return when time alone asks for something of those under way, or of places of those that move.
+
+        In seconds (monotonic), inf for never.
+        """
+        turns = (each.until if each.sent else each.due for each in self.under_way.values())
+        return min(min(turns, default=math.inf), self.moved.next_end())
 
     def evict_gang(self, gang: Gang, reason: EvictionReason, why: str, *, by: str = "") -> None:
         """Evict what is left of a gang, for no other's sake; of one that cannot go whole only what it can spare."""
@@ -307,6 +330,8 @@ def _purpose(pending: PendingEviction, eviction: VictimEviction) -> str:
             right = f"queue {pending.queue} has less of its weighted share than queue {eviction.victim.queue}"
         case EvictionReason.DEFRAGMENTED:
             right = "to defragment, as was asked for"
+        case EvictionReason.CONSOLIDATED:
+            right = "it moves to make room for a larger one, and its new place is kept"
         case _:
             right = f"priority {gang.priority} over {eviction.victim.priority}"
     return f"for {gang.ref}: {right}"

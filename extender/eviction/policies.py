@@ -228,7 +228,16 @@ class Policies:
         if not core and not extras:
             return None
         return Victim(
-            str(holder), gang.uid, queue, flavor, gang.priority, gang.created, tuple(core), tuple(extras), seconds
+            str(holder),
+            gang.uid,
+            queue,
+            flavor,
+            gang.priority,
+            gang.created,
+            tuple(core),
+            tuple(extras),
+            seconds,
+            gang.checkpoint_interval,
         )
 
 

@@ -62,6 +62,11 @@ class Preemptions:
         self._searches = 0
         self._hopeless: set[Hashable] = set()  # kinds of claimants for which no gang may be evicted, in this pass
 
+    @property
+    def _is_clearing(self) -> bool:
+        """Tell whether any place is being cleared, or kept for those that have left one."""
+        return bool(self._pending_evictions.under_way or self._pending_evictions.moved.places)
+
     def begin_pass(self) -> None:
         """Begin a pass; if the budgets have changed, gangs may be evicted now that might not before."""
         if self._budgets_seen != self._budgets.version:
@@ -72,7 +77,7 @@ class Preemptions:
             self._pauses.clear()
         self._searches, self._deleted = 0, None
         self._hopeless.clear()
-        if self._pending_evictions.under_way:
+        if self._is_clearing:
             for uid in self._pending_evictions.begin_pass():
                 self._paused[uid] = self._clock.monotonic() + PATIENCE_SECONDS
         if self._sharing.draining:
@@ -121,13 +126,13 @@ class Preemptions:
         pause = self._pauses.get(gang.uid, {}).get(claimant.flavor, _Pause(0.0, now))
         until = max(self._paused.get(gang.uid, now), pause.until, self._pending_evictions.waits_until(gang))
         if now < until:
-            self._look_at(gang.uid, until)  # something has changed meanwhile
+            self.look_at(gang.uid, until)  # something has changed meanwhile
             return False
         self._wanting.pop(gang.uid, None)
         epoch = self._clock.now().timestamp()
         victims, later = self._policies.victims(claimant, self._pending_evictions.spares, epoch)
         if later is not None:
-            self._look_at(gang.uid, now + later - epoch)
+            self.look_at(gang.uid, now + later - epoch)
         if not victims and not self._deleted_pods():
             if later is None and not self._policies.by_age(claimant):
                 self._hopeless.add(kind)
@@ -165,7 +170,7 @@ class Preemptions:
         times = list(self._due.values())
         if self._wanting:
             times.append(self._resting_until)
-        if self._pending_evictions.under_way:
+        if self._is_clearing:
             times.append(self._pending_evictions.next_turn())
         return min(times, default=None)
 
@@ -179,10 +184,10 @@ class Preemptions:
             self._due.pop(uid, None)
             self._wanting.pop(uid, None)
             self._model.gangs.touch(uid)
-        turn = self._pending_evictions.next_turn() if self._pending_evictions.under_way else inf
+        turn = self._pending_evictions.next_turn() if self._is_clearing else inf
         return bool(ended) or turn <= now
 
-    def _look_at(self, uid: str, at: float) -> None:
+    def look_at(self, uid: str, at: float) -> None:
         """Have a gang judged again at some time (seconds, monotonic), or before."""
         self._due[uid] = min(at, self._due.get(uid, at))
 

@@ -66,6 +66,7 @@ class EvictionReason(StrEnum):
     RECLAIMED = "Reclaimed"  # by a gang to whose queue the quota belongs
     FAIR_SHARING = "FairSharing"  # by a gang whose queue has less of its weighted share
     DEFRAGMENTED = "Defragmented"  # on request
+    CONSOLIDATED = "Consolidated"  # to another place, so that a gang fits
     BELOW_MINIMUM = "BelowMinimum"  # what is left of the gang cannot run
     QUEUE_DRAINED = "QueueDrained"
 

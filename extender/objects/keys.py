@@ -29,10 +29,11 @@ QUEUE = "muster.dev/queue"
 EXPECTED_DURATION = "muster.dev/expected-duration"
 PREEMPTIBLE = "muster.dev/preemptible"
 BELOW_MINIMUM = "muster.dev/below-minimum"
+CHECKPOINT_INTERVAL = "muster.dev/checkpoint-interval"
 
 _TOPOLOGY_KEYS = frozenset({TOPOLOGY_REQUIRED, TOPOLOGY_PREFERRED, TOPOLOGY_SLICE, TOPOLOGY_ROLE_GROUPS, OBJECTIVE})
 #: Those by which a gang says how it shares the cluster with others.
-SHARING_KEYS = frozenset({QUEUE, EXPECTED_DURATION, PREEMPTIBLE, BELOW_MINIMUM})
+SHARING_KEYS = frozenset({QUEUE, EXPECTED_DURATION, PREEMPTIBLE, BELOW_MINIMUM, CHECKPOINT_INTERVAL})
 #: Every key by which people ask for something, and where it stands.
 KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE})
 KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, PLACEMENT, ROLE_MINIMUMS}) | _TOPOLOGY_KEYS | SHARING_KEYS
@@ -70,6 +71,8 @@ MOST_ROLES = 64
 _LONGEST_VALUE = 8_192
 _ROLES_EXPECTED = f"at most {MOST_ROLES} roles with whole numbers of at least 1, such as leader=1,worker=4"
 
+_DURATION_EXPECTED = "a duration such as 90m or 1h30m, or a number of seconds"
+
 _Read = TypeVar("_Read")
 
 
@@ -97,7 +100,8 @@ class Options:
 
     `packings` are (resource, packing of pods that ask for it), what counts first in front. `role_minimums` are (role,
     least members that must start together) in order of the roles. `topology` is what Muster's own keys say, `peers`
-    what those of other schedulers do; so are `queue` and `peer_queue`. `expected_duration` is in seconds.
+    what those of other schedulers do; so are `queue` and `peer_queue`. `expected_duration` and
+    `checkpoint_interval` are in seconds.
     """
 
     min_member: int | None = None
@@ -111,6 +115,7 @@ class Options:
     expected_duration: float | None = None
     preemptible: bool | None = None
     below_minimum: BelowMinimum | None = None
+    checkpoint_interval: float | None = None
     problems: tuple[Problem, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
@@ -137,7 +142,8 @@ class Options:
 
     @property
     def _sharing(self) -> tuple[object, ...]:
-        return (self.queue, self.peer_queue, self.expected_duration, self.preemptible, self.below_minimum)
+        ends = (self.expected_duration, self.preemptible, self.below_minimum, self.checkpoint_interval)
+        return (self.queue, self.peer_queue, *ends)
 
     def packing_of(self, resources: Container[str]) -> Packing | None:
         """Return the packing of pods that ask for `resources`, None if it is not said."""
@@ -164,7 +170,7 @@ class Options:
         return replace(self, peer_queue=queue) if queue else self
 
 
-_UNSHARED: tuple[object, ...] = ("", "", None, None, None)
+_UNSHARED: tuple[object, ...] = ("", "", None, None, None, None)
 
 #: The options of an object that asks for nothing, as most pods do.
 NO_OPTIONS = Options()
@@ -208,7 +214,8 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
         topology=topology,
         packings=packings if packing is None else (),
         queue=queue,
-        expected_duration=read(EXPECTED_DURATION, _duration, "a duration such as 90m or 1h30m, or a number of seconds"),
+        expected_duration=read(EXPECTED_DURATION, _duration, _DURATION_EXPECTED),
+        checkpoint_interval=read(CHECKPOINT_INTERVAL, _duration, _DURATION_EXPECTED),
         preemptible=read(PREEMPTIBLE, {"true": True, "false": False}.get, "true or false"),
         below_minimum=read(BELOW_MINIMUM, _below_minimum, _one_of(BelowMinimum)),
         problems=tuple(problems),

@@ -72,6 +72,13 @@ ResourceList: TypeAlias = dict[str, str | int | float]
 """Resource name -> quantity as written by the API server (a string) or by people (a bare number)."""
 
 
+class OwnerReference(Struct, gc=False, frozen=True):
+    """An object that this one belongs to; one of them at most is its controller."""
+
+    uid: str | None = None
+    controller: bool | None = None
+
+
 class ObjectMeta(Struct, gc=False, frozen=True, rename="camel"):
     """Object metadata."""
 
@@ -84,6 +91,12 @@ class ObjectMeta(Struct, gc=False, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+    @property
+    def controller(self) -> str:
+        """Return the UID of the object that makes and replaces this one, "" for none."""
+        return next((owner.uid or "" for owner in self.owner_references or () if owner.controller), "")
 
 
 class ConditionObject(Struct, gc=False, frozen=True, rename="camel"):

@@ -144,7 +144,8 @@ class Pod:
     `refusal` is the message of a PodScheduled condition that is False: kube-scheduler's own reason. `rejection` is the
     kubelet's, of a pod that it did not admit. `observed` and `predicted` are which GPUs and zones the pod holds, as
     annotations say. `gates` are the names of its scheduling gates. `started_at` is when the kubelet took it on
-    (epoch seconds), `active_deadline` how long after that it is ended (seconds).
+    (epoch seconds), `active_deadline` how long after that it is ended (seconds). `controller` is the UID of the object
+    that makes another pod when this one is gone, "" for none.
     """
 
     uid: str
@@ -173,6 +174,7 @@ class Pod:
     active_deadline: float | None = None
     started_at: float | None = None
     gates: tuple[str, ...] = ()
+    controller: str = ""
 
     def __post_init__(self) -> None:
         """Make a pod that names no group a gang of one."""
@@ -254,6 +256,7 @@ def read_pod(pod: PodObject, default_priority: int = 0) -> Pod:
         active_deadline=None if spec.active_deadline_seconds is None else float(spec.active_deadline_seconds),
         started_at=None if status.start_time is None else read_timestamp(status.start_time),
         gates=gates,
+        controller=intern(meta.controller) if meta.owner_references else "",
     )
 
 

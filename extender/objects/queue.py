@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec import field as struct_field
 
 from extender.objects.meta import Decoder, Int32, LabelSelector, LabelSelectorObject, ObjectMeta, read_label_selector
 from extender.objects.reason import Problem, quoted
@@ -53,6 +54,16 @@ class FairSharingObject(Struct, gc=False, frozen=True, rename="camel"):
     delay: str | None = None
 
 
+class ConsolidationObject(Struct, gc=False, frozen=True, rename="camel"):
+    """Whether gangs of a queue move so that others fit, and how much that may cost."""
+
+    policy: str | None = None
+    delay: str | None = None
+    cool_down: str | None = None
+    max_evictions_per_hour: Int32 | None = None
+    max_lost_gpu_hours_per_hour: Quantity | None = struct_field(default=None, name="maxLostGPUHoursPerHour")
+
+
 class QueuePreemption(Struct, gc=False, frozen=True, rename="camel"):
     """Which gangs a queue's gangs may evict, and how its own are protected; durations as Go writes them."""
 
@@ -60,6 +71,7 @@ class QueuePreemption(Struct, gc=False, frozen=True, rename="camel"):
     reclaim_within_cohort: str | None = None
     borrow_within_cohort: BorrowWithinCohortObject | None = None
     fair_sharing: FairSharingObject | None = None
+    consolidation: ConsolidationObject | None = None
     non_preemptible: str | None = None
     min_runtime: str | None = None
     grace: str | None = None
@@ -158,6 +170,13 @@ class FairSharingStrategy(StrEnum):
     INITIAL_SHARE = "LessThanInitialShare"
 
 
+class ConsolidationTrigger(StrEnum):
+    """When gangs of a queue move to another place."""
+
+    NEVER = "Never"
+    GANGS_WAIT = "WhenGangsWait"
+
+
 #: How long a gang waits by default before others leave for it so that shares even out (seconds).
 _FAIR_SHARING_DELAY: Final = 300.0
 
@@ -188,12 +207,26 @@ class Flavor:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsolidationPolicy:
+    """How much gangs of a queue move so that others fit that wait.
+
+    Only for a gang that has waited for `delay`, and only what has run for `cool_down` (seconds); `evictions` pods an
+    hour at most, and `lost_gpu_hours` of GPU-hours an hour that they have run since they last saved their work.
+    """
+
+    delay: float = 600.0
+    cool_down: float = 3600.0
+    evictions: int = 16
+    lost_gpu_hours: float = 16.0
+
+
+@dataclass(frozen=True, slots=True)
 class PreemptionPolicy:
     """Which gangs a queue's gangs may have evicted, and how its own are protected.
 
     Preemption while borrowing goes up to the priority `max_priority_threshold`. `fair_sharing` is for gangs that have
     waited for `fair_sharing_delay`. `min_runtime` is how long a gang of this queue runs before it may be preempted,
-    `grace` how long before its eviction it is told (all in seconds).
+    `grace` how long before its eviction it is told (all in seconds). Without `consolidation` none of its gangs moves.
     """
 
     within_queue: WithinQueue = WithinQueue.LOWER_PRIORITY
@@ -202,6 +235,7 @@ class PreemptionPolicy:
     max_priority_threshold: int | None = None
     fair_sharing: FairSharingStrategy = FairSharingStrategy.NEVER
     fair_sharing_delay: float = _FAIR_SHARING_DELAY
+    consolidation: ConsolidationPolicy | None = None
     non_preemptible: NonPreemptible = NonPreemptible.WITHIN_NOMINAL_QUOTA
     min_runtime: float = 0.0
     grace: float = 0.0
@@ -255,7 +289,7 @@ def read_queue(queue: QueueObject) -> Queue:
         created=meta.creation_timestamp or "",
         parent=parent,
         flavors=reading.flavors(spec.flavors or (), borrows=bool(parent)),
-        weight=reading.weight(spec.weight, "spec.weight"),
+        weight=reading.positive(spec.weight, 1.0, "spec.weight"),
         priority=spec.priority or 0,
         namespaces=namespaces,
         default=spec.default or False,
@@ -327,18 +361,18 @@ class _QueueReader:
             self.refuse(where, str(error))
             return None
 
-    def weight(self, quantity: Quantity | None, where: str) -> float:
+    def positive(self, quantity: Quantity | None, default: float, where: str) -> float:
         if quantity is None:
-            return 1.0
+            return default
         try:
-            weight = float(parse_quantity(str(quantity)))
+            number = float(parse_quantity(str(quantity)))
         except QuantityError as error:
             self.refuse(where, str(error))
-            return 1.0
-        if not 0 < weight < math.inf:
+            return default
+        if not 0 < number < math.inf:
             self.refuse(where, f"'{quantity}' is not a number above 0")
-            return 1.0
-        return weight
+            return default
+        return number
 
     def choice(self, text: str | None, default: _Choice, where: str) -> _Choice:
         known = type(default)
@@ -353,6 +387,20 @@ class _QueueReader:
             self.refuse(where, f"{quoted(text or '')} is not a duration of at least 0, such as 90s, 30m or 1h30m")
             return default
         return seconds
+
+    def consolidation(self, spec: ConsolidationObject, where: str) -> ConsolidationPolicy | None:
+        usual, evictions = ConsolidationPolicy(), spec.max_evictions_per_hour
+        if evictions is not None and evictions < 1:
+            self.refuse(f"{where}.maxEvictionsPerHour", f"{evictions} is not at least 1; policy Never moves no pods")
+        lost = self.positive(spec.max_lost_gpu_hours_per_hour, usual.lost_gpu_hours, f"{where}.maxLostGPUHoursPerHour")
+        policy = ConsolidationPolicy(
+            self.duration(spec.delay, f"{where}.delay", usual.delay),
+            self.duration(spec.cool_down, f"{where}.coolDown", usual.cool_down),
+            usual.evictions if evictions is None else evictions,
+            lost,
+        )
+        trigger = self.choice(spec.policy, ConsolidationTrigger.NEVER, f"{where}.policy")
+        return policy if trigger is ConsolidationTrigger.GANGS_WAIT else None
 
     def selector(self, selector: LabelSelectorObject, where: str) -> LabelSelector | None:
         read = read_label_selector(selector, where)
@@ -378,7 +426,8 @@ class _QueueReader:
             borrow_within_cohort=borrow,
             max_priority_threshold=borrowing.max_priority_threshold,
             fair_sharing=strategy,
-            fair_sharing_delay=self.duration(evening.delay or None, f"{where}.fairSharing.delay", _FAIR_SHARING_DELAY),
+            fair_sharing_delay=self.duration(evening.delay, f"{where}.fairSharing.delay", _FAIR_SHARING_DELAY),
+            consolidation=self.consolidation(spec.consolidation or ConsolidationObject(), f"{where}.consolidation"),
             non_preemptible=self.choice(
                 spec.non_preemptible, NonPreemptible.WITHIN_NOMINAL_QUOTA, f"{where}.nonPreemptible"
             ),

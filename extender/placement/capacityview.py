@@ -266,6 +266,12 @@ class CapacityView:
         """Return the same nodes as they are beside all that is `kept`, each (resources, rows), and nothing else."""
         return CapacityView(self.table, self.tree, _sum(kept, self.table), self.admitted, self.possible)
 
+    def on_nodes(self, admitted: NodeFilter, possible: NodeFilter) -> CapacityView:
+        """Return the same room, of which what is taken is taken here too, where other nodes admit pods."""
+        there = CapacityView(self.table, self.tree, self.kept, admitted, possible)
+        there._snapshots = self._snapshots
+        return there
+
     @contextmanager
     def without(self, uids: Iterable[str]) -> Iterator[CapacityView]:
         """Return what would be free now if the pods with these UIDs had left, as long as the context lasts."""

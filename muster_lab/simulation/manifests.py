@@ -117,10 +117,17 @@ def pod_manifest(gang: ScenarioGang, member: ScenarioMember, scheduler_name: str
             "namespace": gang.namespace,
             "labels": labels,
             **({"annotations": annotations} if annotations else {}),
+            "ownerReferences": [_job(gang)],
         },
         "spec": spec,
         "status": status,
     }
+
+
+def _job(gang: ScenarioGang) -> Json:
+    """Return the reference to the object that makes the gang's pods, and makes them again."""
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": gang.name, "uid": f"job:{gang.namespace}/{gang.name}"}
+    return {**job, "controller": True, "blockOwnerDeletion": True}
 
 
 def calibration_manifest(name: str, measurements: Sequence[Json]) -> Json:

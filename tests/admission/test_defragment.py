@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from extender.admission.defragment import Defragmentation, Move
+from extender.admission.defragment import Defragmentation
 from extender.admission.events import BudgetSeen, Defragment, HoldOff, PodGone, PodSeen
+from extender.eviction.moves import Move
 from extender.objects import keys
 from extender.objects.budget import DisruptionBudget
 from extender.objects.meta import LabelSelector, Selector
@@ -197,6 +198,7 @@ class TestApply:
         first = evicted(world)
         found = ask(world, waiting, apply=True)
         assert found.fits
+        assert found.reason == "its place is being cleared; pods of others that are still there: 1"
         assert set(first) == {"Defragmented"}
         assert waiting.reason is Reason.PREEMPTING
 

@@ -115,17 +115,19 @@ def test_own_queue_and_that_of_other_schedulers_are_told_apart() -> None:
 
 
 def test_who_shares_says_how() -> None:
-    """Duration and what becomes of a rest: the PodGroup's word, the first member's, then the default."""
-    said = heard(speaker("a", expected_duration=60.0, below_minimum=BelowMinimum.REPAIR))
-    stated = group(expected_duration=30.0, below_minimum=BelowMinimum.IGNORE)
+    """Durations and what becomes of a rest: the PodGroup's word, the first member's, then the default."""
+    said = heard(speaker("a", expected_duration=60.0, checkpoint_interval=6.0, below_minimum=BelowMinimum.REPAIR))
+    stated = group(expected_duration=30.0, checkpoint_interval=3.0, below_minimum=BelowMinimum.IGNORE)
     for described, duration, rest in (
         (stated, 30.0, BelowMinimum.IGNORE),
         (group(), 60.0, BelowMinimum.REPAIR),
         (None, 60.0, BelowMinimum.REPAIR),
     ):
         assert membership.expected_duration(described, said) == duration
+        assert membership.checkpoint_interval(described, said) == duration / 10
         assert membership.below_minimum(described, said) is rest
     assert membership.expected_duration(group(), ()) is None
+    assert membership.checkpoint_interval(group(), ()) is None
     assert membership.below_minimum(None, ()) is BelowMinimum.EVICT
 
 

@@ -49,6 +49,13 @@ FULL: JsonObject = {
         "reclaimWithinCohort": "LowerPriority",
         "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 100},
         "fairSharing": {"strategy": "LessThanInitialShare", "delay": "10m"},
+        "consolidation": {
+            "policy": "WhenGangsWait",
+            "delay": "5m",
+            "coolDown": "2h",
+            "maxEvictionsPerHour": 3,
+            "maxLostGPUHoursPerHour": "1500m",
+        },
         "nonPreemptible": "Anywhere",
         "minRuntime": "1h30m",
         "grace": "1.5m",

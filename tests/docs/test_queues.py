@@ -12,7 +12,7 @@ import yaml
 
 from extender.objects.keys import SHARING_KEYS, read_options
 from extender.objects.meta import LabelSelectorObject
-from extender.objects.queue import Queue, QueueObject, QueueSpec, read_queue
+from extender.objects.queue import ConsolidationPolicy, ConsolidationTrigger, Queue, QueueObject, QueueSpec, read_queue
 from extender.queues.tree import QueueTree
 from tests.builders import written
 from tests.docs import queues_page
@@ -51,7 +51,8 @@ def test_the_table_has_every_field_of_the_spec(queues: Page) -> None:
     """By path, `[]` for the items of a list; the required ones say so."""
     rows = dict(_ROW.findall(queues.sections["The Queue"]))
     fields = set(_paths(QueueSpec, ""))
-    containers = {"flavors[].resources", "preemption", "preemption.borrowWithinCohort", "preemption.fairSharing"}
+    parts = ("borrowWithinCohort", "fairSharing", "consolidation")
+    containers = {"flavors[].resources", "preemption", *(f"preemption.{part}" for part in parts)}
     assert rows.keys() - {"flavors[].resources[]", "share", "pendingGangs", "history", "conditions"} == (
         fields - containers
     )
@@ -80,6 +81,9 @@ def _alternatives(kind: Any) -> Iterator[Any]:
         yield from _alternatives(inner)
 
 
+MOVES = ConsolidationPolicy()
+
+
 def test_the_defaults_are_those_of_the_code(queues: Page) -> None:
     """A Queue that says nothing has what the table says."""
     rows = dict(_ROW.findall(queues.sections["The Queue"]))
@@ -94,6 +98,11 @@ def test_the_defaults_are_those_of_the_code(queues: Page) -> None:
         "preemption.borrowWithinCohort.policy": queue.preemption.borrow_within_cohort,
         "preemption.fairSharing.strategy": queue.preemption.fair_sharing,
         "preemption.fairSharing.delay": f"{queue.preemption.fair_sharing_delay:g}s",
+        "preemption.consolidation.policy": ConsolidationTrigger.NEVER,
+        "preemption.consolidation.delay": f"{MOVES.delay:g}s",
+        "preemption.consolidation.coolDown": f"{MOVES.cool_down:g}s",
+        "preemption.consolidation.maxEvictionsPerHour": str(MOVES.evictions),
+        "preemption.consolidation.maxLostGPUHoursPerHour": f"{MOVES.lost_gpu_hours:g}",
         "preemption.nonPreemptible": queue.preemption.non_preemptible,
         "preemption.minRuntime": f"{queue.preemption.min_runtime:g}s",
         "preemption.grace": f"{queue.preemption.grace:g}s",

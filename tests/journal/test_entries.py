@@ -27,7 +27,7 @@ from extender.objects.pod import Phase, Pod, Rejection, RejectionReason, Shape
 from extender.objects.podgroup import GroupProgress, GroupRef, PodGroup
 from extender.objects.podoptions import RoleRank
 from extender.objects.podspec import Taint, Toleration
-from extender.objects.queue import Flavor, PreemptionPolicy, Queue, Quota, StopPolicy
+from extender.objects.queue import ConsolidationPolicy, Flavor, PreemptionPolicy, Queue, Quota, StopPolicy
 from extender.objects.reason import Problem, Reason, Wait
 from extender.objects.requests import ContainerRequest
 from extender.objects.sources.volcano import VOLCANO
@@ -56,6 +56,7 @@ OPTIONS = Options(
     expected_duration=1.5,
     preemptible=False,
     below_minimum=BelowMinimum.REPAIR,
+    checkpoint_interval=600.0,
     problems=(PROBLEM,),
 )
 SHAPE = Shape(
@@ -94,6 +95,7 @@ POD = Pod(
     active_deadline=5.0,
     started_at=1e9 + 0.1,
     gates=("g",),
+    controller="job-uid",
 )
 NODE = Node("n", "u", {"cpu": 1}, {"l": "v"}, (Taint("k", "v", "NoSchedule"),), PROBLEM, {"a": "b"}, deleting=True)
 TOPOLOGY = NodeTopology(
@@ -112,7 +114,7 @@ QUEUE = Queue(
     (Flavor("f", {"cpu": Quota(1, 2, 3)}, (("a", "b"),)),),
     1.5,
     namespaces=LabelSelector((Requirement("k", "Exists"),)),
-    preemption=PreemptionPolicy(min_runtime=2.5),
+    preemption=PreemptionPolicy(min_runtime=2.5, consolidation=ConsolidationPolicy(delay=1.5)),
     stop_policy=StopPolicy.HOLD,
     history={"cpu": 0.1},
     problems=(PROBLEM,),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from extender.objects.keys import (
     BELOW_MINIMUM,
+    CHECKPOINT_INTERVAL,
     EXPECTED_DURATION,
     GANG,
     MIN_MEMBER,
@@ -87,7 +88,8 @@ def test_an_unknown_key_is_a_problem() -> None:
     options = read_options({"muster.dev/rol": "x", PLACEMENT: "spread"}, {GANG: "y"})
     labels = "unknown key; known here: muster.dev/gang, muster.dev/queue, muster.dev/role"
     annotations = (
-        "unknown key; known here: muster.dev/below-minimum, muster.dev/expected-duration, muster.dev/min-member, "
+        "unknown key; known here: muster.dev/below-minimum, muster.dev/checkpoint-interval, "
+        "muster.dev/expected-duration, muster.dev/min-member, "
         "muster.dev/objective, muster.dev/placement, muster.dev/preemptible, muster.dev/queue, "
         "muster.dev/role-minimums, muster.dev/topology-preferred, muster.dev/topology-required, "
         "muster.dev/topology-role-groups, muster.dev/topology-slice"
@@ -280,11 +282,15 @@ def test_no_own_key_is_met_with_silence(labels: dict[str, str], annotations: dic
 
 
 def test_sharing_is_read() -> None:
-    """Queue, expected duration, whether it may be preempted, and what becomes of the rest of a gang."""
+    """Queue, durations, whether it may be preempted, and what becomes of the rest of a gang."""
     annotations = {EXPECTED_DURATION: "1h30m", PREEMPTIBLE: "false", BELOW_MINIMUM: "repair"}
-    options = read_options({QUEUE: "research"}, annotations)
+    options = read_options({QUEUE: "research"}, annotations | {CHECKPOINT_INTERVAL: "20m"})
     assert options == Options(
-        queue="research", expected_duration=5400.0, preemptible=False, below_minimum=BelowMinimum.REPAIR
+        queue="research",
+        expected_duration=5400.0,
+        preemptible=False,
+        below_minimum=BelowMinimum.REPAIR,
+        checkpoint_interval=1200.0,
     )
     assert options.speaks_for_gang
     assert hash(options) != hash(Options())

@@ -189,6 +189,17 @@ def test_gates_nomination_and_deletion_are_seen() -> None:
     assert not read(pod_json(spec={"schedulingGates": []})).gated
 
 
+@pytest.mark.parametrize(
+    ("owners", "controller"),
+    [(None, ""), ([], ""), ([{"uid": "a"}], ""), ([{"uid": "a"}, {"uid": "b", "controller": True}], "b")],
+)
+def test_a_pod_knows_what_makes_it_again(owners: list[dict[str, object]] | None, controller: str) -> None:
+    """Of the objects that it belongs to the one that is its controller."""
+    document = pod_json()
+    document["metadata"]["ownerReferences"] = owners
+    assert read(document).controller == controller
+
+
 def test_a_pod_without_priority_has_the_default() -> None:
     """A pod's own priority counts, zero too; one that names none has the default."""
     assert read(pod_json(), default_priority=7).priority == 7

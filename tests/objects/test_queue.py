@@ -10,6 +10,7 @@ from hypothesis import given
 from extender.objects.meta import LabelSelector, Requirement
 from extender.objects.queue import (
     BorrowWithin,
+    ConsolidationPolicy,
     FairSharingStrategy,
     Flavor,
     FlavorQuotasObject,
@@ -59,6 +60,13 @@ FULL: Json = {
             "reclaimWithinCohort": "LowerPriority",
             "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 100},
             "fairSharing": {"strategy": "LessThanInitialShare", "delay": "10m"},
+            "consolidation": {
+                "policy": "WhenGangsWait",
+                "delay": "5m",
+                "coolDown": "2h",
+                "maxEvictionsPerHour": 3,
+                "maxLostGPUHoursPerHour": "1500m",
+            },
             "nonPreemptible": "Anywhere",
             "minRuntime": "1h30m",
             "grace": "90s",
@@ -111,6 +119,7 @@ def test_every_field_is_read() -> None:
             max_priority_threshold=100,
             fair_sharing=FairSharingStrategy.INITIAL_SHARE,
             fair_sharing_delay=600.0,
+            consolidation=ConsolidationPolicy(300.0, 7200.0, 3, 1.5),
             non_preemptible=NonPreemptible.ANYWHERE,
             min_runtime=5400.0,
             grace=90.0,
@@ -181,6 +190,26 @@ RESOURCE = "spec.flavors[0].resources[0]"
             {"preemption": {"fairSharing": {"strategy": "Always"}}},
             "spec.preemption.fairSharing.strategy",
             "LessThanOrEqualToFinalShare",
+        ),
+        (
+            {"preemption": {"consolidation": {"policy": "Always"}}},
+            "spec.preemption.consolidation.policy",
+            "'Always' is none of Never, WhenGangsWait",
+        ),
+        (
+            {"preemption": {"consolidation": {"maxEvictionsPerHour": 0}}},
+            "spec.preemption.consolidation.maxEvictionsPerHour",
+            "0 is not at least 1; policy Never moves no pods",
+        ),
+        (
+            {"preemption": {"consolidation": {"maxLostGPUHoursPerHour": -1}}},
+            "spec.preemption.consolidation.maxLostGPUHoursPerHour",
+            "'-1' is not a number above 0",
+        ),
+        (
+            {"preemption": {"consolidation": {"coolDown": "soon"}}},
+            "spec.preemption.consolidation.coolDown",
+            "'soon' is not a duration",
         ),
         ({"preemption": {"fairSharing": {"delay": "-5m"}}}, "spec.preemption.fairSharing.delay", "not a duration"),
         ({"maxRunningGangs": 0}, "spec.maxRunningGangs", "stopPolicy holds a Queue"),

@@ -20,7 +20,8 @@ class Victim:
     """A gang that may be evicted.
 
     `name` is namespace/name. `core` are the bound pods that can only go together, none if they are to stay; `extras`
-    those beyond minMember: each may go alone, the first to go first. `seconds` is how long it has run.
+    those beyond minMember: each may go alone, the first to go first. `seconds` is how long it has run;
+    `checkpoint_interval` is after how much work it saves it (seconds), as far as it says.
     """
 
     name: str
@@ -32,6 +33,12 @@ class Victim:
     core: tuple[Pod, ...]
     extras: tuple[Pod, ...]
     seconds: float
+    checkpoint_interval: float | None = None
+
+    @property
+    def unsaved(self) -> float:
+        """Return how many seconds of work are lost at most, as far as is known when it saves its work."""
+        return self.seconds if self.checkpoint_interval is None else min(self.seconds, self.checkpoint_interval)
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -93,7 +100,7 @@ class Units:
         core: (units,) which are cores.
         priority: (units,) the priorities of their victims.
         turn: (units,) when it is their turn: none goes if those before are enough.
-        lost: (units,) GPU-milliseconds that its pods have run; of a core, those of its extras too.
+        lost: (units,) GPU-milliseconds that its pods have run and not saved; of a core, those of its extras too.
         sizes: (units,) how many pods it has.
         weight: (units,) float64: what each costs, as one number that puts single pieces in the order of their cost.
         of: (entries,) the piece that each entry is of.
@@ -136,7 +143,7 @@ class Units:
         gpus = self._enter(table, columns)
         for core in np.flatnonzero(self.core).tolist():
             gpus[core] += gpus[self._extras[core]].sum()
-        milliseconds = np.array([round(victims[at].seconds * 1000) for at in self._victim], dtype=np.int64)
+        milliseconds = np.array([round(victims[at].unsaved * 1000) for at in self._victim], dtype=np.int64)
         self.lost = milliseconds * gpus
         self.weight = _weights(self.lost.astype(np.float64), self.core)
 

@@ -218,9 +218,9 @@ def cost(evictions: Sequence[VictimEviction]) -> tuple[int, float, int, float]:
     alone = [each for each in evictions if each not in whole]
     return (
         max((each.victim.priority for each in evictions), default=0),
-        sum(each.victim.seconds * gpus(each.pods) for each in whole),
+        sum(each.victim.unsaved * gpus(each.pods) for each in whole),
         len(whole),
-        sum(each.victim.seconds * gpus(each.pods) for each in alone),
+        sum(each.victim.unsaved * gpus(each.pods) for each in alone),
     )
 
 

@@ -137,6 +137,15 @@ def test_the_right_gangs_leave(case: str, gone: set[str], starts: str, connect: 
     assert found["phase"] == "Running"
 
 
+def test_a_gang_moves_so_that_another_fits(connect: Connect) -> None:
+    """Where its Queue says so, beside another; it loses the hour that it has run, and all run then."""
+    outcome = played("consolidate", connect)
+    (eviction,) = outcome["evictions"]
+    assert (eviction["by"], eviction["reason"], eviction["at"]) == ("default/big", "Consolidated", 3600.0)
+    assert {each["phase"] for each in outcome["gangs"]} == {"Running"}
+    assert outcome["summary"]["lostGpuHours"] == 2.0
+
+
 def test_a_core_within_quota_stays(connect: Connect) -> None:
     """Only the extra is borrowed: it alone does not make room for the gang that comes, so nobody leaves."""
     outcome = played("core-within-quota", connect)

@@ -19,6 +19,7 @@ __all__ = ["ACTIONS", "COHORT", "Owners", "open_queues"]
 _NAMES = ("red", "blue", "red", "blue", "red", "blue", "lost", "dry")
 COHORT = "all"
 
+_MOVES: Json = {"policy": "WhenGangsWait", "delay": "0s", "coolDown": "0s"}
 #: Who may be evicted for whom, and how soon.
 _PREEMPTIONS: tuple[Json, ...] = (
     {},
@@ -29,6 +30,9 @@ _PREEMPTIONS: tuple[Json, ...] = (
     {"borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 5}},
     {"minRuntime": "3s"},
     {"grace": "2s"},
+    {"fairSharing": {"strategy": "LessThanOrEqualToFinalShare", "delay": "2s"}},
+    {"consolidation": {"policy": "WhenGangsWait", "delay": "2s", "coolDown": "5s"}},
+    {"consolidation": _MOVES, "grace": "2s"},
 )
 _LIMITS: tuple[Json, ...] = ({}, {}, {"borrowingLimit": "0"}, {"borrowingLimit": "4"}, {"lendingLimit": "2"})
 _WAYS: tuple[Json, ...] = (
@@ -40,12 +44,12 @@ _RETURNS = (None, 0.0, 1.0, 5.0)
 _EVICTED = {"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}
 
 
-def open_queues(people: Population, part: int = 2) -> None:
+def open_queues(people: Population, part: int = 2, preemption: Json | None = None) -> None:
     """Let in who names a Queue; red and blue have a `part` of the GPUs each, which others may borrow."""
     people.put_queue(COHORT, {})
     for name in dict.fromkeys(_NAMES):
         gpus = GPUS * len(people.nodes) // part if name in {"red", "blue"} else 0
-        people.put_queue(name, _spec(gpus))
+        people.put_queue(name, _spec(gpus) | {"preemption": preemption or {}})
 
 
 class Owners:
@@ -119,8 +123,8 @@ def edit_queue(scene: Scene, a: int, b: int) -> None:
 
 @action(Theme.SHARING, 0.5)
 def open_all_queues(scene: Scene, a: int, _b: int) -> None:
-    """Put all Queues right; together they may have all GPUs, or half of them."""
-    open_queues(scene.people, 2 + a % 4 // 2 * 2)
+    """Put all Queues right; together they may have all GPUs, or half of them, and their gangs may move."""
+    open_queues(scene.people, 2 + a % 4 // 2 * 2, {"consolidation": _MOVES} if a // 4 % 2 else {})
 
 
 @action(Theme.SHARING, 0.2)
