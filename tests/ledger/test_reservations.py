@@ -434,9 +434,9 @@ def test_replacing_members_does_not_put_off_the_deadline(world: World) -> None:
     assert world.state.failures(job.gang.uid) == 1
 
 
-def test_problems_of_a_pod_group_are_told_once_it_has_members_of_musters(world: World) -> None:
-    """A PodGroup that another scheduler looks after is left alone."""
-    problem = Problem("metadata.annotations[muster.dev/pack]", "unknown key")
+def test_problems_with_fields_of_a_peer_are_told_once_there_are_members_of_musters(world: World) -> None:
+    """A PodGroup without a key of Muster's that another scheduler looks after is left alone."""
+    problem = Problem("spec.subGroupPolicy", "cannot be kept")
     options = {"options": Options(problems=(problem,))}
     world.gang("theirs", 1, group=options, scheduler_name="volcano")
     assert world.effects().notes == []
