@@ -174,6 +174,8 @@ class Dispatcher:
     def _tell(self, effects: Effects[Any]) -> None:
         for step in effects.milestones:
             self._log_milestone(step)
+            if step.what is GangStep.STARTED and not step.routine:
+                self._reports.started(step.gang, step.waited)
         self.decisions.take_in(effects)
         for note in effects.notes:
             self._reports.note(note)

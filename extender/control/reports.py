@@ -6,7 +6,7 @@ What is to be written goes to the outbox. What was written is remembered: what r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,6 +34,8 @@ API_VERSION = "muster.dev/v1alpha1"
 #: How long a status may stand in which only the share and the past usage are no longer right (seconds): both change
 #: all the time while anything runs. After a restart so much of the past usage is missing at most.
 _DRIFT_SECONDS = 60.0
+#: Nodes that an Event names: it has room for 1024 characters, a name for 253, and most have some 40.
+_MOST_NODES = 8
 #: A share is told to a thousandth.
 _SHARE_DIGITS = 3
 
@@ -62,6 +64,16 @@ class GangReports:
         self._events = Events(api, outbox)
         self._statuses: dict[GroupRef, tuple[str, GroupStatus]] = {}
         self._told: dict[GroupRef, tuple[str, Reason | None, str]] = {}
+        self._starts: dict[GroupRef, float] = {}  # barriers that opened: after how long (seconds)
+
+    def started(self, ref: GroupRef, waited: float) -> None:
+        """Take in that the barrier of a gang opened, `waited` seconds after it was first seen.
+
+        It is told when the Bindings are there. Members that join a gang which has its minimum start nothing.
+        """
+        gang = self._admission.model.gangs.get(ref)
+        if gang is not None and not (ref.is_pod or gang.has_minimum):
+            self._starts[ref] = waited
 
     def report(self, ref: GroupRef) -> None:
         """Write what is new about a gang; forget one that is gone."""
@@ -69,6 +81,7 @@ class GangReports:
         if gang is None:
             self._statuses.pop(ref, None)
             self._told.pop(ref, None)
+            self._starts.pop(ref, None)
             return
         seen = gang_view(self._admission, gang)
         if seen.managed and not gang.has_ended:  # how it ended stays: its pods may be cleaned up since
@@ -92,6 +105,7 @@ class GangReports:
         """Forget what was told: another replica may tell other things meanwhile."""
         self._statuses.clear()
         self._told.clear()
+        self._starts.clear()
 
     def _write_new(self, gang: Gang, seen: GangView) -> None:
         """Write the PodGroup's status, and an Event when the gang began to wait, changed its reason, or started.
@@ -104,26 +118,39 @@ class GangReports:
                 self._statuses[gang.ref] = (gang.group.uid, status)
                 call = partial(self._write_status, gang.ref, gang.group.uid, status)
                 self._outbox.put(Urgency.STATUS, f"status/{gang.ref.api}/{gang.ref}", str(gang.ref), call)
-        started = seen.has_minimum
-        reason = None if seen.wait is None else seen.wait.reason
-        message = "" if seen.wait is None else seen.wait.message
-        if not started and seen.wait is None:
+        self._tell_start(gang, seen)
+        self._tell_wait(gang, seen)
+
+    def _tell_start(self, gang: Gang, seen: GangView) -> None:
+        """Write an Event once minMember members are bound whose barrier opened, or that were said to wait."""
+        if not seen.has_minimum or gang.ref.is_pod:
             return
-        said = (seen.uid, reason, message)
-        before = self._told.get(gang.ref)
-        if before == said or (before is None and started and not seen.reserved and not seen.census.placeable):
-            self._told[gang.ref] = said
+        waited, before = self._starts.pop(gang.ref, None), self._told.get(gang.ref)
+        if waited is None and (seen.wait is not None or before is None or before[1] is None):
             return
+        nodes = sorted({pod.node_name for pod in gang.members.values() if pod.node_name and not pod.deleting})
+        text = f"{seen.census.secured} members bound, minMember is {seen.min_member}; {_named(nodes)}"
+        if waited is not None:
+            text += f"; {waited:.1f} s after the gang was first seen"
+        self._tell(gang, warning=False, reason="Started", message=text)
+
+    def _tell_wait(self, gang: Gang, seen: GangView) -> None:
+        """Write an Event when the gang began to wait, or for another reason."""
+        wait, started = seen.wait, seen.has_minimum
+        if wait is None:
+            if started:
+                self._told[gang.ref] = (seen.uid, None, "")
+            return
+        said, before = (seen.uid, wait.reason, wait.message), self._told.get(gang.ref)
         self._told[gang.ref] = said
-        if gang.ref.is_pod and reason in {None, Reason.AWAITING_MEMBERS}:
+        if before == said or (before is None and started and not seen.reserved and not seen.census.placeable):
             return
-        if not gang.members and reason in {Reason.MEMBERS_MISSING, Reason.ROLE_MEMBERS_MISSING}:
+        awaiting = wait.reason is Reason.AWAITING_MEMBERS
+        if gang.ref.is_pod and awaiting:
+            return
+        if not gang.members and wait.reason in {Reason.MEMBERS_MISSING, Reason.ROLE_MEMBERS_MISSING}:
             return  # nothing is wrong with a PodGroup that is created before its pods
-        if seen.wait is not None:
-            self._tell(gang, warning=reason is not Reason.AWAITING_MEMBERS, reason=str(reason), message=message)
-        elif before is not None and before[1] is not None:
-            text = f"{seen.census.secured} members bound, minMember is {seen.min_member}"
-            self._tell(gang, warning=False, reason="Started", message=text)
+        self._tell(gang, warning=not awaiting, reason=str(wait.reason), message=wait.message)
 
     def _tell(self, gang: Gang, *, warning: bool, reason: str, message: str) -> None:
         """Write an Event about a gang: on its PodGroup, or on its first pod where it has no object."""
@@ -250,6 +277,13 @@ def _rounded(report: QueueReport) -> QueueReport:
 def _steady(report: QueueReport) -> QueueReport:
     """Return a report without what changes while nothing happens."""
     return replace(report, row=structs.replace(report.row, share=0.0), history=(), history_at="")
+
+
+def _named(nodes: Sequence[str]) -> str:
+    """Say on how many nodes, and on which as far as an Event has room."""
+    more = len(nodes) - _MOST_NODES
+    names = ", ".join(nodes[:_MOST_NODES]) + (f" and {more} more" if more > 0 else "")
+    return f"on {len(nodes)} node{'s' if len(nodes) > 1 else ''}: {names}"
 
 
 def _about_gang(gang: Gang) -> ObjectRef | None:

@@ -11,13 +11,14 @@ from extender.admission.events import GroupSeen, PodGone, PodSeen, QueueSeen
 from extender.control.ports import ApiError
 from extender.objects.keys import QUEUE, Options, read_options
 from extender.objects.meta import ObjectRef
-from extender.objects.pod import Phase
+from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.queue import Queue
 from extender.objects.reason import Problem
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET
 from extender.objects.sources.native import NATIVE
+from extender.objects.sources.table import LABEL
 from extender.objects.sources.volcano import VOLCANO
 from extender.objects.topology import TopologyTerms
 from tests.control.conftest import Muster
@@ -158,3 +159,87 @@ async def test_a_gang_that_has_finished_stays_finished_while_its_pods_are_cleane
     muster.controller.tell(PodSeen(muster.pod("train-2", 8, ref)))
     await asyncio.sleep(5)
     assert muster.api.statuses[-1][-1].phase == "Pending"
+
+
+async def start(muster: Muster, pods: list[Pod]) -> list[str]:
+    """Have all pods bound to the nodes that they were promised, and run there; return the nodes."""
+    nodes = {pod.uid: slot.node for pod in pods if (slot := muster.state.slot(pod)) is not None}
+    answers = await asyncio.gather(*(muster.bind(pod, nodes[pod.uid]) for pod in pods))
+    assert set(answers) == {""}
+    for pod in pods:
+        muster.controller.tell(PodSeen(replace(pod, node_name=nodes[pod.uid], phase=Phase.RUNNING)))
+    await asyncio.sleep(1)
+    return sorted(nodes.values())
+
+
+async def test_a_gang_that_starts_at_once_leaves_one_event(muster: Muster) -> None:
+    """It says on which nodes and after how long; members that join it later, and looking again, add none."""
+    muster.nodes(3)
+    muster.sync()
+    pods = muster.gang("train", 3, min_member=2, present=2)
+    await asyncio.sleep(0.2)
+    nodes = await start(muster, pods[:2])
+    (event,) = muster.api.events
+    assert (event.about.kind, event.about.uid, event.reason, event.warning) == (
+        "PodGroup",
+        "train-uid",
+        "Started",
+        False,
+    )
+    text = f"2 members bound, minMember is 2; on 2 nodes: {', '.join(nodes)}; 0.2 s after the gang was first seen"
+    assert event.message == text
+    muster.controller.tell(PodSeen(pods[2]))
+    await asyncio.sleep(0.2)
+    await start(muster, pods[2:])
+    assert len(muster.api.events) == 1
+
+
+async def test_a_gang_without_an_object_leaves_the_event_on_its_first_pod(muster: Muster) -> None:
+    """Pods say by their labels that they start together; a pod without a gang leaves none."""
+    muster.nodes(3)
+    muster.sync()
+    ref = GroupRef(LABEL, "default", "job")
+    options = Options(min_member=2)
+    pods = [replace(muster.pod(f"job-{index}", 8, ref), options=options) for index in range(2)]
+    for pod in (*pods, single := muster.pod("alone", 8)):
+        muster.controller.tell(PodSeen(pod))
+    await asyncio.sleep(0.2)
+    await start(muster, [*pods, single])
+    assert [(event.about.kind, event.about.name, event.reason) for event in muster.api.events] == [
+        ("Pod", "job-0", "Started")
+    ]
+
+
+async def test_a_start_is_told_when_the_minimum_is_bound(muster: Muster) -> None:
+    """Not when the barrier opens: a Binding may fail after that."""
+    muster.nodes(2)
+    muster.sync()
+    pods = muster.gang("train", 2)
+    await asyncio.sleep(0.2)
+    nodes = [slot.node for slot in map(muster.state.slot, pods) if slot is not None]
+    assert await asyncio.gather(*map(muster.bind, pods, nodes)) == ["", ""]
+    for pod, node, told in zip(pods, nodes, (0, 1), strict=True):
+        muster.controller.tell(PodSeen(replace(pod, node_name=node)))
+        await asyncio.sleep(5)
+        assert [event.reason for event in muster.api.events].count("Started") == told
+
+
+async def test_gangs_that_ran_before_leave_no_event_when_muster_starts(muster: Muster) -> None:
+    """Another Muster told of them."""
+    muster.nodes(2)
+    for pod in muster.gang("train", 2):
+        muster.controller.tell(PodSeen(replace(pod, node_name="node-0", phase=Phase.RUNNING)))
+    muster.sync()
+    await asyncio.sleep(5)
+    assert muster.api.events == []
+
+
+async def test_a_long_list_of_nodes_is_cut(muster: Muster) -> None:
+    """An Event has room for a kilobyte."""
+    muster.nodes(10)
+    muster.sync()
+    pods = muster.gang("train", 10)
+    await asyncio.sleep(0.2)
+    await start(muster, pods)
+    assert "on 10 nodes: node-0, node-1," in muster.api.events[-1].message
+    assert " and 2 more;" in muster.api.events[-1].message
