@@ -93,12 +93,23 @@ class Stage:
         return blow
 
     def gang_in_barrier(self, active: Site) -> Gang:
-        """Return a gang with all members but one held: kube-scheduler refuses that one until `open_barrier`."""
+        """Return a gang with all members but one held: kube-scheduler refuses that one until `open_barrier`.
+
+        It looks at the members once all are planned, in the order of their creation. Did it refuse the last one before
+        the others are held, the gang would give its places back.
+        """
         gang = self.cluster.gang("held", members=4, gpus=8, create=0)
         term = {"labelSelector": {"matchLabels": {"key": "turned"}}, "topologyKey": next(iter(ZONE))}
         affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         gang.members[3].manifest["spec"]["affinity"] = affinity
+        active.replica.scheduler.pause()
         gang.create()
+        wait_until(
+            lambda: all(member.nominated_node for member in gang.members),
+            timeout_seconds=RECOVERY,
+            description="all members are planned",
+        )
+        active.replica.scheduler.resume()
         self.wait_held(active, 3)
         return gang
 
