@@ -15,6 +15,7 @@ from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.cluster.occupancy import Held
 from extender.cluster.table import NodeTable
+from extender.ledger.earmark import Earmark
 from extender.ledger.reservations import Reservations
 from extender.ledger.slots import Reservation, Slot
 from extender.objects.node import Node
@@ -162,6 +163,18 @@ class State:
         """Return the gangs for which others are being evicted."""
         tenure = self._admission.tenure
         return {each.gang.ref for each in tenure.pending_evictions.under_way.values()}
+
+    def cleared_for(self, ref: GroupRef) -> Earmark | None:
+        """Return what is kept for a gang while others leave for it; None if none do."""
+        under_way = self._admission.tenure.pending_evictions.under_way.values()
+        return next((each.keep for each in under_way if each.gang.ref == ref), None)
+
+    def kept_from(self, ref: GroupRef) -> list[Earmark]:
+        """Return what was kept for gangs that wait when a gang that waits was last judged."""
+        decider = self._admission.tenure.decider
+        entry = decider.queues.get(ref)
+        key = None if entry is None else entry.judged_on or entry.extras_judged_on
+        return [] if key is None else [each for each in key.earmarks if not each.firm]
 
     # What queues are charged.
 

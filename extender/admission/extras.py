@@ -145,7 +145,7 @@ class Extras:
             yield Growth(entry, placed)
             return
         short = replace(short, settled=settled)
-        yield Growth(entry, placed, short, () if joining is not None else tuple(_more(short, unplaced)))
+        yield Growth(entry, placed, short, () if joining is not None else tuple(_more(short, gang.unplaced())))
 
     def _joining(self, gang: Gang) -> Joining | None:
         return Joining(gang, self._model.table, self._model.tree) if gang.topology.has_parts else None

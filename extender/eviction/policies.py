@@ -320,9 +320,14 @@ class QuotaRights:
         )
 
     def matter(self, evictions: Iterable[VictimEviction]) -> bool:
-        """Tell whether it matters which of these are made: not all may be, or some only after others."""
+        """Tell whether it matters which of these are made: not all may be, or some only after others.
+
+        So it does where shares even out: each that leaves makes them more even, and leaves less right to the others.
+        """
         lent = [each for each in evictions if not self._is_own(each.victim)]
         gone = frozenset[str]()
+        if lent and self._evens_shares():
+            return True
         with self._sharing.charges.without(self._leaving):
             at_once = all(self._may_take(piece, gone) for each in lent for piece in each.pieces)
         return not at_once or not self.allow(lent)
@@ -336,7 +341,11 @@ class QuotaRights:
 
     def entitle(self, evictions: Iterable[VictimEviction]) -> bool:
         """Tell whether in some order the gang has a right to each of these by then; its own queue's come first."""
-        return self._in_some_order(evictions, self._may_take)
+        evictions = list(evictions)
+        if self._in_some_order(evictions, self._may_take):
+            return True
+        # Those that leave so that shares even out go before those that give way in any case.
+        return self._evens_shares() and self._in_some_order(evictions, self._may_take, self._is_taken)
 
     def reason(self, victim: Victim) -> EvictionReason:
         """Return why a victim leaves for the gang."""
@@ -429,12 +438,16 @@ class QuotaRights:
         return piece.core, max((given[each] / asked[each] for each in limited if asked.get(each)), default=0.0)
 
     def _in_some_order(
-        self, evictions: Iterable[VictimEviction], may_take: Callable[[Piece, Collection[str]], bool]
+        self,
+        evictions: Iterable[VictimEviction],
+        may_take: Callable[[Piece, Collection[str]], bool],
+        later: Callable[[Piece], bool] = lambda _: False,
     ) -> bool:
+        """Tell whether each may be taken in turn, those last that are to go `later`."""
         evictions = list(evictions)
         pieces = (piece for each in evictions if not self._is_own(each.victim) for piece in each.pieces)
         # Of one that is larger than what its queue has borrowed nothing is left to take back for those after it.
-        left, charges = sorted(pieces, key=self._size), self._sharing.charges
+        left, charges = sorted(pieces, key=lambda piece: (later(piece), *self._size(piece))), self._sharing.charges
         if not left:
             return True
         own = (pod.uid for each in evictions if self._is_own(each.victim) for pod in each.pods)
@@ -466,11 +479,16 @@ class QuotaRights:
                 piece.victim.queue, claimant.queue, claimant.flavor, claimant.amounts
             )
 
+    def _is_taken(self, piece: Piece) -> bool:
+        """Tell whether a piece gives way also to a gang that borrows itself."""
+        policy = self._sharing.tree.queue(self._claimant.queue).preemption
+        return piece.victim.priority <= _most_taken(policy, self._claimant)
+
     def _may_take(self, piece: Piece, gone: Collection[str]) -> bool:
         """Tell whether the gang may have a piece of another queue evicted, as things stand."""
         claimant, tree, victim = self._claimant, self._sharing.tree, piece.victim
         policy = tree.queue(claimant.queue).preemption
-        right = victim.priority <= _most_taken(policy, claimant)
+        right = self._is_taken(piece)
         if not right and victim.priority <= _most_reclaimed(policy, claimant.priority):
             queue, flavor, amounts = claimant.queue, claimant.flavor, claimant.amounts
             right = tree.reclaims(queue, victim.queue, flavor, amounts) or (

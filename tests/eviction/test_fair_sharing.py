@@ -15,7 +15,7 @@ from extender.ledger.effects import EvictionReason
 from extender.objects.keys import Options
 from extender.objects.meta import write_timestamp
 from extender.objects.pod import Phase
-from extender.objects.queue import FairSharingStrategy, Flavor, PreemptionPolicy, Queue, Quota, Reclaim
+from extender.objects.queue import BorrowWithin, FairSharingStrategy, Flavor, PreemptionPolicy, Queue, Quota, Reclaim
 from extender.objects.reason import Reason
 from tests.worlds import GPU, Job, World
 
@@ -136,6 +136,29 @@ def test_a_gang_that_is_larger_than_the_difference(
     world.effects()
     jobs.append(gang(world, "part", "b", 4))
     assert bool(settle(world, jobs)) is leaves
+
+
+def test_who_leaves_last_leaves_by_what_is_left_then(world: World) -> None:
+    """The share that a queue has when its first gang leaves is no right to all of them."""
+    world.nodes(1)
+    tree(world, 8, replace(EVENS, fair_sharing=FairSharingStrategy.INITIAL_SHARE), a=1.0, b=1.0)
+    jobs = [gang(world, f"part-{number}", "a", 4) for number in range(2)]
+    run(jobs)
+    world.effects()
+    gang(world, "six", "b", 6)
+    assert not world.effects().evictions
+
+
+def test_who_gives_way_in_any_case_does_so_last(world: World) -> None:
+    """Of two gangs one leaves while its queue has more, and then one of a priority that always gives way."""
+    world.nodes(1)
+    policy = replace(EVENS, borrow_within_cohort=BorrowWithin.LOWER_PRIORITY, max_priority_threshold=0)
+    tree(world, 8, replace(policy, fair_sharing=FairSharingStrategy.INITIAL_SHARE), a=1.0, b=1.0)
+    jobs = [world.gang(f"of-{priority}", 1, 4, options=Options(queue="a"), priority=priority) for priority in (0, 1)]
+    run(jobs)
+    world.effects()
+    world.gang("six", 1, 6, options=Options(queue="b"), priority=5)
+    assert {each.pod.name for each in world.effects().evictions.values()} == {"of-0-0", "of-1-0"}
 
 
 def test_gangs_leave_whole_and_the_place_keeps_its_topology(world: World) -> None:

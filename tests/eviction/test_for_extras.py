@@ -72,6 +72,14 @@ class TestPriority:
         assert evicted(world) == [{"low-3", "low-4", "low-5", "low-6"}, {"low-1", "low-2"}]
         assert len(high.reserved) == 6
 
+    def test_nobody_leaves_for_members_that_have_a_place(self, world: World) -> None:
+        """Of three new members one finds room as it is: two others leave, not three."""
+        world.nodes(1)
+        high, _ = running(world, "high", 1, priority=10), running(world, "low", 6)
+        grow(world, high, 3, priority=10)
+        assert evicted(world) == [{"low-4", "low-5"}]
+        assert len(high.reserved) == 3
+
     @pytest.mark.parametrize("priority", [0, -1])
     def test_neither_equal_nor_higher_priority_leaves(self, world: World, priority: int) -> None:
         """Whoever came first keeps what it has."""
