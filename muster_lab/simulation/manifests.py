@@ -8,8 +8,8 @@ import yaml
 
 from extender.hardware.calibration import DATA_KEY, LIST_KEY
 from extender.objects import keys
-from extender.objects.sources.coscheduling import COSCHEDULING_LABEL
 from muster_lab.simulation.objects import Json
+from muster_lab.simulation.podgroups import membership, merged, pods_of
 from muster_lab.simulation.scenario import DisruptionLimit, ScenarioGang, ScenarioMember, ScenarioNode
 
 
@@ -31,21 +31,6 @@ def node_manifest(node: ScenarioNode) -> Json:
     }
 
 
-def pod_group_manifest(gang: ScenarioGang) -> Json:
-    """Return the gang's PodGroup, of the coscheduling API."""
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {
-            "name": gang.name,
-            "namespace": gang.namespace,
-            **({"labels": {keys.QUEUE: gang.queue}} if gang.queue else {}),
-            "annotations": dict(gang.annotations),
-        },
-        "spec": {"minMember": gang.min_member},
-    }
-
-
 def disruption_budget_manifest(gang: ScenarioGang, limit: DisruptionLimit) -> Json:
     """Return the PodDisruptionBudget of a gang's pods, which is called as the gang is."""
     limits = {"minAvailable": limit.min_available, "maxUnavailable": limit.max_unavailable}
@@ -55,7 +40,7 @@ def disruption_budget_manifest(gang: ScenarioGang, limit: DisruptionLimit) -> Js
         "metadata": {"name": gang.name, "namespace": gang.namespace},
         "spec": {
             **{key: number for key, number in limits.items() if number is not None},
-            "selector": {"matchLabels": {COSCHEDULING_LABEL: gang.name}},
+            "selector": {"matchLabels": pods_of(gang)},
         },
     }
 
@@ -88,7 +73,7 @@ def pod_manifest(gang: ScenarioGang, member: ScenarioMember, scheduler_name: str
     """Return one of the gang's pods, `placed` where the scenario says that it is already, or without a node."""
     place = gang.placed.get(member.name) if placed else None
     role = {keys.ROLE: member.role} if member.role else {}
-    labels = {**role, **member.labels, COSCHEDULING_LABEL: gang.name}
+    labels = {**role, **member.labels, **pods_of(gang)}
     annotations = dict(member.annotations)
     spec: Json = {
         "schedulerName": scheduler_name,
@@ -109,7 +94,7 @@ def pod_manifest(gang: ScenarioGang, member: ScenarioMember, scheduler_name: str
         spec["nodeName"] = place.node
         status["phase"] = place.state.value
         status["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": None}]
-    return {
+    pod: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -122,6 +107,7 @@ def pod_manifest(gang: ScenarioGang, member: ScenarioMember, scheduler_name: str
         "spec": spec,
         "status": status,
     }
+    return merged(pod, membership(gang))
 
 
 def _job(gang: ScenarioGang) -> Json:

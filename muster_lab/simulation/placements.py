@@ -10,7 +10,6 @@ from extender.admission.admission import Admission
 from extender.cluster.occupancy import Held
 from extender.control.ports import WatchedKind
 from extender.objects.podgroup import GroupRef
-from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.placement.placement import Placement
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.objects import ObjectChange
@@ -62,7 +61,7 @@ class Placements:
         """Return the placement that a gang has, or of a finished one the last that it had."""
         if run.finished_at is not None:
             return self._placements.get(run.spec.key)
-        return self._predictions.placement_of(_ref(run))
+        return self._predictions.placement_of(run.ref)
 
     def held_by(self, run: GangRun, member: str) -> Held | None:
         """Return what a member holds, or held when it was last on a node; None where nothing is known of it."""
@@ -85,7 +84,7 @@ class Placements:
         """Keep the placements of gangs that have changed: once for all members that were bound in one turn."""
         changed, self._changed = self._changed, {}
         for run in changed:
-            placement = None if run.finished_at is not None else self._predictions.placement_of(_ref(run))
+            placement = None if run.finished_at is not None else self._predictions.placement_of(run.ref)
             if placement is not None:
                 self._placements[run.spec.key] = placement
 
@@ -98,7 +97,3 @@ class Placements:
             self._held[run.spec.key, member] = Held(pod.predicted.gpus, pod.predicted.zones, observed=False)
         elif (held := self._predictions.held(pod.uid)) is not None:
             self._held[run.spec.key, member] = held
-
-
-def _ref(run: GangRun) -> GroupRef:
-    return GroupRef(COSCHEDULING, run.spec.namespace, run.spec.name)

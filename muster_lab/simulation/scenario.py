@@ -19,6 +19,15 @@ class PlacedState(StrEnum):
     FAILED = "Failed"
 
 
+class GangSource(StrEnum):
+    """By what pods are a gang: a PodGroup in one of three APIs, or nothing; then each pod is one of its own."""
+
+    COSCHEDULING = "coscheduling"
+    VOLCANO = "volcano"
+    NATIVE = "native"
+    POD = "pod"
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioNode:
     """A node. `allocatable` and `taints` are as Kubernetes writes them: quantities as text, taints as JSON."""
@@ -67,7 +76,9 @@ class ScenarioGang:
     training, `duration` of the training itself, None for one that goes on to the end, `checkpoint_interval` from one
     checkpoint to the next, None for training that is lost as a whole when it is interrupted, `grace_period` from the
     eviction of a pod to its end. With `guaranteed` the limits of its pods are their requests. `priority` is the value
-    of `priority_class` where that is not empty; `queue` is empty for the default one.
+    of `priority_class` where that is not empty; `queue` is empty for the default one. `group_spec` is what the spec of
+    its PodGroup says beside the minimum, as in the API that is its `source`. A pod without a gang is a gang of one
+    whose `source` is itself, and whose member has its name.
     """
 
     name: str
@@ -88,6 +99,8 @@ class ScenarioGang:
     disruption_budget: DisruptionLimit | None = None
     checkpoint_interval: float | None = None
     grace_period: int = 0
+    source: GangSource = GangSource.COSCHEDULING
+    group_spec: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from extender.objects.requests import QuantityError, amount
 from extender.settings import TopologyLevel
 from muster_lab.simulation.notation import DurationError, Template, TemplateError, parse_duration, parse_template
-from muster_lab.simulation.scenario import PlacedState
+from muster_lab.simulation.scenario import GangSource, PlacedState
 
 #: The default of `until`: a day.
 DEFAULT_UNTIL_SECONDS = 86_400.0
@@ -205,21 +205,16 @@ class DisruptionBudgetDocument(Document):
         return self
 
 
-class GangDocument(Document):
-    """A gang, its pods, and how long it works."""
+class WorkDocument(Document):
+    """What is said of a gang and of a pod without one: what its pods ask for, and how long it works."""
 
     name: LabelName
     namespace: LabelName = "default"
-    min_member: Count | None = None
-    replicas: Count | None = None
     requests: Resources = Field(default_factory=dict)
-    roles: list[RoleDocument] = Field(default_factory=list)
     queue: Name | None = None
     priority: Priority | None = None
     priority_class_name: Name | None = None
     preemptible: bool | None = None
-    disruption_budget: DisruptionBudgetDocument | None = None
-    below_minimum: Literal["evict", "repair", "ignore"] | None = None
     arrival: Duration = 0.0
     rendezvous: Duration = 0.0
     duration: Duration | None = None
@@ -228,11 +223,37 @@ class GangDocument(Document):
     checkpoint_interval: Duration | None = None
     termination_grace_period: Duration = 0.0
     annotations: dict[str, str] = Field(default_factory=dict)
-    pod_annotations: dict[str, str] = Field(default_factory=dict)
     guaranteed: bool = False
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: list[TolerationDocument] = Field(default_factory=list)
+
+
+class GangDocument(WorkDocument):
+    """A gang, its pods, and how long it works."""
+
+    min_member: Count | None = None
+    replicas: Count | None = None
+    roles: list[RoleDocument] = Field(default_factory=list)
+    source: Annotated[GangSource, Field(strict=False)] = GangSource.COSCHEDULING
+    pod_group_spec: dict[str, Any] = Field(default_factory=dict)
+    disruption_budget: DisruptionBudgetDocument | None = None
+    below_minimum: Literal["evict", "repair", "ignore"] | None = None
+    pod_annotations: dict[str, str] = Field(default_factory=dict)
     pods: list[PlacedDocument] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _grouped(self) -> GangDocument:
+        if self.source is GangSource.POD:
+            raise _refuse("'pod' is no source of a gang: pods without one are listed under pods of the scenario")
+        return self
+
+
+class SinglePodDocument(WorkDocument):
+    """A pod without a gang, or `count` equal ones; with a `node` it is there already."""
+
+    count: Count = 1
+    node: Name | None = None
+    state: Annotated[PlacedState, Field(strict=False)] | None = None
 
 
 class TopologyDocument(Document):
@@ -253,6 +274,7 @@ class ScenarioDocument(Document):
 
     nodes: list[Any]
     gangs: list[Any]
+    pods: list[Any] = Field(default_factory=list)
     topology: TopologyDocument | None = None
     node_resource_topology: list[Any] = Field(default_factory=list)
     hyper_nodes: list[Any] = Field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ class _Reader:
         declares = head is not None and head.declare_duration
         reader = GangReader(problems, known, [queue.name for _, queue in queues], classes, declares)
         read = [reader.gang(item, f"gangs[{index}]") for index, item in enumerate(_items(document, "gangs"))]
-        gangs = tuple(gang for gang in read if gang is not None)
+        singles = (reader.singles(item, f"pods[{index}]") for index, item in enumerate(_items(document, "pods")))
+        gangs = (*(gang for gang in read if gang is not None), *chain.from_iterable(singles))
         problems.unique("gangs", "gang", (gang.key for gang in gangs))
         problems.unique("gangs", "pod", _pod_names(gangs))
         facts = self._facts(document, None if head is None else head.topology, known)

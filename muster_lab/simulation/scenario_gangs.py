@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 from extender.objects import keys
 from muster_lab.simulation.notation import write_duration
+from muster_lab.simulation.podgroups import GROUP_APIS
 from muster_lab.simulation.problems import DocumentProblems
-from muster_lab.simulation.scenario import DisruptionLimit, ScenarioGang, ScenarioMember, ScenarioPlacement
-from muster_lab.simulation.scenario_document import GangDocument
+from muster_lab.simulation.scenario import (
+    DisruptionLimit,
+    GangSource,
+    PlacedState,
+    ScenarioGang,
+    ScenarioMember,
+    ScenarioPlacement,
+)
+from muster_lab.simulation.scenario_document import GangDocument, SinglePodDocument, WorkDocument
+from muster_lab.simulation.scenario_objects import ObjectReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +49,48 @@ class GangReader:
         if not members:
             return None
         budget = document.disruption_budget
-        return ScenarioGang(
-            name=document.name,
-            namespace=document.namespace,
+        return replace(
+            self._work(document, path),
             # More than there are pods is no mistake: it is how a gang looks whose controller has not created them all.
             min_member=document.min_member or len(members),
             members=members,
+            disruption_budget=None if budget is None else DisruptionLimit(budget.min_available, budget.max_unavailable),
+            placed=self._placed(document, path, {member.name for member in members}),
+            source=document.source,
+            group_spec=self._group_spec(document, path),
+        )
+
+    def singles(self, item: object, path: str) -> list[ScenarioGang]:
+        """Return pods without a gang, each as a gang of one; none if they cannot be read."""
+        document = self.problems.parse(SinglePodDocument, item, path)
+        if document is None:
+            return []
+        self.problems.amounts(document.requests, f"{path}.requests")
+        if document.node is None and document.state is not None:
+            self.problems.add(f"{path}.state", f"'{document.state}' without a node")
+        if document.node is not None and document.node not in self.nodes:
+            self.problems.add(f"{path}.node", f"'{document.node}' is no node of the scenario")
+        name, count = document.name, document.count
+        names = [name] if count == 1 else [f"{name}-{index}" for index in range(count)]
+        place = document.node and ScenarioPlacement(document.node, document.state or PlacedState.RUNNING)
+        one = replace(self._work(document, path), source=GangSource.POD)
+        return [
+            replace(
+                one,
+                name=each,
+                members=(ScenarioMember(each, document.requests),),
+                placed={each: place} if place else {},
+            )
+            for each in names
+        ]
+
+    def _work(self, document: WorkDocument, path: str) -> ScenarioGang:
+        """Return what is said of a gang and of a pod without one in the same words, as a gang without pods."""
+        return ScenarioGang(
+            name=document.name,
+            namespace=document.namespace,
+            min_member=1,
+            members=(),
             priority=self._priority(document, path),
             arrival=document.arrival,
             rendezvous=document.rendezvous,
@@ -54,12 +100,18 @@ class GangReader:
             guaranteed=document.guaranteed,
             queue=self._queue_of(document, path),
             priority_class=document.priority_class_name or "",
-            disruption_budget=None if budget is None else DisruptionLimit(budget.min_available, budget.max_unavailable),
             checkpoint_interval=document.checkpoint_interval,
             grace_period=self._grace_period(document, path),
             tolerations=tuple(t.model_dump(exclude_defaults=True) for t in document.tolerations),
-            placed=self._placed(document, path, {member.name for member in members}),
         )
+
+    def _group_spec(self, gang: GangDocument, path: str) -> Mapping[str, Any]:
+        """Return what the spec of a gang's PodGroup says beside what the gang does, checked as its CRD would."""
+        api = GROUP_APIS[gang.source]
+        for key in sorted(api.stated & gang.pod_group_spec.keys()):
+            self.problems.add(f"{path}.podGroupSpec.{key}", "the gang's minMember and priority say it: leave it out")
+        ObjectReader(self.problems).spec(api.collection, api.struct, gang.pod_group_spec, f"{path}.podGroupSpec")
+        return gang.pod_group_spec
 
     def _members(self, gang: GangDocument, path: str) -> tuple[ScenarioMember, ...]:
         """Return the gang's pods: `NAME-0`, `NAME-1`, ... or, with roles, `NAME-ROLE-0`, `NAME-ROLE-1`, ..."""
@@ -97,7 +149,7 @@ class GangReader:
                 self.problems.add(f"{path}.pods[{index}].node", f"'{pod.node}' is no node of the scenario")
         return {pod.name: ScenarioPlacement(pod.node, pod.state, pod.annotations) for pod in gang.pods}
 
-    def _priority(self, gang: GangDocument, path: str) -> int:
+    def _priority(self, gang: WorkDocument, path: str) -> int:
         """Return the priority of a gang's pods."""
         name = gang.priority_class_name
         if name is None:
@@ -112,17 +164,17 @@ class GangReader:
             self.problems.add(f"{path}.priority", f"'{gang.priority}' is not {value}, the value of '{name}'")
         return value
 
-    def _queue_of(self, gang: GangDocument, path: str) -> str:
+    def _queue_of(self, gang: WorkDocument, path: str) -> str:
         """Return the queue that a gang names, empty if it names none."""
         if gang.queue is not None and gang.queue not in self.queues:
             self.problems.add(f"{path}.queue", _unknown(gang.queue, "queue", "queues", self.queues))
         return gang.queue or ""
 
-    def _annotations(self, gang: GangDocument, path: str) -> dict[str, str]:
-        """Return the annotations of a gang's PodGroup, with those that keys of their own amount to."""
+    def _annotations(self, gang: WorkDocument, path: str) -> dict[str, str]:
+        """Return the annotations of a PodGroup, or of a pod without one, with what keys of their own amount to."""
         said = {
             "preemptible": (keys.PREEMPTIBLE, None if gang.preemptible is None else str(gang.preemptible).lower()),
-            "belowMinimum": (keys.BELOW_MINIMUM, gang.below_minimum),
+            "belowMinimum": (keys.BELOW_MINIMUM, gang.below_minimum if isinstance(gang, GangDocument) else None),
             "expectedDuration": (keys.EXPECTED_DURATION, self._expected(gang, path)),
         }
         annotations = dict(gang.annotations)
@@ -134,14 +186,14 @@ class GangReader:
             annotations[key] = text
         return annotations
 
-    def _grace_period(self, gang: GangDocument, path: str) -> int:
+    def _grace_period(self, gang: WorkDocument, path: str) -> int:
         """Return the grace period of a gang's pods (seconds)."""
         seconds = gang.termination_grace_period
         if seconds != int(seconds):
             self.problems.add(f"{path}.terminationGracePeriod", f"'{seconds}' is not in whole seconds")
         return int(seconds)
 
-    def _expected(self, gang: GangDocument, path: str) -> str | None:
+    def _expected(self, gang: WorkDocument, path: str) -> str | None:
         if gang.expected_duration is not None:
             if gang.declare_duration:
                 self.problems.add(

@@ -119,6 +119,12 @@ class ObjectReader:
         self.problems.unique("devices", "the Device of node", (json["metadata"]["name"] for json in found))
         return tuple(found)
 
+    def spec(self, kind: str, struct: type[msgspec.Struct], spec: Mapping[str, Any], path: str) -> None:
+        """Check a part of an object's spec, as it stands under `path`: that its keys are known, and their types."""
+        problems, before = self.problems, len(self.problems.lines)
+        self._object(kind, struct, {"metadata": {"name": "spec"}, "spec": dict(spec)}, path)
+        problems.lines[before:] = [line.replace(f"{path}.spec", path, 1) for line in problems.lines[before:]]
+
     def _queue_spec(self, queue: QueueObject, path: str) -> None:
         self._add(read_queue(queue).problems, path)
         for index, flavor in enumerate((queue.spec and queue.spec.flavors) or ()):
@@ -168,7 +174,7 @@ class ObjectReader:
         for problem in found:
             self.problems.add(f"{path}.{problem.field}", problem.message)
 
-    def _object(self, kind: WatchedKind, struct: type[_S], item: object, path: str) -> tuple[Json, _S] | None:
+    def _object(self, kind: str, struct: type[_S], item: object, path: str) -> tuple[Json, _S] | None:
         """Check an object against its struct; return it as an API server has it, without what only one sets."""
         if not isinstance(item, dict):
             self.problems.add(path, f"{item!r} is not a mapping")

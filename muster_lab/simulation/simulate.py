@@ -89,9 +89,10 @@ def picture_of(world: World, gang: str) -> TreePicture:
     moment = f"after {format_duration(world.clock.elapsed())}"
     if world.muster is not None:
         inspection = world.muster.controller.inspection
-        ref = GroupRef(COSCHEDULING, namespace, name)
-        if inspection.find(namespace, name) is None:
-            return draw(inspection.survey(ref), gang, f"{gang}: not there yet", (moment,))
+        ref = inspection.find(namespace, name)
+        if ref is None:
+            unseen = GroupRef(COSCHEDULING, namespace, name)
+            return draw(inspection.survey(unseen), gang, f"{gang}: not there yet", (moment,))
         explained = inspection.explain(ref)
         return draw(inspection.survey(ref), gang, f"{gang}: {headline(explained)}", (moment, *remarks(explained)))
     levels = world.scenario.facts.levels or ()
@@ -170,7 +171,7 @@ def _gang_of(world: World, pod: Pod) -> str | None:
 def _gang_result(world: World, run: GangRun, waits: dict[GroupRef, Wait | None]) -> GangResult:
     spec = run.spec
     census = _census(run)
-    wait = waits.get(GroupRef(COSCHEDULING, spec.namespace, spec.name))
+    wait = waits.get(run.ref)
     reason = None
     if wait is not None:
         reason = ReasonResult(wait.reason.value, wait.message, wait.numbers)

@@ -12,11 +12,12 @@ from itertools import groupby, zip_longest
 from extender.control.ports import ApiError, WatchedKind
 from extender.objects.meta import write_timestamp
 from extender.objects.pod import Phase, Pod
-from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
+from extender.objects.podgroup import GroupRef
 from muster_lab.simulation.accounting import Activity, GpuMeter
 from muster_lab.simulation.cluster import Cluster
-from muster_lab.simulation.manifests import disruption_budget_manifest, pod_group_manifest, pod_manifest
+from muster_lab.simulation.manifests import disruption_budget_manifest, pod_manifest
 from muster_lab.simulation.objects import Json, ObjectChange
+from muster_lab.simulation.podgroups import GROUP_APIS, group_ref, pod_group_manifest
 from muster_lab.simulation.scenario import ScenarioGang, ScenarioMember
 from muster_lab.simulation.virtual_time import LoopClock
 
@@ -76,6 +77,17 @@ class GangRun:
         self._turned_away: set[str] = set()
 
     @property
+    def ref(self) -> GroupRef:
+        """Return what Muster calls it."""
+        return group_ref(self.spec, lambda: next((pod.uid for pod in self._pods()), ""))
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """Return where its PodGroup is: one collection, or none for a pod that names no group."""
+        api = GROUP_APIS.get(self.spec.source)
+        return () if api is None else (api.collection,)
+
+    @property
     def meter(self) -> GpuMeter:
         """Return what measures its GPUs."""
         return self._meter
@@ -88,7 +100,8 @@ class GangRun:
     def arrive(self) -> Iterable[ScenarioMember]:
         """Create the PodGroup, and its budget if it has one; return the members, whose pods are to be created next."""
         self.arrived = True
-        self._site.cluster.create(COSCHEDULING_POD_GROUPS, pod_group_manifest(self.spec))
+        for collection in self.collections:
+            self._site.cluster.create(collection, pod_group_manifest(self.spec))
         if self.spec.disruption_budget is not None:
             manifest = disruption_budget_manifest(self.spec, self.spec.disruption_budget)
             self._site.cluster.create(WatchedKind.DISRUPTION_BUDGET, manifest)
@@ -287,7 +300,7 @@ class Workload:
             del self._by_pod[run.spec.namespace, member.name]
             if self._cluster.find(WatchedKind.POD, run.spec.namespace, member.name) is not None:
                 self._cluster.delete(WatchedKind.POD, run.spec.namespace, member.name)
-        for kind in (COSCHEDULING_POD_GROUPS, WatchedKind.DISRUPTION_BUDGET):
+        for kind in (*run.collections, WatchedKind.DISRUPTION_BUDGET):
             if self._cluster.find(kind, *key) is not None:
                 self._cluster.delete(kind, *key)
 

@@ -202,6 +202,29 @@ def test_sizes_follow_from_each_other() -> None:
             "{name: g, minMember: 1, pods: [{name: g-0, node: n}, {name: g-0, node: n}]}",
             "gangs[0].pods: pod 'g-0' is defined 2 times",
         ),
+        (
+            "{name: g, minMember: 1, source: kueue}",
+            "gangs[0].source: 'kueue' should be 'coscheduling', 'volcano', 'native' or 'pod'",
+        ),
+        (
+            "{name: g, minMember: 1, source: pod}",
+            "gangs[0]: 'pod' is no source of a gang: pods without one are listed under pods of the scenario",
+        ),
+        (
+            "{name: g, minMember: 1, podGroupSpec: {minMember: 2}}",
+            "gangs[0].podGroupSpec.minMember: the gang's minMember and priority say it: leave it out",
+        ),
+        (
+            "{name: g, minMember: 1, source: native, podGroupSpec: {minResources: {}}}",
+            (
+                "gangs[0].podGroupSpec.minResources: unknown key; known here: schedulingPolicy, schedulingConstraints, "
+                "priority, priorityClassName, disruptionMode, preemptionPolicy"
+            ),
+        ),
+        (
+            "{name: g, minMember: 1, source: volcano, podGroupSpec: {queue: 3}}",
+            "gangs[0].podGroupSpec.queue: Expected `str | null`, got `int`",
+        ),
         ("7", "gangs[0]: 7 is not a mapping"),
     ],
 )
@@ -219,8 +242,8 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
         (
             "nodes: []\ngangs: []\nracks: 3",
             (
-                "racks: unknown key; known here: nodes, gangs, topology, nodeResourceTopology, hyperNodes, devices, "
-                "calibration, queues, namespaces, priorityClasses, declareDuration, until, gpuHourPrice"
+                "racks: unknown key; known here: nodes, gangs, pods, topology, nodeResourceTopology, hyperNodes, "
+                "devices, calibration, queues, namespaces, priorityClasses, declareDuration, until, gpuHourPrice"
             ),
         ),
         ("nodes: []\ngangs: []\ntopology: {}", "topology.levels: is missing"),
@@ -229,6 +252,16 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
         ("nodes: []\ngangs: []\ngpuHourPrice: .inf", "gpuHourPrice: 'inf' is not a finite number"),
         ("nodes: []\ngangs: []\ngpuHourPrice: cheap", "gpuHourPrice: 'cheap' is not a number"),
         ("nodes: [{name: n}]\ngangs: []", "nodes[0].allocatable: is missing"),
+        (NODES + "gangs: []\npods: [{name: p, node: m}]", "pods[0].node: 'm' is no node of the scenario"),
+        (NODES + "gangs: []\npods: [{name: p, state: Failed}]", "pods[0].state: 'Failed' without a node"),
+        (
+            NODES + "gangs: []\npods: [{name: p, queue: q}]",
+            "pods[0].queue: 'q' is no queue: there are none under queues",
+        ),
+        (
+            NODES + "gangs: [{name: g, minMember: 1}]\npods: [{name: g}]",
+            "gangs: gang 'default/g' is defined 2 times",
+        ),
         ("nodes: [{name: n, allocatable: {cpu: -1}}]\ngangs: []", "nodes[0].allocatable.cpu: '-1' is negative"),
         (
             "nodes: [{name: n, allocatable: {pods: 0.5}}]\ngangs: []",
@@ -293,8 +326,8 @@ def test_all_mistakes_are_listed_at_once() -> None:
         "s.yaml: nodes[0].allocatable.cpu: '-1' is negative",
         "s.yaml: nodes[1].allocatable.a.com/b: '0.5' is not a whole number",
         "s.yaml: gangs[0].roles: role 'x' is defined 2 times",
-        "s.yaml: gangs[1].minMember: 'x' is not a whole number",
         "s.yaml: gangs[1].arrival: 'y' is not a duration (examples: 90, 30m, 1h30m)",
+        "s.yaml: gangs[1].minMember: 'x' is not a whole number",
     )
 
 

@@ -16,11 +16,11 @@ from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.manifests import (
     disruption_budget_manifest,
     node_manifest,
-    pod_group_manifest,
     pod_manifest,
     priority_class_manifest,
     queue_manifest,
 )
+from muster_lab.simulation.podgroups import pod_group_manifest
 from muster_lab.simulation.scenario import DisruptionLimit, ScenarioGang, ScenarioMember, ScenarioNode
 
 Json: TypeAlias = dict[str, Any]
