@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import copy_context
@@ -157,8 +158,11 @@ class Cluster:
         """Iterate over the objects of a kind, in order of creation."""
         return iter([version for key, version in self._objects.items() if key.kind is kind])
 
-    def create(self, kind: str, json: Json) -> Stored:
-        """Add an object with the UID, time and defaults of an API server; raise ApiError 409 if the name is taken."""
+    def create(self, kind: str, json: Json, *, age: float = 0.0) -> Stored:
+        """Add an object with the UID, time and defaults of an API server, as if it had been created `age` seconds ago.
+
+        Raises ApiError 409 if the name is taken.
+        """
         json = orjson.loads(orjson.dumps(json))
         metadata = json["metadata"]
         key = key_of(kind, metadata.setdefault("namespace", "default"), metadata["name"])
@@ -168,7 +172,7 @@ class Cluster:
             raise ApiError(409, "AlreadyExists", f'{kind} "{key.name}" already exists')
         self._serial += 1
         metadata["uid"] = f"{self._serial:08x}-0000-4000-8000-{self._serial:012x}"
-        metadata["creationTimestamp"] = write_timestamp(self._clock.now())
+        metadata["creationTimestamp"] = write_timestamp(self._clock.now() - dt.timedelta(seconds=age))
         metadata["generation"] = 1
         if kind is WatchedKind.POD:
             self._admit(json)
@@ -184,26 +188,30 @@ class Cluster:
         mutate(json)
         return before if json == before.json else self._put(before, kind, json)
 
-    def delete(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
+    def delete(
+        self, kind: str, namespace: str, name: str, uid: str | None = None, *, left: float | None = None
+    ) -> None:
         """Delete an object: at once, or for a pod on a node with a grace period once that is over.
 
-        Raises ApiError as `get` does.
+        With `left` the deletion began earlier, and so many seconds of the grace period are left. Raises ApiError as
+        `get` does.
         """
         found = self.get(kind, namespace, name, uid)
-        grace = found.json.get("spec", {}).get("terminationGracePeriodSeconds", 0)
-        if kind is not WatchedKind.POD or not found.pod.bound or not grace:
+        stated = found.json.get("spec", {}).get("terminationGracePeriodSeconds", 0)
+        left = stated if left is None else left
+        if kind is not WatchedKind.POD or not found.pod.bound or not left:
             self._remove(found.key)
             return
         if found.pod.deleting:
             return
-        end = self._clock.now() + dt.timedelta(seconds=grace)
+        end, grace = self._clock.now() + dt.timedelta(seconds=left), max(stated, math.ceil(left))
 
         def mark(json: Json) -> None:
             json["metadata"]["deletionTimestamp"] = write_timestamp(end)
             json["metadata"]["deletionGracePeriodSeconds"] = grace
 
         self.update(kind, (namespace, name), mark)
-        asyncio.get_running_loop().call_later(grace, self._reap, found.key, found.uid, context=self._context)
+        asyncio.get_running_loop().call_later(left, self._reap, found.key, found.uid, context=self._context)
 
     def bind(
         self,

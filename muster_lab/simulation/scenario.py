@@ -53,11 +53,17 @@ class ScenarioMember:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioPlacement:
-    """Where a member is already when its gang arrives, and what its pod is annotated with then."""
+    """Where a member is already when its gang arrives, and what its pod is annotated with then.
+
+    It has been running for `running_for` seconds. `terminating` is in how many seconds it will be gone, None for a pod
+    that is not being deleted.
+    """
 
     node: str
     state: PlacedState
     annotations: Mapping[str, str] = field(default_factory=dict)
+    running_for: float = 0.0
+    terminating: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,10 @@ class ScenarioGang:
     Times are in seconds: `arrival` since the start, `rendezvous` from minMember members running to the first step of
     training, `duration` of the training itself, None for one that goes on to the end, `checkpoint_interval` from one
     checkpoint to the next, None for training that is lost as a whole when it is interrupted, `grace_period` from the
-    eviction of a pod to its end. With `guaranteed` the limits of its pods are their requests. `priority` is the value
-    of `priority_class` where that is not empty; `queue` is empty for the default one. `group_spec` is what the spec of
-    its PodGroup says beside the minimum, as in the API that is its `source`. A pod without a gang is a gang of one
-    whose `source` is itself, and whose member has its name.
+    eviction of a pod to its end; `age` is how long before its arrival its objects were created. With `guaranteed` the
+    limits of its pods are their requests. `priority` is the value of `priority_class` where that is not empty; `queue`
+    is empty for the default one. `group_spec` is what the spec of its PodGroup says beside the minimum, as in the API
+    that is its `source`. A pod without a gang is a gang of one whose `source` is itself, and whose member has its name.
     """
 
     name: str
@@ -101,11 +107,21 @@ class ScenarioGang:
     grace_period: int = 0
     source: GangSource = GangSource.COSCHEDULING
     group_spec: Mapping[str, Any] = field(default_factory=dict)
+    age: float = 0.0
 
     @property
     def key(self) -> str:
         """Render as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def head_start(self) -> float:
+        """Return how long minMember members have been running when it arrives (seconds)."""
+        staying = [place for place in self.placed.values() if place.terminating is None]
+        ended = sum(place.state is PlacedState.SUCCEEDED for place in staying)
+        running = sorted((p.running_for for p in staying if p.state is PlacedState.RUNNING), reverse=True)
+        needed = max(self.min_member - ended, 1)
+        return running[needed - 1] if len(running) >= needed else 0.0
 
 
 @dataclass(frozen=True, slots=True)

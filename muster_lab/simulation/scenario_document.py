@@ -183,12 +183,33 @@ class TolerationDocument(Document):
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
 
 
-class PlacedDocument(Document):
+#: The keys of a `StandingDocument`, in its order.
+STANDING = ("node", "state", "runningFor", "terminating")
+
+
+class StandingDocument(Document):
+    """How a pod stands that is on a node already when it arrives."""
+
+    node: Name
+    state: Annotated[PlacedState, Field(strict=False)] = PlacedState.RUNNING
+    running_for: Duration | None = None
+    terminating: Duration | None = None
+
+    @model_validator(mode="after")
+    def _running(self) -> StandingDocument:
+        said = {"runningFor": self.running_for, "terminating": self.terminating}
+        key = next((key for key, value in said.items() if value is not None), None)
+        if key is not None and self.state is not PlacedState.RUNNING:
+            raise _refuse(f"{key} is said of a pod that is {self.state}: it is about one that is Running")
+        if self.terminating == 0:
+            raise _refuse("a pod that is gone after 0 seconds is not there: leave it out")
+        return self
+
+
+class PlacedDocument(StandingDocument):
     """A member that is on a node already when its gang arrives."""
 
     name: Name
-    node: Name
-    state: Annotated[PlacedState, Field(strict=False)] = PlacedState.RUNNING
     annotations: dict[str, str] = Field(default_factory=dict)
 
 
@@ -216,6 +237,7 @@ class WorkDocument(Document):
     priority_class_name: Name | None = None
     preemptible: bool | None = None
     arrival: Duration = 0.0
+    age: Duration = 0.0
     rendezvous: Duration = 0.0
     duration: Duration | None = None
     expected_duration: Duration | None = None
@@ -252,8 +274,16 @@ class SinglePodDocument(WorkDocument):
     """A pod without a gang, or `count` equal ones; with a `node` it is there already."""
 
     count: Count = 1
-    node: Name | None = None
-    state: Annotated[PlacedState, Field(strict=False)] | None = None
+    node: Any = None
+    state: Any = None
+    running_for: Any = None
+    terminating: Any = None
+
+    @property
+    def standing(self) -> dict[str, Any]:
+        """Return what a `StandingDocument` is read of."""
+        said = (self.node, self.state, self.running_for, self.terminating)
+        return {key: value for key, value in zip(STANDING, said, strict=True) if value is not None}
 
 
 class TopologyDocument(Document):

@@ -14,12 +14,11 @@ from muster_lab.simulation.problems import DocumentProblems
 from muster_lab.simulation.scenario import (
     DisruptionLimit,
     GangSource,
-    PlacedState,
     ScenarioGang,
     ScenarioMember,
     ScenarioPlacement,
 )
-from muster_lab.simulation.scenario_document import GangDocument, SinglePodDocument, WorkDocument
+from muster_lab.simulation.scenario_document import GangDocument, SinglePodDocument, StandingDocument, WorkDocument
 from muster_lab.simulation.scenario_objects import ObjectReader
 
 
@@ -66,13 +65,14 @@ class GangReader:
         if document is None:
             return []
         self.problems.amounts(document.requests, f"{path}.requests")
-        if document.node is None and document.state is not None:
-            self.problems.add(f"{path}.state", f"'{document.state}' without a node")
-        if document.node is not None and document.node not in self.nodes:
-            self.problems.add(f"{path}.node", f"'{document.node}' is no node of the scenario")
         name, count = document.name, document.count
         names = [name] if count == 1 else [f"{name}-{index}" for index in range(count)]
-        place = document.node and ScenarioPlacement(document.node, document.state or PlacedState.RUNNING)
+        standing = None
+        if document.node is not None:
+            standing = self.problems.parse(StandingDocument, document.standing, path)
+        for key, value in document.standing.items() if document.node is None else ():
+            self.problems.add(f"{path}.{key}", f"'{value}' without a node")
+        place = None if standing is None else self._place(standing, document, path)
         one = replace(self._work(document, path), source=GangSource.POD)
         return [
             replace(
@@ -86,6 +86,9 @@ class GangReader:
 
     def _work(self, document: WorkDocument, path: str) -> ScenarioGang:
         """Return what is said of a gang and of a pod without one in the same words, as a gang without pods."""
+        if document.age and document.arrival:
+            said = f"'{write_duration(document.age)}' with an arrival: what is created later has no age at the start"
+            self.problems.add(f"{path}.age", said)
         return ScenarioGang(
             name=document.name,
             namespace=document.namespace,
@@ -93,6 +96,7 @@ class GangReader:
             members=(),
             priority=self._priority(document, path),
             arrival=document.arrival,
+            age=document.age,
             rendezvous=document.rendezvous,
             duration=document.duration,
             annotations=self._annotations(document, path),
@@ -145,9 +149,18 @@ class GangReader:
         for index, pod in enumerate(gang.pods):
             if pod.name not in members:
                 self.problems.add(f"{path}.pods[{index}].name", f"'{pod.name}' is no pod of the gang")
-            if pod.node not in self.nodes:
-                self.problems.add(f"{path}.pods[{index}].node", f"'{pod.node}' is no node of the scenario")
-        return {pod.name: ScenarioPlacement(pod.node, pod.state, pod.annotations) for pod in gang.pods}
+        placed = {pod.name: self._place(pod, gang, f"{path}.pods[{index}]") for index, pod in enumerate(gang.pods)}
+        return {pod.name: replace(placed[pod.name], annotations=pod.annotations) for pod in gang.pods}
+
+    def _place(self, pod: StandingDocument, work: WorkDocument, path: str) -> ScenarioPlacement:
+        """Return where a pod is already; it has been running for as long as it has been there, unless it says so."""
+        if pod.node not in self.nodes:
+            self.problems.add(f"{path}.node", f"'{pod.node}' is no node of the scenario")
+        running_for = work.age if pod.running_for is None else pod.running_for
+        if running_for > work.age:
+            longer, age = write_duration(running_for), write_duration(work.age)
+            self.problems.add(f"{path}.runningFor", f"'{longer}' is longer than the age of the pod, {age}")
+        return ScenarioPlacement(pod.node, pod.state, running_for=running_for, terminating=pod.terminating)
 
     def _priority(self, gang: WorkDocument, path: str) -> int:
         """Return the priority of a gang's pods."""

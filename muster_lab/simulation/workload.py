@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.manifests import disruption_budget_manifest, pod_manifest
 from muster_lab.simulation.objects import Json, ObjectChange
 from muster_lab.simulation.podgroups import GROUP_APIS, group_ref, pod_group_manifest
-from muster_lab.simulation.scenario import ScenarioGang, ScenarioMember
+from muster_lab.simulation.scenario import PlacedState, ScenarioGang, ScenarioMember
 from muster_lab.simulation.virtual_time import LoopClock
 
 #: When a Job makes a new pod for one that failed: it waits that long, doubled with each failure up to the longest.
@@ -52,7 +53,8 @@ class GangRun:
 
     It trains while minMember members run or have succeeded. Members that are lost, or that a kubelet rejected, are
     created again, as a Job does; if too few are left, training stops, and goes on from its last checkpoint after
-    another rendezvous. Without checkpoints it starts from the beginning.
+    another rendezvous. Without checkpoints it starts from the beginning. What it did before it arrived counts as done,
+    and is part of no figure.
 
     Attributes:
         spec: what the scenario says of it.
@@ -73,6 +75,7 @@ class GangRun:
         self._meter = GpuMeter(site.clock.elapsed)
         self._trained = 0.0
         self._training_since = 0.0
+        self._head_start = spec.head_start
         self._timer: asyncio.TimerHandle | None = None
         self._turned_away: set[str] = set()
 
@@ -101,18 +104,22 @@ class GangRun:
         """Create the PodGroup, and its budget if it has one; return the members, whose pods are to be created next."""
         self.arrived = True
         for collection in self.collections:
-            self._site.cluster.create(collection, pod_group_manifest(self.spec))
+            self._site.cluster.create(collection, pod_group_manifest(self.spec), age=self.spec.age)
         if self.spec.disruption_budget is not None:
             manifest = disruption_budget_manifest(self.spec, self.spec.disruption_budget)
-            self._site.cluster.create(WatchedKind.DISRUPTION_BUDGET, manifest)
+            self._site.cluster.create(WatchedKind.DISRUPTION_BUDGET, manifest, age=self.spec.age)
         return self.spec.members
 
     def create(self, member: ScenarioMember, *, again: bool = False) -> None:
         """Create a member's pod. One that was placed already is not placed there `again`."""
         manifest = pod_manifest(self.spec, member, self._site.scheduler_name, placed=not again)
-        if manifest["status"]["phase"] == Phase.RUNNING.value:
-            manifest["status"]["startTime"] = write_timestamp(self._site.clock.now())
-        self._site.cluster.create(WatchedKind.POD, manifest)
+        place = None if again else self.spec.placed.get(member.name)
+        if place is not None and place.state is PlacedState.RUNNING:
+            since = self._site.clock.now() - dt.timedelta(seconds=place.running_for)
+            manifest["status"]["startTime"] = write_timestamp(since)
+        self._site.cluster.create(WatchedKind.POD, manifest, age=0.0 if again else self.spec.age)
+        if place is not None and place.terminating is not None:
+            self._site.cluster.delete(WatchedKind.POD, self.spec.namespace, member.name, left=place.terminating)
 
     def pod_changed(self, pod: Pod) -> None:
         """Take in a new version of a member's pod."""
@@ -175,9 +182,12 @@ class GangRun:
             self._stop()
 
     def _rendezvous(self) -> None:
+        """Begin the rendezvous; a gang that ran before the start goes on where it was."""
         self._set(self._meter.held, Activity.INIT)
-        if self.spec.rendezvous > 0:
-            self._after(self.spec.rendezvous, self._train)
+        before, self._head_start = self._head_start, 0.0
+        self._trained = max(self._trained, before - self.spec.rendezvous)
+        if self.spec.rendezvous > before:
+            self._after(self.spec.rendezvous - before, self._train)
         else:
             self._train()
 

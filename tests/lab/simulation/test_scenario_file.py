@@ -225,6 +225,22 @@ def test_sizes_follow_from_each_other() -> None:
             "{name: g, minMember: 1, source: volcano, podGroupSpec: {queue: 3}}",
             "gangs[0].podGroupSpec.queue: Expected `str | null`, got `int`",
         ),
+        (
+            "{name: g, minMember: 1, age: 1h, arrival: 5m}",
+            "gangs[0].age: '3600s' with an arrival: what is created later has no age at the start",
+        ),
+        (
+            "{name: g, minMember: 1, age: 1h, pods: [{name: g-0, node: n, runningFor: 2h}]}",
+            "gangs[0].pods[0].runningFor: '7200s' is longer than the age of the pod, 3600s",
+        ),
+        (
+            "{name: g, minMember: 1, pods: [{name: g-0, node: n, state: Failed, terminating: 1m}]}",
+            "gangs[0].pods[0]: terminating is said of a pod that is Failed: it is about one that is Running",
+        ),
+        (
+            "{name: g, minMember: 1, pods: [{name: g-0, node: n, terminating: 0}]}",
+            "gangs[0].pods[0]: a pod that is gone after 0 seconds is not there: leave it out",
+        ),
         ("7", "gangs[0]: 7 is not a mapping"),
     ],
 )
@@ -257,6 +273,10 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
         (
             NODES + "gangs: []\npods: [{name: p, queue: q}]",
             "pods[0].queue: 'q' is no queue: there are none under queues",
+        ),
+        (
+            NODES + "gangs: []\npods: [{name: p, node: n, terminating: soon}]",
+            "pods[0].terminating: 'soon' is not a duration (examples: 90, 30m, 1h30m)",
         ),
         (
             NODES + "gangs: [{name: g, minMember: 1}]\npods: [{name: g}]",
