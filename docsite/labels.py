@@ -39,6 +39,12 @@ MEANINGS: Mapping[str, Key] = {
         "4",
         "how many members must start together, where no PodGroup says so",
     ),
+    keys.MAX_MEMBER: Key(
+        "annotation",
+        _GANG_OBJECT,
+        "8",
+        "how many members have a node at a time at most ([more](../gangs.md#more-pods-than-the-minimum))",
+    ),
     keys.ROLE: Key("label", "pods", "worker", "the member's [role](../gangs.md#roles)"),
     keys.ROLE_MINIMUMS: Key(
         "annotation",

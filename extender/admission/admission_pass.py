@@ -418,7 +418,7 @@ class AdmissionPass:
             if gang.uid in cycle.firm:
                 cycle.firm = self._firm()
             self._reservations.await_members(gang)
-            return gang.unplaced_count > 0
+            return gang.spaces > 0
         instead = self._make_room(entry, case, result, cycle) if key.obstacle is None and not key.ahead else None
         gave_up = result.wait.reason is Reason.SEARCH_GAVE_UP
         entry.searches += gave_up

@@ -6,7 +6,7 @@ the highest priority has it, of several the one with the fewest members beyond i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from typing import TypeAlias
@@ -17,7 +17,6 @@ from extender.cluster.model import ClusterModel
 from extender.eviction.preemptions import Preemptions
 from extender.judge import Case, judge
 from extender.ledger.reservations import Reservations
-from extender.objects.pod import Pod
 from extender.placement.capacityview import Capacity, PodSet, PodSetRequest, settled_on
 from extender.placement.joining import Joining
 from extender.placement.plan import Plan
@@ -112,12 +111,14 @@ class Extras:
         settled = settled_on(gang, self._model.table)
         joining = self._joining(gang)
         seen: set[str] = set()
-        unplaced = gang.unplaced()
-        for pod in unplaced:
+        spaces = gang.spaces
+        for pod in gang.unplaced():
             if pod.uid in seen or pod.uid in gang.refused:
                 continue
             together = [pod] if joining is None else joining.with_slice(pod)
             together = [each for each in together if each.uid not in gang.refused]
+            if len(together) > spaces:
+                continue
             request = PodSetRequest(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
             if len(together) > 1:
                 request = PodSetRequest.of_members(gang, together)
@@ -132,7 +133,7 @@ class Extras:
                 self._reservations.reserve(gang, {each.uid: gang.members[each.uid] for each in together}, result.nodes)
                 settled = settled_on(gang, self._model.table)
                 joining = joining if len(together) == 1 and pod_set.joins else self._joining(gang)
-                placed = True
+                placed, spaces = True, spaces - len(together)
                 yield True
                 continue
             short = short or pod_set
@@ -145,7 +146,7 @@ class Extras:
             yield Growth(entry, placed)
             return
         short = replace(short, settled=settled)
-        yield Growth(entry, placed, short, () if joining is not None else tuple(_more(short, gang.unplaced())))
+        yield Growth(entry, placed, short, () if joining is not None else tuple(_more(short, spaces)))
 
     def _joining(self, gang: Gang) -> Joining | None:
         return Joining(gang, self._model.table, self._model.tree) if gang.topology.has_parts else None
@@ -164,10 +165,10 @@ def _case(entry: Entry, pod_set: PodSet, cycle: Cycle) -> Case:
     return cycle.case(pod_set, entry.queue, cycle.verdict_key(entry.queue)._replace(ahead=""))
 
 
-def _more(one: PodSet, unplaced: Sequence[Pod]) -> Iterator[PodSet]:
+def _more(one: PodSet, most: int) -> Iterator[PodSet]:
     """Yield two of the pods like `one`, then four, and so on, and at last all of them."""
     (shape, _), *_ = one.demand.shapes
-    alike = [pod for pod in unplaced if pod.shape == shape and pod.uid not in one.gang.refused]
+    alike = [pod for pod in one.gang.unplaced() if pod.shape == shape and pod.uid not in one.gang.refused][:most]
     count = 2
     while count // 2 < len(alike):
         some = alike[:count]

@@ -160,7 +160,7 @@ def wanted(gang: Gang, slotted: int) -> GangCandidates | Wait:
         detail = f"{refused.key}: {shortened(gang.refused[refused.uid])}"
         return Wait(Reason.REFUSED_BY_SCHEDULER, {"refused": len(gang.refused)}, {"detail": detail})
     core = core_size(gang, slotted)
-    return GangCandidates(core, gang.unplaced_count - core)
+    return GangCandidates(core, max(gang.spaces - core, 0))
 
 
 def _missing(gang: Gang) -> Wait | None:

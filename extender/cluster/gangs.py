@@ -97,6 +97,19 @@ class Gang:
         return max(stated, sum(minimums.values())) if minimums else stated
 
     @property
+    def spaces(self) -> int:
+        """Return how many members without a place may get one: as many as there are, or as its maximum leaves.
+
+        Members on nodes and those that have one promised count for it, ended ones do not. What the gang cannot start
+        without is never too many.
+        """
+        most = membership.max_member(self.group, self._said())
+        if self._is_pod or most is None:
+            return self.unplaced_count
+        taken = sum(self.held.values()) + self.census().placeable - self.unplaced_count
+        return max(min(self.unplaced_count, max(most, self.min_member) - taken), 0)
+
+    @property
     def role_minimums(self) -> Mapping[str, int]:
         """Return how many members of which role must start together at least, by role; by the steps that have begun."""
         group = self.group

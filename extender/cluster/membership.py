@@ -342,6 +342,11 @@ def checkpoint_interval(group: PodGroup | None, said: Sequence[Voice]) -> float 
     return next((seconds for seconds in intervals if seconds is not None), None)
 
 
+def max_member(group: PodGroup | None, said: Sequence[Voice]) -> int | None:
+    """Return how many members a gang is to have on nodes at most, None for any number."""
+    return next((word.max_member for word in _words(group, said) if word.max_member is not None), None)
+
+
 def preemptible(group: PodGroup | None, options: Options) -> bool:
     """Tell whether a member with `options` may be evicted; it may unless the PodGroup, or else itself, says not."""
     stated = None if group is None else group.options.preemptible

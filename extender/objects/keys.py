@@ -17,6 +17,7 @@ from extender.objects.topology import SILENT, Objective, RoleGroup, Slice, Topol
 PREFIX = "muster.dev/"
 GANG = "muster.dev/gang"
 MIN_MEMBER = "muster.dev/min-member"
+MAX_MEMBER = "muster.dev/max-member"
 ROLE = "muster.dev/role"
 PLACEMENT = "muster.dev/placement"
 ROLE_MINIMUMS = "muster.dev/role-minimums"
@@ -36,7 +37,7 @@ _TOPOLOGY_KEYS = frozenset({TOPOLOGY_REQUIRED, TOPOLOGY_PREFERRED, TOPOLOGY_SLIC
 SHARING_KEYS = frozenset({QUEUE, EXPECTED_DURATION, PREEMPTIBLE, BELOW_MINIMUM, CHECKPOINT_INTERVAL})
 #: Every key by which people ask for something, and where it stands.
 KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE})
-KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, PLACEMENT, ROLE_MINIMUMS}) | _TOPOLOGY_KEYS | SHARING_KEYS
+KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, MAX_MEMBER, PLACEMENT, ROLE_MINIMUMS}) | _TOPOLOGY_KEYS | SHARING_KEYS
 
 #: Scheduling gate that Muster takes off a pod when its gang could start.
 ADMISSION_GATE = "muster.dev/admission"
@@ -105,6 +106,7 @@ class Options:
     """
 
     min_member: int | None = None
+    max_member: int | None = None
     packing: Packing | None = None
     role_minimums: tuple[tuple[str, int], ...] = ()
     topology: TopologyTerms = SILENT
@@ -143,7 +145,7 @@ class Options:
     @property
     def _sharing(self) -> tuple[object, ...]:
         ends = (self.expected_duration, self.preemptible, self.below_minimum, self.checkpoint_interval)
-        return (self.queue, self.peer_queue, *ends)
+        return (self.queue, self.peer_queue, self.max_member, *ends)
 
     def packing_of(self, resources: Container[str]) -> Packing | None:
         """Return the packing of pods that ask for `resources`, None if it is not said."""
@@ -154,6 +156,13 @@ class Options:
     def alone(self, resources: Container[str]) -> Self:
         """Return the options of a pod without gang that asks for `resources`: it has one packing."""
         return replace(self, packing=self.packing_of(resources), packings=())
+
+    def with_maximum(self, most: int | None, least: int) -> Self:
+        """Return these options with a greatest number of members, a problem in its place if that is below `least`."""
+        if most is None or most >= least:
+            return self if most == self.max_member else replace(self, max_member=most)
+        problem = Problem(f"metadata.annotations[{MAX_MEMBER}]", f"{most} is less than the minimum of {least}")
+        return replace(self, max_member=None, problems=(*self.problems, problem))
 
     def with_problems(self, problems: tuple[Problem, ...]) -> Self:
         """Return these options with further problems, themselves if there are none."""
@@ -170,7 +179,7 @@ class Options:
         return replace(self, peer_queue=queue) if queue else self
 
 
-_UNSHARED: tuple[object, ...] = ("", "", None, None, None, None)
+_UNSHARED: tuple[object, ...] = ("", "", None, None, None, None, None)
 
 #: The options of an object that asks for nothing, as most pods do.
 NO_OPTIONS = Options()
@@ -192,6 +201,7 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
         return value
 
     min_member = read(MIN_MEMBER, parse_count, "a whole number of at least 1")
+    max_member = read(MAX_MEMBER, parse_count, "a whole number of at least 1")
     packings = read(PLACEMENT, _packings, f"{' or '.join(Packing)}, or such as nvidia.com/gpu=binpack,cpu=spread") or ()
     packing = packings[0][1] if packings and not packings[0][0] else None
     minimums = read(ROLE_MINIMUMS, _role_minimums, _ROLES_EXPECTED)
@@ -219,7 +229,7 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
         preemptible=read(PREEMPTIBLE, {"true": True, "false": False}.get, "true or false"),
         below_minimum=read(BELOW_MINIMUM, _below_minimum, _one_of(BelowMinimum)),
         problems=tuple(problems),
-    )
+    ).with_maximum(max_member, min_member or 1)
 
 
 def parse_slices(sizes: Sequence[tuple[str, int | None]]) -> tuple[Slice, ...]:

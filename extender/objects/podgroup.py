@@ -168,13 +168,19 @@ class PodGroup:
     told: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        """Make a PodGroup with too many roles one that cannot be used: each of its pods would be compared with each."""
+        """Make a PodGroup with too many roles one that cannot be used: each of its pods would be compared with each.
+
+        What it says of its greatest number of members does not count where that is below its minimum.
+        """
         roles = max(len(self.role_minimums), len(self.steps))
         if roles > MOST_ROLES:
             message = f"{roles} roles have a minimum of their own; a gang may have {MOST_ROLES} such roles"
             object.__setattr__(self, "problem", self.problem or Problem("spec", message))
             object.__setattr__(self, "role_minimums", ())
             object.__setattr__(self, "steps", ())
+        if self.options.max_member is not None:
+            least = max(self.min_member, sum(count for _, count in self.role_minimums))
+            object.__setattr__(self, "options", self.options.with_maximum(self.options.max_member, least))
 
     @property
     def told_finished(self) -> bool:
