@@ -116,6 +116,7 @@ class Cluster:
 
     Attributes:
         events: the Events that were recorded.
+        unreachable: nodes whose kubelets do not answer now: their pods do nothing, and do not end.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -128,6 +129,7 @@ class Cluster:
         self._version = 0
         self._serial = 0
         self.events = EventLog(clock)
+        self.unreachable: set[str] = set()
 
     def watch(self, handler: Handler, latency: float = 0.0) -> None:
         """Tell `handler` of every object there is and then of every change, `latency` seconds later."""
@@ -266,10 +268,19 @@ class Cluster:
             gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
             set_condition(json, gated, self._clock)
 
+    def regain(self, node: str) -> None:
+        """Have a node's kubelet answer again: it ends the pods there that are being deleted, in their grace periods."""
+        self.unreachable.discard(node)
+        for version in self.list(WatchedKind.POD):
+            if version.pod.deleting and version.pod.node_name == node:
+                grace = version.json["metadata"]["deletionGracePeriodSeconds"]
+                loop = asyncio.get_running_loop()
+                loop.call_later(grace, self._reap, version.key, version.uid, context=self._context)
+
     def _reap(self, key: Key, uid: str) -> None:
-        """Remove a pod whose grace period is over, if it is still the one."""
+        """Remove a pod whose grace period is over, if it is still the one and its kubelet can end it."""
         found = self._objects.get(key)
-        if found is not None and found.uid == uid:
+        if found is not None and found.uid == uid and found.pod.node_name not in self.unreachable:
             self._remove(key)
 
     def _put(self, before: Stored | None, kind: str, json: Json) -> Stored:

@@ -28,9 +28,12 @@ class Kubelet:
         self._clock = clock
         self._managers: dict[str, tuple[str, TopologyManager]] = {}
         self._admitted: dict[str, TopologyManager] = {}
+        self._stalled: set[str] = set()  # nodes that did not answer when a pod came
         cluster.watch(self._take_in)
 
     def _take_in(self, change: ObjectChange) -> None:
+        if change.object.key.kind is WatchedKind.NODE and change.object.key.name in self._stalled:
+            self._resume(change.object.key.name)
         if change.object.key.kind is not WatchedKind.POD:
             return
         if change.after is None or change.after.pod.done:
@@ -42,6 +45,22 @@ class Kubelet:
             return
         pod = version.pod
         if not pod.node_name or pod.deleting or pod.uid in self._admitted:
+            return
+        self._look(pod)
+
+    def _resume(self, node: str) -> None:
+        """Look at the pods of a node that answers again."""
+        if node in self._cluster.unreachable:
+            return
+        self._stalled.discard(node)
+        for version in list(self._cluster.list(WatchedKind.POD)):
+            if version.pod.bound and version.pod.node_name == node and version.uid not in self._admitted:
+                self._look(version.pod)
+
+    def _look(self, pod: Pod) -> None:
+        """Do with a pod on a node that has not ended what its kubelet does."""
+        if pod.node_name in self._cluster.unreachable:
+            self._stalled.add(pod.node_name)
             return
         manager = self._manager(pod.node_name)
         if pod.phase is Phase.PENDING:

@@ -156,6 +156,19 @@ class ScenarioSharing:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """A node that fails `at` a time and is `back` at another, None for never (seconds since the start).
+
+    It does not answer meanwhile, or is `gone` from the cluster.
+    """
+
+    node: str
+    at: float
+    back: float | None = None
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """A whole scenario. `until` is when it ends (seconds), `gpu_hour_price` what an hour of one GPU costs (dollars)."""
 
@@ -165,3 +178,4 @@ class Scenario:
     gpu_hour_price: float
     facts: Facts = field(default_factory=Facts)
     sharing: ScenarioSharing = field(default_factory=ScenarioSharing)
+    failures: tuple[NodeFailure, ...] = ()

@@ -164,6 +164,21 @@ class NodeDocument(Document):
     node_resource_topology: Any = None
 
 
+class NodeFailureDocument(Document):
+    """A node that does not answer for some time, or is gone."""
+
+    node: Name
+    at: Duration
+    back: Duration | None = None
+    gone: bool = False
+
+    @model_validator(mode="after")
+    def _later(self) -> NodeFailureDocument:
+        if self.back is not None and self.back <= self.at:
+            raise _refuse(f"node '{self.node}' is back before it fails: back is to be later than at")
+        return self
+
+
 class RoleDocument(Document):
     """A role: members that differ from the others; without requests of its own it has the gang's."""
 
@@ -305,6 +320,7 @@ class ScenarioDocument(Document):
     nodes: list[Any]
     gangs: list[Any]
     pods: list[Any] = Field(default_factory=list)
+    node_failures: list[Any] = Field(default_factory=list)
     topology: TopologyDocument | None = None
     node_resource_topology: list[Any] = Field(default_factory=list)
     hyper_nodes: list[Any] = Field(default_factory=list)

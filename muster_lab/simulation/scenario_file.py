@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -19,10 +20,11 @@ from muster_lab.simulation.manifests import calibration_data, namespace_manifest
 from muster_lab.simulation.notation import Template, TemplateError
 from muster_lab.simulation.objects import Json
 from muster_lab.simulation.problems import DocumentProblems
-from muster_lab.simulation.scenario import Facts, Scenario, ScenarioGang, ScenarioNode, ScenarioSharing
+from muster_lab.simulation.scenario import Facts, NodeFailure, Scenario, ScenarioGang, ScenarioNode, ScenarioSharing
 from muster_lab.simulation.scenario_document import (
     NamespaceDocument,
     NodeDocument,
+    NodeFailureDocument,
     ScenarioDocument,
     TopologyDocument,
 )
@@ -120,7 +122,22 @@ class _Reader:
                 for problem in found
             ),
         )
-        return Scenario(tuple(nodes), gangs, head.until, head.gpu_hour_price, facts, sharing)
+        failures = self._failures(_items(document, "nodeFailures"), known)
+        return Scenario(tuple(nodes), gangs, head.until, head.gpu_hour_price, facts, sharing, failures)
+
+    def _failures(self, items: list[Any], nodes: set[str]) -> tuple[NodeFailure, ...]:
+        """Return the failures of nodes in the order of their times; no node fails while it is away."""
+        read = [self.problems.parse(NodeFailureDocument, item, f"nodeFailures[{i}]") for i, item in enumerate(items)]
+        found = [(index, failure) for index, failure in enumerate(read) if failure is not None]
+        away: dict[str, float] = {}
+        for index, failure in sorted(found, key=lambda each: each[1].at):
+            if failure.node not in nodes:
+                self.problems.add(f"nodeFailures[{index}].node", f"'{failure.node}' is no node of the scenario")
+            elif failure.at <= away.get(failure.node, -1.0):
+                self.problems.add(f"nodeFailures[{index}].at", f"node '{failure.node}' is away at that time already")
+            away[failure.node] = math.inf if failure.back is None else failure.back
+        failures = (failure for _, failure in found)
+        return tuple(NodeFailure(each.node, each.at, each.back, each.gone) for each in failures)
 
     def _namespaces(self, items: list[Any]) -> dict[str, Mapping[str, str]]:
         """Return the labels of the namespaces that are listed."""

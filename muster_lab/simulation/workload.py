@@ -149,6 +149,11 @@ class GangRun:
             with suppress(ApiError):  # another client deleted it meanwhile
                 self._site.cluster.delete(WatchedKind.POD, pod.namespace, pod.name, pod.uid)
 
+    def node_changed(self, node: str) -> None:
+        """Take in that a node failed, or is back."""
+        if any(pod.node_name == node for pod in self._pods()):
+            self._follow()
+
     def held(self) -> dict[str, int]:
         """Return how many GPUs it holds on each node."""
         held: dict[str, int] = {}
@@ -172,7 +177,9 @@ class GangRun:
         on_nodes = sum(bool(pod.node_name) and pod.phase is not Phase.FAILED for pod in pods)
         if self.admitted_at is None and on_nodes >= needed:
             self.admitted_at = self._site.clock.elapsed()
-        running = sum(pod.phase is Phase.RUNNING and not pod.deleting for pod in pods)
+        away = self._site.cluster.unreachable
+        staying = (pod for pod in pods if not pod.deleting and pod.node_name not in away)
+        running = sum(pod.phase is Phase.RUNNING for pod in staying)
         succeeded = sum(pod.phase is Phase.SUCCEEDED for pod in pods)
         complete = running > 0 and running + succeeded >= needed
         self._set(sum(self.held().values()), self.activity)
@@ -328,6 +335,9 @@ class Workload:
 
     def _take_in(self, change: ObjectChange) -> None:
         version = change.object
+        if version.key.kind is WatchedKind.NODE:
+            for each in self._by_key.values():
+                each.node_changed(version.key.name)
         if version.key.kind is not WatchedKind.POD:
             return
         run = self._by_pod.get((version.key.namespace, version.key.name))

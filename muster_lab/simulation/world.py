@@ -19,6 +19,7 @@ from muster_lab.simulation.disruption import DisruptionController
 from muster_lab.simulation.evictions import EvictionRecord
 from muster_lab.simulation.kubelet import Kubelet
 from muster_lab.simulation.manifests import calibration_manifest, node_manifest, priority_class_manifest
+from muster_lab.simulation.node_failures import NodeFailures
 from muster_lab.simulation.objects import Json
 from muster_lab.simulation.placements import MusterPredictions, Placements
 from muster_lab.simulation.scenario import Facts, Scenario
@@ -156,6 +157,7 @@ class World:
                 self.placements.follow(self.cluster, self._latency.muster_watch)
             group.create_task(self.scheduler.run(self._latency.scheduler_watch), name="scheduler")
             self.workload.add(self.scenario.gangs)
+            NodeFailures(self.cluster, self.clock, self.scenario.nodes).add(self.scenario.failures)
 
 
 def manifests(scenario: Scenario, calibration: str) -> Iterator[tuple[str, Json]]:

@@ -258,8 +258,9 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
         (
             "nodes: []\ngangs: []\nracks: 3",
             (
-                "racks: unknown key; known here: nodes, gangs, pods, topology, nodeResourceTopology, hyperNodes, "
-                "devices, calibration, queues, namespaces, priorityClasses, declareDuration, until, gpuHourPrice"
+                "racks: unknown key; known here: nodes, gangs, pods, nodeFailures, topology, nodeResourceTopology, "
+                "hyperNodes, devices, calibration, queues, namespaces, priorityClasses, declareDuration, until, "
+                "gpuHourPrice"
             ),
         ),
         ("nodes: []\ngangs: []\ntopology: {}", "topology.levels: is missing"),
@@ -268,6 +269,19 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
         ("nodes: []\ngangs: []\ngpuHourPrice: .inf", "gpuHourPrice: 'inf' is not a finite number"),
         ("nodes: []\ngangs: []\ngpuHourPrice: cheap", "gpuHourPrice: 'cheap' is not a number"),
         ("nodes: [{name: n}]\ngangs: []", "nodes[0].allocatable: is missing"),
+        (
+            NODES + "gangs: []\nnodeFailures: [{node: m, at: 1m}]",
+            "nodeFailures[0].node: 'm' is no node of the scenario",
+        ),
+        (
+            NODES + "gangs: []\nnodeFailures: [{node: n, at: 2m, back: 1m}]",
+            "nodeFailures[0]: node 'n' is back before it fails: back is to be later than at",
+        ),
+        (
+            NODES + "gangs: []\nnodeFailures: [{node: n, at: 9m, gone: true}, {node: n, at: 1m, back: 9m}]",
+            "nodeFailures[0].at: node 'n' is away at that time already",
+        ),
+        (NODES + "gangs: []\nnodeFailures: [{node: n}]", "nodeFailures[0].at: is missing"),
         (NODES + "gangs: []\npods: [{name: p, node: m}]", "pods[0].node: 'm' is no node of the scenario"),
         (NODES + "gangs: []\npods: [{name: p, state: Failed}]", "pods[0].state: 'Failed' without a node"),
         (
