@@ -97,23 +97,34 @@ class Policies:
         return victims, later
 
     def each(self, claimant: Claimant, spared: Spared, now: float) -> Iterator[Victim | float]:
-        """Yield who may be evicted, and when (epoch seconds) one may who may not yet."""
-        for queue, outranks in self._queues(claimant, now):
-            shield = self._preemption(queue).min_runtime
-            for holder, uids in self._sharing.charges.holders(queue).items():
-                if holder == claimant.gang.ref or spared(holder, reclaimed=queue != claimant.queue):
-                    continue
-                gang = self._gang_of(holder)
-                if gang is None or not (gang.preemptible or gang.spare) or not outranks(gang):
-                    continue
-                victim = self._known(holder, queue, uids, now)
-                if victim is None:
-                    if self._is_settling(uids):
-                        yield now + _SETTLING_SECONDS
-                elif victim.seconds < shield:
-                    yield now + shield - victim.seconds
-                elif (leaving := _as_far_as(victim, claimant)) is not None:
-                    yield leaving
+        """Yield who may be evicted, and when (epoch seconds) one may who may not yet: those of its own queue last."""
+        own: list[Victim | float] = []
+        if (outranks := self._in_own_queue(claimant)) is not None:
+            own += self._holding(claimant, claimant.queue, outranks, spared, now)
+        below = [pod.uid for each in own if isinstance(each, Victim) for pod in (*each.core, *each.extras)]
+        for queue, gives_way in self._lent(claimant, below, now) if claimant.queue != NAMELESS else ():
+            yield from self._holding(claimant, queue, gives_way, spared, now)
+        yield from own
+
+    def _holding(
+        self, claimant: Claimant, queue: str, gives_way: Callable[[Gang], bool], spared: Spared, now: float
+    ) -> Iterator[Victim | float]:
+        """Yield who may be evicted of a queue of those that give way, and when one may who may not yet."""
+        shield = self._preemption(queue).min_runtime
+        for holder, uids in self._sharing.charges.holders(queue).items():
+            if holder == claimant.gang.ref or spared(holder, reclaimed=queue != claimant.queue):
+                continue
+            gang = self._gang_of(holder)
+            if gang is None or not (gang.preemptible or gang.spare) or not gives_way(gang):
+                continue
+            victim = self._known(holder, queue, uids, now)
+            if victim is None:
+                if self._is_settling(uids):
+                    yield now + _SETTLING_SECONDS
+            elif victim.seconds < shield:
+                yield now + shield - victim.seconds
+            elif (leaving := _as_far_as(victim, claimant)) is not None:
+                yield leaving
 
     def all_victims(self, spared: Callable[[GroupRef], bool], now: float) -> list[Victim]:
         """Return all that may be evicted at all, in any queue and for any gang."""
@@ -148,34 +159,31 @@ class Policies:
         created = (read_timestamp(pod.created) for pod in claimant.gang.members.values() if not pod.bound)
         return policy.fair_sharing_delay - now + min((moment for moment in created if moment is not None), default=now)
 
-    def _queues(self, claimant: Claimant, now: float) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
-        """Iterate over the queues whose gangs may be evicted, and which in them: its own comes last."""
-        gang, name = claimant.gang, claimant.queue
-        policy, own = self._preemption(name), claimant.priority
+    def _in_own_queue(self, claimant: Claimant) -> Callable[[Gang], bool] | None:
+        """Return which gangs of its own queue give way to a claimant; None if none of those that are there do."""
+        policy, own, created = self._preemption(claimant.queue), claimant.priority, claimant.gang.created
         newer = policy.within_queue is WithinQueue.LOWER_OR_NEWER and not claimant.has_started
-        lowest = self._sharing.charges.lowest_priority(name)
-        within = policy.within_queue is not WithinQueue.NEVER and lowest is not None and lowest < own + newer
-        if name != NAMELESS:
-            yield from self._lent(claimant, policy, self._below(name, own + newer) if within else (), now)
-        if within:
-            yield name, lambda holder: _is_below(holder, own, gang.created, newer=newer)
+        lowest = self._sharing.charges.lowest_priority(claimant.queue)
+        if policy.within_queue is WithinQueue.NEVER or lowest is None or lowest >= own + newer:
+            return None
+        return lambda holder: _is_below(holder, own, created, newer=newer)
 
     def _lent(
-        self, claimant: Claimant, policy: PreemptionPolicy, below: Iterable[str], now: float
+        self, claimant: Claimant, below: Iterable[str], now: float
     ) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
         """Iterate over the other queues that have borrowed, once the pods `below` have left, and who gives way."""
         tree, name, charges = self._sharing.tree, claimant.queue, self._sharing.charges
-        flavor, amounts = claimant.flavor, claimant.amounts
-        with charges.without(below):
-            owed = set(reclaimable(tree, name, flavor, amounts))
-            if self._patience(claimant, now) <= 0.0:
-                owed.update(
-                    other
-                    for other in tree.charged_beside(name)
-                    if other != name
-                    and tree.borrows_from(other, name, flavor, amounts)
-                    and self._sharing.evens(name, flavor, amounts, other)
-                )
+        policy, flavor, amounts = self._preemption(name), claimant.flavor, claimant.amounts
+        with ExitStack() as gone:
+            gone.enter_context(charges.without(below))
+            new, evens = set(reclaimable(tree, name, flavor, amounts)), self._patience(claimant, now) <= 0.0
+            new |= self._sharing.uneven(name, flavor, amounts) if evens else set()
+            owed = set(new)
+            while evens and new:  # once these have left, shares may even out with others too
+                uids = (uid for each in new for held in charges.holders(each).values() for uid in held)
+                gone.enter_context(charges.without(uids))
+                new = self._sharing.uneven(name, flavor, amounts) - owed
+                owed |= new
         reclaimed, taken = _most_reclaimed(policy, claimant.priority), _most_taken(policy, claimant)
         for other in sorted(tree.charged_beside(name), key=self._sharing.excess):
             if other == name or not charges.holders(other):
@@ -185,12 +193,6 @@ class Policies:
                 most = taken
             if most > -math.inf:
                 yield other, partial(_is_up_to, most)
-
-    def _below(self, queue: str, priority: int) -> list[str]:
-        """Return the UIDs of the pods of a lower priority that are charged to a queue."""
-        charges = self._sharing.charges
-        held = (uid for uids in charges.holders(queue).values() for uid in uids)
-        return [uid for uid in held if (charge := charges.of(uid)) is not None and charge.priority < priority]
 
     def _preemption(self, queue: str) -> PreemptionPolicy:
         return PreemptionPolicy() if queue == NAMELESS else self._sharing.tree.queue(queue).preemption

@@ -321,6 +321,11 @@ class Sharing:
             tree.refund(name, flavor, amounts)
         return mine <= theirs + _EQUAL_SHARES if final else mine < theirs - _EQUAL_SHARES
 
+    def uneven(self, name: str, flavor: str, amounts: Mapping[str, int]) -> set[str]:
+        """Return the other queues that have borrowed, and above whose shares a queue is not with `amounts`."""
+        lent = (each for each in self.tree.charged_beside(name) if self.tree.borrows_from(each, name, flavor, amounts))
+        return {each for each in lent if each != name and self.evens(name, flavor, amounts, each)}
+
     def totals(self) -> Mapping[str, int]:
         """Return how much of each resource the cluster has."""
         table = self._model.table

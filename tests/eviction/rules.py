@@ -405,12 +405,12 @@ class Ground:
             else:
                 queue = self.claim.queue
             line = [each for each in (lent or own) if each.of.queue == queue]
-            core, least = min((each.core, each.of.priority) for each in line)
-            if last not in {None, (queue, core, least)}:
+            first = min(line, key=lambda each: (each.core, each.of.priority, each.of.age, each.number))
+            if last not in {None, (queue, first.core, first.of.priority)}:
                 yield frozenset(gone)
-            last = queue, core, least
-            gone += [next(each for each in line if (each.core, each.of.priority) == (core, least))]
-            (lent or own).remove(gone[-1])
+            last = queue, first.core, first.of.priority
+            gone.append(first)
+            (lent or own).remove(first)
         yield frozenset(gone)
 
     def _excess(self, queue: str, gone: Sequence[Piece]) -> tuple[tuple[float, int], ...]:
