@@ -229,18 +229,9 @@ class Policies:
         core = core if gang.preemptible else []
         if not core and not extras:
             return None
-        return Victim(
-            str(holder),
-            gang.uid,
-            queue,
-            flavor,
-            gang.priority,
-            gang.created,
-            tuple(core),
-            tuple(extras),
-            seconds,
-            gang.checkpoint_interval,
-        )
+        preempts = self._preemption(queue).within_queue is not WithinQueue.NEVER and not gang.never_preempts
+        who, members = (str(holder), gang.uid, queue, flavor, gang.priority, gang.created), (tuple(core), tuple(extras))
+        return Victim(*who, *members, seconds, gang.checkpoint_interval, preempts)
 
 
 def _earlier(one: float | None, other: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from extender.cluster.tree import Tree
 from extender.eviction.search.room import Clearing, Cover, Permit, VictimRoomRequest, bounds, choices, prune
 from extender.eviction.search.units import Cost, Units, Victim, VictimEviction
 from extender.judge import Case, fits, place
-from extender.objects.pod import Pod
+from extender.objects.pod import Pod, Shape
 from extender.objects.reason import Wait
 from extender.placement.candidates import ScopeDomains, group_by_shape
 from extender.placement.capacityview import Capacity, CapacityView
@@ -108,6 +109,7 @@ class Trial:
             self.possible = False
         self._relief: tuple[Units, NDArray[np.int64]] | None = None
         self._within: dict[bytes, bool] = {}
+        self._rooms: dict[Shape, int] = {}
 
     def _amounts(self, vector: Vector) -> NDArray[np.int64]:
         asked = np.zeros(self.columns.shape[0], dtype=np.int64)
@@ -149,6 +151,22 @@ class Trial:
     @cached_property
     def _path(self) -> NDArray[np.int64]:
         return self.tree.path(self.level) if self.level >= 0 else np.zeros(self.reachable.shape[0], dtype=np.int64)
+
+    def has_room_beside(self, victim: Victim) -> bool:
+        """Tell by the columns whether what a victim needs has room where the gang has none; each shape by itself."""
+        return all(self._beside(shape) >= pods for shape, pods in Counter(pod.shape for pod in victim.core).items())
+
+    def _beside(self, shape: Shape) -> int:
+        """Return how many pods of a shape have room on nodes that are of no use to the gang as they are."""
+        if shape not in self._rooms:
+            vector, free = self._view.table.vector(shape.requests), self._view.snapshot(Capacity.FREE).free
+            useless = np.ones(self.reachable.shape[0], dtype=np.bool_)
+            for caps, _ in self._before:
+                useless &= caps == 0
+            rows = np.flatnonzero(useless & self._view.admitted(shape))
+            each = free[vector.columns][:, rows] // np.maximum(vector.amounts, 1)[:, None]
+            self._rooms[shape] = 0 if vector.unknown else int(np.maximum(each.min(axis=0, initial=2**31), 0).sum())
+        return self._rooms[shape]
 
     def holds(self, clearing: Clearing) -> bool:
         """Tell by the columns whether some domain has room: never false where planning would succeed."""

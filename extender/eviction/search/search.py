@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from extender.eviction.search.choosing import BudgetCheck, Chooser, RightsCheck, Trial, VictimChoice
 from extender.eviction.search.room import Clearing, choices, prune
-from extender.eviction.search.units import Cost, Units, Victim, VictimEviction
+from extender.eviction.search.units import Cost, Units, Victim, VictimEviction, lost_in_turn
 from extender.judge import Case
 from extender.placement.plan import Plan, Shortfall
 from extender.queues.sharing import Option
@@ -69,7 +69,8 @@ def search(  # noqa: PLR0913, PLR0917 - whose evictions, for whom, and by which 
 
     The case is as before afterwards. Any of the `victims` may be evicted, by rank and queue, and together as far as
     `rights` say; pods with the UIDs `leaving` leave anyway. None goes if those whose turn is before are enough. Of the
-    others compared are the highest priority that loses pods, the GPU-time lost with gangs that go whole, their number,
+    others compared are the highest priority that loses pods, the GPU-time lost with gangs that go whole and with those
+    that they would have evicted in turn, their number,
     then the GPU-time of extras that go alone (`Cost`). No eviction of the result can be left out. The result has no
     evictions if the gang is placed without any. Deterministic for equal input, whatever the order of the victims.
     """
@@ -79,7 +80,8 @@ def search(  # noqa: PLR0913, PLR0917 - whose evictions, for whom, and by which 
             return None
         ordered = sorted(victims, key=lambda victim: (victim.priority, victim.name, victim.uid))
         turns = None if rights is None else rights.turns(ordered)
-        return _VictimSearch(trial, Units(ordered, there.table, trial.columns, turns)).run()
+        in_turn = lost_in_turn(ordered, trial.has_room_beside)
+        return _VictimSearch(trial, Units(ordered, there.table, trial.columns, turns, in_turn)).run()
 
 
 class _VictimSearch:

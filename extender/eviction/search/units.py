@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +23,8 @@ class Victim:
 
     `name` is namespace/name. `core` are the bound pods that can only go together, none if they are to stay; `extras`
     those beyond minMember: each may go alone, the first to go first. `seconds` is how long it has run;
-    `checkpoint_interval` is after how much work it saves it (seconds), as far as it says.
+    `checkpoint_interval` is after how much work it saves it (seconds), as far as it says. One that `preempts` has gangs
+    of lower priority in its queue evicted in turn, if it finds no place elsewhere.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Victim:
     extras: tuple[Pod, ...]
     seconds: float
     checkpoint_interval: float | None = None
+    preempts: bool = False
 
     @property
     def unsaved(self) -> float:
@@ -80,7 +84,8 @@ class VictimEviction:
 class Cost(NamedTuple):
     """What evictions cost, the most important first: tuples of these are compared.
 
-    The highest priority among those who lose pods; GPU-time lost with gangs that go whole (GPU-milliseconds: integers,
+    The highest priority among those who lose pods; GPU-time lost with gangs that go whole, and lost by those that leave
+    for these in turn (GPU-milliseconds: integers,
     so that equal costs are equal); how many go whole; GPU-time of extras, whose gangs go on; pods.
     """
 
@@ -100,7 +105,8 @@ class Units:
         core: (units,) which are cores.
         priority: (units,) the priorities of their victims.
         turn: (units,) when it is their turn: none goes if those before are enough.
-        lost: (units,) GPU-milliseconds that its pods have run and not saved; of a core, those of its extras too.
+        lost: (units,) GPU-milliseconds that its pods have run and not saved; of a core, those of its extras and those
+            that others lose for it in turn too.
         sizes: (units,) how many pods it has.
         weight: (units,) float64: what each costs, as one number that puts single pieces in the order of their cost.
         of: (entries,) the piece that each entry is of.
@@ -115,10 +121,12 @@ class Units:
         table: NodeTable,
         columns: NDArray[np.intp],
         turns: Mapping[str, int] | None = None,
+        in_turn: Mapping[str, int] | None = None,
     ) -> None:
         """Take the pieces of `victims`, and what they claim of `columns` of the table.
 
-        Without `turns`, by the UIDs of the first pods of pieces, they follow from the priorities of victims.
+        Without `turns`, by the UIDs of the first pods of pieces, they follow from the priorities of victims. `in_turn`
+        is what others lose for victims once these are evicted (GPU-milliseconds), by their UIDs.
         """
         self._victims = victims
         self._pods: list[tuple[Pod, ...]] = []
@@ -144,7 +152,8 @@ class Units:
         for core in np.flatnonzero(self.core).tolist():
             gpus[core] += gpus[self._extras[core]].sum()
         milliseconds = np.array([round(victims[at].unsaved * 1000) for at in self._victim], dtype=np.int64)
-        self.lost = milliseconds * gpus
+        follows = [(in_turn or {}).get(victims[at].uid, 0) for at in self._victim]
+        self.lost = milliseconds * gpus + np.array(follows, dtype=np.int64) * self.core
         self.weight = _weights(self.lost.astype(np.float64), self.core)
 
     def __len__(self) -> int:
@@ -246,6 +255,39 @@ class Units:
         for unit in sorted(units, key=lambda unit: (self._victim[unit], not self.core[unit], unit)):
             pods[self._victim[unit]] = pods.get(self._victim[unit], ()) + self._pods[unit]
         return tuple(VictimEviction(self._victims[number], own) for number, own in pods.items())
+
+
+# Example. Gangs of one queue, all of which may be evicted for another; nothing is free that this one leaves unused.
+#
+#   gang     priority   GPUs   ran (s)   in turn (GPU s)
+#   long            0      8       600                 0
+#   short           0      4       100                 0
+#   first           5      4        50               400     has short evicted: of equal priorities the least lost
+#   second          5      8        10              5200     has both evicted: short is not enough
+#   third           5     16        10                 0     waits: both together are not enough
+def lost_in_turn(victims: Iterable[Victim], has_room: Callable[[Victim], bool]) -> dict[str, int]:
+    """Return by UID what gangs of lower priority lose if victims have these evicted in turn (GPU-milliseconds).
+
+    Only such as may be evicted now count, and nothing is lost for a victim that `has_room` elsewhere. It is an estimate
+    by numbers of GPUs. Complexity: O(pods + victims log victims), O(victims) where each queue has one priority.
+    """
+    queues: dict[tuple[str, str], list[Victim]] = {}
+    for victim in victims:
+        queues.setdefault((victim.queue, victim.flavor), []).append(victim)
+    found: dict[str, int] = {}
+    for line in queues.values():
+        if len({victim.priority for victim in line}) == 1 or not any(victim.preempts for victim in line):
+            continue
+        line.sort(key=lambda victim: (victim.priority, victim.unsaved, victim.uid))
+        held = [sum(pod.shape.whole_gpus for pod in (*victim.core, *victim.extras)) for victim in line]
+        lost = [round(victim.unsaved * 1000) * gpus for victim, gpus in zip(line, held, strict=True)]
+        gpus_up_to, lost_up_to = list(accumulate(held)), list(accumulate(lost))
+        priorities = [victim.priority for victim in line]
+        for victim in line:
+            last = bisect_left(gpus_up_to, sum(pod.shape.whole_gpus for pod in victim.core))
+            if victim.preempts and victim.core and last < bisect_left(priorities, victim.priority):
+                found[victim.uid] = 0 if has_room(victim) else lost_up_to[last]
+    return found
 
 
 def _weights(lost: NDArray[np.float64], core: NDArray[np.bool_]) -> NDArray[np.float64]:

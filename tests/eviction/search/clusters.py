@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -207,18 +207,37 @@ def full(random: Random, table: NodeTable, most: int) -> Site:
             priority = random.choice((0, 0, 0, 5))
             queue = random.choice(("a", "b"))
             seconds = random.choice((0, 10, 60, 300, 3600))
-            site.run(f"job{number:02}", placed, extras=spare, priority=priority, queue=queue, seconds=float(seconds))
+            fields = {"priority": priority, "queue": queue, "preempts": random.random() < 0.7}
+            site.run(f"job{number:02}", placed, extras=spare, seconds=float(seconds), **fields)
     return site
 
 
-def cost(evictions: Sequence[VictimEviction]) -> tuple[int, float, int, float]:
-    """Return the cost of evictions as the search is to compare it: by another way of counting than its own."""
+def lost_by_others(victim: Victim, victims: Sequence[Victim], has_room: Callable[[Victim], bool]) -> float:
+    """Return what gangs of lower priority lose that a victim has evicted in turn: one after the other until it fits."""
+    if not victim.preempts or has_room(victim):
+        return 0.0
+    lower = [each for each in victims if each.queue == victim.queue and each.priority < victim.priority]
+    missing, lost = gpus(victim.core), 0.0
+    for each in sorted(lower, key=lambda each: (each.priority, each.unsaved, each.uid)):
+        if missing > 0:
+            held = gpus((*each.core, *each.extras))
+            missing, lost = missing - held, lost + each.unsaved * held
+    return 0.0 if missing > 0 else lost
+
+
+def cost(
+    evictions: Sequence[VictimEviction], victims: Sequence[Victim] = (), has_room: Callable[[Victim], bool] = bool
+) -> tuple[int, float, int, float]:
+    """Return the cost of evictions as the search is to compare it: by another way of counting than its own.
+
+    Of all `victims` those count that leave in turn for one that has no room elsewhere.
+    """
     whole = [each for each in evictions if not each.victim.core or set(each.victim.core) <= set(each.pods)]
     whole = [each for each in whole if each.victim.core]
     alone = [each for each in evictions if each not in whole]
     return (
         max((each.victim.priority for each in evictions), default=0),
-        sum(each.victim.unsaved * gpus(each.pods) for each in whole),
+        sum(each.victim.unsaved * gpus(each.pods) + lost_by_others(each.victim, victims, has_room) for each in whole),
         len(whole),
         sum(each.victim.unsaved * gpus(each.pods) for each in alone),
     )

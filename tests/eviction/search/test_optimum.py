@@ -99,12 +99,14 @@ def test_nothing_is_better_where_there_are_few(kind: str) -> None:
         site = full(random, racks(random.randint(1, 3), random.randint(1, 3)), random.randint(1, 6))
         pods, terms = drawn(random, kind, site)
         found = site.search(pods, terms)
-        choices = sorted(every_choice(site.victims), key=cost)
+        has_room = site.trial(pods, terms)[0].has_room_beside
+        victims = site.victims
+        choices = sorted(every_choice(victims), key=lambda choice: cost(choice, victims, has_room))
         best = next((choice for choice in choices if site.suffices(pods, terms, choice)), None)
         assert (found is None) == (best is None), seed
         if found is not None and best is not None:
             searched += bool(found.evictions)
-            assert cost(found.evictions) == cost(best), seed
+            assert cost(found.evictions, victims, has_room) == cost(best, victims, has_room), seed
             check(site, pods, terms, found)
     assert searched > 1
 
