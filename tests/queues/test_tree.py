@@ -107,6 +107,20 @@ def test_what_a_queue_keeps_is_its_own_even_if_the_tree_has_too_little() -> None
     )
 
 
+def test_a_parents_quota_adds_to_its_childrens() -> None:
+    """It is a pool beside theirs, not a limit; children without any share it up to what each may borrow."""
+    tree = QueueTree([queue("org", gpus=10), queue("a", "org", 8), queue("b", "org", 8)])
+    assert tree.nominal("org", H100, GPU) == 26
+    assert tree.shortage("a", H100, gpus(26)) is None
+    tree = QueueTree([queue("org", gpus=10), *(queue(name, "org", 0, borrow=8) for name in "ab")])
+    assert tree.nominal("org", H100, GPU) == 10
+    tree.charge("a", H100, gpus(8))
+    assert tree.available("a", H100, GPU) == 0
+    assert tree.available("b", H100, GPU) == 2
+    tree.charge("b", H100, gpus(2))
+    assert tree.shares_where_they_meet("a", "b", {}) == (0.8, 0.2)
+
+
 def test_an_inner_queues_gangs_use_what_its_children_lend() -> None:
     """Every queue may hold gangs."""
     tree = QueueTree([queue("org"), queue("a", "org", 16), queue("b", "org", 16, lend=0)])
