@@ -335,9 +335,10 @@ def lacking(shortage: QuotaShortage) -> Wait:
         "wanted": format_amount(shortage.resource, shortage.asked),
         "whose": " for pods that cannot be evicted, which may not borrow" if shortage.nonpreemptible else "",
     }
-    numbers = {"asked": shortage.asked, "available": shortage.available}
-    if shortage.ever:
+    if shortage.ever:  # what is left now does not matter, and a verdict that stands would not follow it
+        numbers = {"asked": shortage.asked, "available": shortage.most}
         return Wait(Reason.EXCEEDS_QUOTA, numbers, names | {"most": format_amount(shortage.resource, shortage.most)})
+    numbers = {"asked": shortage.asked, "available": shortage.available}
     left = format_amount(shortage.resource, max(shortage.available, 0))
     return Wait(Reason.QUOTA_EXCEEDED, numbers, names | {"left": left})
 

@@ -72,13 +72,15 @@ class TestQuota:
         assert len(second.reserved) == 2
 
     def test_what_never_fits_the_quota_says_so(self, world: World) -> None:
-        """A gang that asks for more than its queue can ever have is told how much that is."""
+        """A gang that asks for more than its queue can ever have is told how much that is, whatever is used now."""
         world.nodes(4)
         tell(world, queue("research", 16))
+        gang(world, "small", 1, "research").run()
         job = gang(world, "large", 4, "research")
         assert job.reason is Reason.EXCEEDS_QUOTA
         assert job.wait is not None
         assert job.wait.message.endswith("of which Queue research can never have more than 16")
+        assert job.wait.numbers == {"asked": 32, "available": 16}
 
     def test_a_queue_borrows_what_its_siblings_leave(self, world: World) -> None:
         """Siblings lend each other what they do not use, up to the borrowing limit."""
