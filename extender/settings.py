@@ -199,6 +199,13 @@ class Settings(BaseModel):
     ClusterNetworkTopology, else the known labels that most nodes carry. A name: that cloud's or tool's labels, whatever
     else is there. none: all nodes count as equally near."""
 
+    placement_goal: Literal["bandwidth", "balanced", "capacity"] = "balanced"
+    """What a place is chosen for where a faster one breaks up more of what is whole (nodes, halves of them, NVLink
+    domains). balanced weighs both in GPUs: what the gang does not do while it waits for its collectives against what
+    later gangs cannot use. bandwidth: the fastest place, and of those the one that breaks up least; up to an eighth
+    fewer nodes stay whole. capacity: the place that breaks up least, and of those the fastest; gangs of several nodes
+    are slower by a tenth."""
+
     single_pods: Literal["pinned", "ranked"] = "pinned"
     """What filter answers for a pod that is a gang of one. pinned: the node planned for it, which is the fastest.
     ranked: all offered nodes that have room for it by the same rules, and prioritize ranks them by what the plan was

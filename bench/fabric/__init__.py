@@ -20,6 +20,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
     {
         "best-fit": "bench.fabric.comparison",
         "every-placement": "bench.fabric.exhaustive",
+        "goals": "bench.fabric.goals",
         "plan": "bench.fabric.scale",
         "pass": "bench.fabric.scale",
     }

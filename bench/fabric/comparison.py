@@ -12,6 +12,7 @@ from bench.fabric.site import Nodes, Site, by_count, muster
 from bench.figures import Figure, of_repeats, ratio
 from bench.options import Options, Say
 from extender.hardware.bandwidth import STEP, step
+from extender.objects.topology import PlacementGoal
 
 #: Clusters of one repeat, and repeats; the figures' least and greatest are those of single repeats.
 CLUSTERS, SHORT_CLUSTERS = 100, 8
@@ -93,23 +94,23 @@ def measure(options: Options, say: Say) -> list[Figure]:
     return figures_of(parts)
 
 
-def compare(clusters: Iterable[Cluster]) -> Comparison:
-    """Let both place the gangs of each cluster."""
+def compare(clusters: Iterable[Cluster], goal: PlacementGoal = PlacementGoal.BALANCED) -> Comparison:
+    """Let both place the gangs of each cluster, Muster for `goal`."""
     comparison = Comparison()
     gc.collect()
     gc.disable()  # a collection would hit one of the two with the garbage of both
     try:
         for cluster in clusters:
-            _compare(cluster, comparison)
+            _compare(cluster, goal, comparison)
             gc.collect()
     finally:
         gc.enable()
     return comparison
 
 
-def _compare(cluster: Cluster, comparison: Comparison) -> None:
+def _compare(cluster: Cluster, goal: PlacementGoal, comparison: Comparison) -> None:
     # What the reference could have done is asked of a third copy, so that asking leaves nothing in its caches.
-    own, other, shadow = Site(cluster), Site(cluster), Site(cluster)
+    own, other, shadow = Site(cluster, goal), Site(cluster), Site(cluster, goal)
     whole = own.whole_nodes(), other.whole_nodes()
     alike = True
     for job in cluster.arriving:

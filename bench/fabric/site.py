@@ -16,7 +16,7 @@ from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
 from extender.objects.pod import Pod
-from extender.objects.topology import Objective
+from extender.objects.topology import Objective, PlacementGoal
 from extender.placement.candidates import Candidates, Eligibility, PlacementTerms
 from extender.placement.placement import describe
 from extender.placement.plan import Plan, plan
@@ -45,8 +45,8 @@ def by_count(pods: Sequence[Pod], whatif: WhatIf, candidates: Candidates) -> Nod
 class Site:
     """One planner's cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        """Build it, with what runs there already."""
+    def __init__(self, cluster: Cluster, goal: PlacementGoal = PlacementGoal.BALANCED) -> None:
+        """Build it, with what runs there already; `goal` is what Muster chooses places for."""
         self.table = NodeTable()
         for node in cluster.nodes:
             self.table.upsert(node)
@@ -54,7 +54,7 @@ class Site:
             for pod, name in zip(job.members(), names, strict=True):
                 self.table.claim(pod.uid, name, pod.shape)
         self.table.occupancy.refresh()  # who holds which GPUs is worked out as pods come, not by a plan
-        self.candidates = Candidates(build(self.table, cluster.levels), Eligibility(self.table).mask)
+        self.candidates = Candidates(build(self.table, cluster.levels, goal), Eligibility(self.table).mask)
 
     def ask(self, planner: Planner, job: Job) -> tuple[Nodes | None, float]:
         """Return where the planner would place a gang, and how many seconds it thought."""

@@ -229,7 +229,12 @@ class Admission:
         self.clock = clock
         self.settings = settings
         self._effects = effects
-        self.model = ClusterModel(settings.scheduler_names, _levels(settings), settings.topology_preset)
+        self.model = ClusterModel(
+            settings.scheduler_names,
+            _levels(settings),
+            settings.topology_preset,
+            settings.placement_goal,
+        )
         self.rejections = Rejections(settings.veto_seconds, clock.monotonic)
         self.refusals = Refusals(self.model)
         self.evictions = AllowedEvictions(clock)

@@ -256,8 +256,9 @@ class Offer:
     `pods` is how many its GPUs and zones take, at most as many as were asked about; what has a column in the node table
     is counted elsewhere. `gpus` is how many whole GPUs one pod asks for. The tuples are by number of pods, one pod
     first, in GB/s: of an all-reduce among all GPUs that so many pods get there (infinite for one GPU or none), of the
-    network cards local to those, and what future requests lose by them. Without `product` the figures are nominal: they
-    tell better from worse, and predict nothing.
+    network cards local to those, and what future requests lose by them. `worth` is what they could get of the whole
+    node (GB/s for each of its GPUs). Without `product` the figures are nominal: they tell better from worse, and
+    predict nothing.
     """
 
     pods: int
@@ -267,6 +268,7 @@ class Offer:
     inner: tuple[float, ...]
     outer: tuple[float, ...]
     loss: tuple[float, ...]
+    worth: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +337,9 @@ def _counted(states: NodeStates, state: int, shape: Shape, most: int) -> Offer:
         outer.append(_outer(product, taken.bit_count()))
         loss.append(before - kind.sets.value(states.gpus(state)))
     nvls = product is not None and product.nvls
-    return Offer(len(inner), gpus, product, nvls, tuple(inner), tuple(outer), tuple(loss))
+    sets = kind.sets
+    worth = sets.value(sets.all) / max(sets.layout.gpus, 1)
+    return Offer(len(inner), gpus, product, nvls, tuple(inner), tuple(outer), tuple(loss), worth)
 
 
 def _outer(product: Product | None, gpus: int) -> float:

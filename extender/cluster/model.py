@@ -153,17 +153,24 @@ class ClusterModel:
     that is being deleted claims until it is gone. Reservations claim too, but they are made by the admission's ledger.
     """
 
-    def __init__(self, scheduler_names: Collection[str], levels: Sequence[Level] = (), preset: str = AUTO) -> None:
+    def __init__(
+        self,
+        scheduler_names: Collection[str],
+        levels: Sequence[Level] = (),
+        preset: str = AUTO,
+        goal: str = "balanced",
+    ) -> None:
         """Start empty.
 
         Args:
             scheduler_names: `spec.schedulerName` of the pods that Muster manages.
             levels: the network's tiers, where they are configured.
             preset: what to believe of the network otherwise, as the setting `topology_preset` says.
+            goal: what places are chosen for, a PlacementGoal.
         """
         self._scheduler_names = frozenset(scheduler_names)
         self.table = NodeTable()
-        self._tree = TreeKeeper(self.table)
+        self._tree = TreeKeeper(self.table, goal)
         self.gangs = GangRegistry()
         self.pods: dict[str, Pod] = {}
         self._excessive: dict[str, Pod] = {}  # bound, and ask for more than any node has: as they were read

@@ -22,6 +22,7 @@ from extender.objects.meta import ObjectRef, Requirement
 from extender.objects.node import CLIQUE_LABEL, Node, clique_of
 from extender.objects.reason import Problem
 from extender.objects.text import natural_key
+from extender.objects.topology import PlacementGoal
 
 #: What the level is called that multi-node NVLink domains make where no list of levels has it.
 CLIQUE_LEVEL = "clique"
@@ -38,6 +39,7 @@ class Tree:
         ranks: per level, (domains,) int64: each domain's place in the natural order of names.
         cliques: the index of the level of NVLink domains, None where there are none.
         outermost: the factors of members that have only the cluster in common.
+        goal: what a place in it is chosen for.
     """
 
     levels: Levels
@@ -46,6 +48,7 @@ class Tree:
     ranks: tuple[NDArray[np.int64], ...]
     cliques: int | None
     outermost: tuple[float, float]
+    goal: PlacementGoal = PlacementGoal.BALANCED
 
     @property
     def depth(self) -> int:
@@ -103,8 +106,9 @@ class Tree:
 class TreeKeeper:
     """Keep the tree in step with nodes and levels; rebuilt only when labels, or the levels themselves, changed."""
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, goal: str = PlacementGoal.BALANCED) -> None:
         self._table = table
+        self._goal = PlacementGoal(goal)
         self._tree: Tree | None = None
         self._built_on: tuple[int, Levels | None] = (-1, None)
 
@@ -112,12 +116,12 @@ class TreeKeeper:
         """Return the tree of `levels` over the nodes as they are."""
         change = self._table.last_change
         if self._tree is None or self._built_on[0] != change or self._built_on[1] is not levels:
-            self._tree = build(self._table, levels)
+            self._tree = build(self._table, levels, self._goal)
             self._built_on = (change, levels)
         return self._tree
 
 
-def build(table: NodeTable, levels: Levels) -> Tree:
+def build(table: NodeTable, levels: Levels, goal: PlacementGoal = PlacementGoal.BALANCED) -> Tree:
     """Build the tree of `levels` over the nodes of `table`. Complexity: O(nodes x levels)."""
     rows = table.rows
     present = np.flatnonzero(table.present[:rows]).tolist()
@@ -154,6 +158,7 @@ def build(table: NodeTable, levels: Levels) -> Tree:
         ranks=tuple(_ranks(level) for level in names),
         cliques=known if known is not None and known < len(listed) else None,
         outermost=levels.factor(-1),
+        goal=goal,
     )
 
 

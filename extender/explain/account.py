@@ -27,7 +27,7 @@ from extender.explain.waterfall import Gathering, Waterfall, nodes_in_words, wat
 from extender.objects.meta import write_timestamp
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
-from extender.objects.topology import Objective
+from extender.objects.topology import Objective, PlacementGoal
 from extender.placement.backfill.outlook import Calendar, expected_release
 from extender.placement.capacityview import Capacity
 from extender.placement.placement import Better, Placement, describe, next_better
@@ -46,6 +46,14 @@ _COLLECTIVES: Final = {
     Objective.ALLREDUCE: "the fastest all-reduce",
     Objective.ALLTOALL: "the fastest all-to-all",
     Objective.NONE: "the least loss for others, whatever its own bandwidth",
+}
+
+
+#: What a place was chosen for: a gang's collective, and what others lose by it.
+_GOALS: Final = {
+    PlacementGoal.BANDWIDTH: "chosen for {wanted}, then for what others lose least by: {lost:,.0f} GB/s",
+    PlacementGoal.BALANCED: "chosen for {wanted}, weighed against what others lose by it: {lost:,.0f} GB/s",
+    PlacementGoal.CAPACITY: "chosen for what others lose least by: {lost:,.0f} GB/s, then for {wanted}",
 }
 
 
@@ -368,5 +376,5 @@ def _lines(inquiry: Inquiry, found: NodeChoice, placement: Placement) -> tuple[s
     return (
         f"as things stand now, with its own places free: {taking}",
         *reaches,
-        f"chosen for {wanted}, then for what others lose least by: {placement.fragmentation:,.0f} GB/s",
+        _GOALS[inquiry.tree.goal].format(wanted=wanted, lost=placement.fragmentation),
     )

@@ -68,6 +68,14 @@ class Product:
         """Return the all-reduce GB/s among so many GPUs of one multi-node NVLink domain, on whichever of its nodes."""
         return self.inner(gpus) if gpus <= self.gpus or self.clique is None else self.clique
 
+    def fastest(self, gpus: int) -> float:
+        """Return the all-reduce GB/s among so many GPUs where they are joined best, on nodes that they have whole."""
+        if gpus <= self.gpus:
+            return max(self.inner(gpus), self.bridged or 0.0)
+        if self.clique is not None and gpus <= self.clique_gpus:
+            return self.clique
+        return min(self.inner(self.gpus), self.outer(self.gpus))
+
     def factors(self, level: str, assumed: tuple[float, float]) -> tuple[float, float]:
         """Return the measured factors (all-reduce, all-to-all) of the level called so, `assumed` without any."""
         allreduce, alltoall = assumed

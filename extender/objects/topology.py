@@ -20,6 +20,14 @@ class Objective(StrEnum):
     NONE = "none"
 
 
+class PlacementGoal(StrEnum):
+    """What a place is chosen for where a fast one breaks up more of what is whole."""
+
+    BANDWIDTH = "bandwidth"
+    BALANCED = "balanced"
+    CAPACITY = "capacity"
+
+
 #: Where a role's name ends whose members are counted off by themselves; what follows tells them apart from others of
 #: the role. No label can have it.
 COUNTED_APART: Final = "\0"

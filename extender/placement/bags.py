@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import lcm
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.tree import Tree
-from extender.objects.topology import Objective
+from extender.hardware.bandwidth import NO_COMMUNICATION, NOMINAL, STEP
+from extender.objects.topology import Objective, PlacementGoal
 from extender.placement.room import IMPOSSIBLE, Unit, UnitQuestion, fold, reach
 
 #: Steps of arithmetic on one domain up to which the least loss is computed exactly; beyond it islands are filled one
@@ -20,18 +23,73 @@ from extender.placement.room import IMPOSSIBLE, Unit, UnitQuestion, fold, reach
 EXACT_WORK = 4_000_000
 
 #: Below every step: any number of pods will do.
-_ANY_STEP = -1
+ANY_STEP = -1
 
 Bag: TypeAlias = tuple[int, tuple[tuple[int, int], ...], tuple[tuple["Bag", int], ...]]
 """What a domain consists of, for the purpose of counting: only multiples of the first number of pods may go there, to
 islands (kind, how many) and to domains that are bags of their own (bag, how many)."""
 
 
-class Score(NamedTuple):
-    """How good a placement is; less is better. Bandwidth is in 5 % steps, negated; loss in GB/s."""
+#: Share of a step of training that is communication, where the gang has the fastest place that there could be for it.
+#: Sources: hiding it makes language models up to 1.3 times as fast (Domino, arXiv 2409.15241), that is up to 23 %, on
+#: nodes whose network is not the bottleneck; with ranking models it is up to half (Meta, OCP Global Summit 2022).
+COMMUNICATION = 0.25
 
+#: What a goal weighs: the work that a gang does not do while it communicates, and what is taken from later gangs, of
+#: which not all is missed. 0.7 is the least with which as many whole nodes are left as best fit by count leaves
+#: (python -m bench --family fabric --case goals).
+_WEIGHTS: Mapping[PlacementGoal, tuple[float, float]] = MappingProxyType(
+    {
+        PlacementGoal.BANDWIDTH: (1.0, 0.0),
+        PlacementGoal.BALANCED: (1.0, 0.7),
+        PlacementGoal.CAPACITY: (0.0, 1.0),
+    }
+)
+
+#: Costs are in millionths of a GPU, so that sums of them do not depend on their order.
+_MILLIONTHS = 1_000_000
+
+
+class Score(NamedTuple):
+    """How good a placement is; less is better.
+
+    Cost is what it takes of the cluster by the weights of the goal, in millionths of a GPU; bandwidth is in 5 % steps,
+    negated; loss in GB/s.
+    """
+
+    cost: int
     step: int
     loss: int
+
+
+class Worth:
+    """Weigh what a gang does not do for slow collectives against what later ones lose, in GPUs.
+
+    While it communicates a gang of n GPUs does no work: that costs n x `COMMUNICATION` GPUs in the fastest place that
+    there could be for it, twice as much at half the bandwidth. What is free of a node is worth as many GPUs to later
+    gangs as the bandwidth of its free sets is of that of the whole node: loss in GB/s by GB/s for each GPU.
+    """
+
+    def __init__(self, units: Sequence[Unit], gpus: int, goal: PlacementGoal) -> None:
+        """Weigh places of a gang of so many GPUs on islands that do what `units` say."""
+        work, whole = _WEIGHTS[goal]
+        products = {unit.product for unit in units if unit.product is not None}
+        fastest = max((product.fastest(max(gpus, 2)) for product in products), default=NOMINAL)
+        worth = max((unit.worth for unit in units), default=0.0)
+        self._work = work * gpus * COMMUNICATION * fastest * _MILLIONTHS
+        self._talk: dict[int, int] = {NO_COMMUNICATION: 0}
+        self.each_lost = round(whole * _MILLIONTHS / worth) if worth else 0
+
+    def talk(self, step: int) -> int:
+        """Return what it costs that the gang communicates at a step of bandwidth."""
+        known = self._talk.get(step)
+        if known is None:
+            known = self._talk[step] = round(self._work / STEP**step)
+        return known
+
+    def score(self, step: int, loss: int) -> Score:
+        """Return the score of a placement: its step of bandwidth, and GB/s that later requests lose."""
+        return Score(self.talk(step) + self.each_lost * loss, -step, loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,57 +116,81 @@ class Wanted:
 #   rack ab, two nodes of kind 0   Bag (1, ((0, 2),), ())
 #
 # `pair`, two islands: 2 + 1 pods. Kind 0 allows step 119 with 1 pod and 126 with 2, kind 1 allows 119 with 1; the
-# lower one counts. aa loses 2665 + 1095, ab 2665 + 1570: Score(-119, 3760) and Score(-119, 4235).
+# lower one counts. aa loses 2665 + 1095, ab 2665 + 1570: Score(11.3, -119, 3760) and Score(12.3, -119, 4235): step 119
+# costs 3.4 GPUs, and the losses 7.9 and 8.9, which are 0.7 of them by 333 GB/s for each GPU of a whole node.
 # `many`, three islands or more: what enters an island leaves it again, so 1 pod allows 107 only. Bisection over the
 # steps {107, 121} finds that 121 has no place for 3 pods (it needs 2 on each island: sums 0, 2), and 107 has (0, 1, 2,
-# 3). Then `fold` gives the least loss at step 107: Score(-107, 3760) for aa, which is worse than the pair.
+# 3). Then `fold` gives the least loss at step 107: Score(14.0, -107, 3760) for aa, which is worse than the pair.
 class Bags:
     """Score bags of islands for one gang; exact, and remembered.
 
     Attributes:
         units: what islands of each kind do.
         wanted: what is to be placed.
+        worth: what bandwidth and what is left whole are worth.
     """
 
     def __init__(self, units: Sequence[Unit], wanted: Wanted, tree: Tree) -> None:
         self.units = units
         self.wanted = wanted
+        self.worth = Worth(units, wanted.gpus, tree.goal)
         self._tree = tree
+        self._hulls: dict[tuple[int, int, int, int], list[tuple[float, int]]] = {}
         self._costs: dict[tuple[Bag, int, int], NDArray[np.int64]] = {}
         self._steps: dict[tuple[int, int, int], tuple[int, ...]] = {}
-        self._splits: dict[tuple[tuple[int, int], tuple[int, int], int], Score | None] = {}
+        self._splits: dict[tuple[tuple[int, int], tuple[int, int], int, int], Score | None] = {}
 
-    def clique(self, bag: Bag, kind: int) -> tuple[Score, int] | None:
+    def clique(self, bag: Bag, kind: int, slowest: int = ANY_STEP) -> tuple[Score, int] | None:
         """Score nodes of one NVLink domain: however the pods lie there, they are as fast."""
         step = self.steps_of(kind, 1, self._tree.depth)[self.wanted.pods]
-        loss = int(self._least_loss(bag, 1, self._tree.depth, _ANY_STEP)[self.wanted.pods])
-        return None if loss >= IMPOSSIBLE else (Score(-step, loss + self.units[kind].loss[0]), 1)
-
-    def many(self, bag: Bag, level: int, best: Score | None) -> tuple[Score, int] | None:
-        """Score any number of islands, the highest step first: each limits it, and the fewer may be used the higher."""
-        islands = 3
-        if best is not None and not self._reaches(bag, islands, level, -best.step):
+        loss = int(self._least_loss(bag, 1, self._tree.depth, ANY_STEP)[self.wanted.pods])
+        if loss >= IMPOSSIBLE or step < slowest:
             return None
+        return (self.worth.score(step, loss + self.units[kind].loss[0]), 1)
+
+    def many(self, bag: Bag, level: int, best: Score | None, slowest: int = ANY_STEP) -> tuple[Score, int] | None:
+        """Score any number of islands, the highest step first: each limits it, and the fewer may be used the higher.
+
+        A lower step, down to `slowest`, is looked at as long as it may be worth it: it may lose less, though never less
+        than the floor. None if that cannot be better than `best`.
+        """
+        islands = 3
         reached = (step for kind in _kinds(bag) for step in self.steps_of(kind, islands, level)[1:])
         steps = sorted(set(reached))
-        low, high = 0, len(steps) - 1
+        floor = self._floor(bag, islands, level, ANY_STEP)
+        lowest = bisect_left(steps, slowest)
+        if best is not None:
+            worth_it = bisect_left(steps, -best.cost, key=lambda step: -self.worth.score(step, floor).cost)
+            lowest = max(lowest, worth_it)
+        if lowest == len(steps) or (
+            (best is not None or lowest) and not self._reaches(bag, islands, level, steps[lowest])
+        ):
+            return None
+        low, high = lowest, len(steps) - 1
         while low < high:  # the highest step at which all pods have a place
             middle = (low + high + 1) // 2
             if self._reaches(bag, islands, level, steps[middle]):
                 low = middle
             else:
                 high = middle - 1
-        if high < 0:
-            return None
-        cost = int(self._least_loss(bag, islands, level, steps[low])[self.wanted.pods])
-        return None if cost >= IMPOSSIBLE else (Score(-steps[low], cost), islands)
+        found: Score | None = None
+        possible = steps[lowest : low + 1]
+        bounds = [self.worth.score(step, self._floor(bag, islands, level, step)) for step in possible]
+        for bound, step in sorted(zip(bounds, possible, strict=True)):
+            if found is not None and bound >= found:
+                break
+            loss = int(self._least_loss(bag, islands, level, step)[self.wanted.pods])
+            if loss < IMPOSSIBLE:
+                score = self.worth.score(step, loss)
+                found = score if found is None else min(found, score)
+        return None if found is None else (found, islands)
 
-    def pair(self, bag: Bag, level: int) -> Score | None:
+    def pair(self, bag: Bag, level: int, slowest: int = ANY_STEP) -> Score | None:
         """Return the best score of two islands: what they exchange crosses the network only once each way."""
         multiple, counts, groups = bag
         if self.wanted.pods % multiple:
             return None
-        inside = [self.pair(group, level) for group, _ in groups]
+        inside = [self.pair(group, level, slowest) for group, _ in groups]
         best = min((score for score in inside if score is not None), default=None)
         # Of each kind of island two places are enough to know whether two islands can be in different ones.
         places: dict[tuple[int, int], set[tuple[int, int]]] = {}
@@ -120,7 +202,7 @@ class Bags:
                     found.update((index, copy) for copy in range(min(copies, 2)))
         for one, other in combinations_with_replacement(sorted(places), 2):
             if len(places[one] | places[other]) > 1:
-                score = self._best_split(one, other, level)
+                score = self._best_split(one, other, level, slowest)
                 best = score if best is None or (score is not None and score < best) else best
         return best
 
@@ -131,24 +213,24 @@ class Bags:
         islands += [island for group, _ in groups for island in self._single_islands(group)]
         return sorted({(kind, lcm(own, multiple)) for kind, own in islands})
 
-    def _best_split(self, one: tuple[int, int], other: tuple[int, int], level: int) -> Score | None:
+    def _best_split(self, one: tuple[int, int], other: tuple[int, int], level: int, slowest: int) -> Score | None:
         """Return the best score of sharing all pods between two islands (kind, multiple), or None."""
-        key = (one, other, level)
+        key = (one, other, level, slowest)
         if key not in self._splits:
-            self._splits[key] = self._split(one, other, level)
+            self._splits[key] = self._split(one, other, level, slowest)
         return self._splits[key]
 
-    def _split(self, one: tuple[int, int], other: tuple[int, int], level: int) -> Score | None:
+    def _split(self, one: tuple[int, int], other: tuple[int, int], level: int, slowest: int) -> Score | None:
         pods, (first, of_first), (second, of_second) = self.wanted.pods, one, other
         steps, other_steps = self.steps_of(first, 2, level), self.steps_of(second, 2, level)
-        others = set(self.shares(second, 2, level, _ANY_STEP))
+        others = set(self.shares(second, 2, level, slowest))
         return min(
             (
-                Score(
-                    -min(steps[share], other_steps[pods - share]),
+                self.worth.score(
+                    min(steps[share], other_steps[pods - share]),
                     self._loss(first, share) + self._loss(second, pods - share),
                 )
-                for share in self.shares(first, 2, level, _ANY_STEP)
+                for share in self.shares(first, 2, level, slowest)
                 if pods - share in others and share % of_first == 0 and (pods - share) % of_second == 0
             ),
             default=None,
@@ -170,6 +252,28 @@ class Bags:
         if multiple > 1:
             sums &= sum(1 << count for count in range(0, pods + 1, multiple))
         return sums
+
+    def _floor(self, bag: Bag, islands: int, level: int, step: int) -> int:
+        """Return what all pods lose at least at that step (GB/s), as if each island could take parts of its shares."""
+        left, loss = self.wanted.pods, 0.0
+        for price, pods in sorted(self._prices(bag, islands, level, step, 1)):
+            loss += price * min(pods, left)
+            left -= min(pods, left)
+            if not left:
+                break
+        return int(loss)
+
+    def _prices(self, bag: Bag, islands: int, level: int, step: int, times: int) -> Iterator[tuple[float, int]]:
+        """Yield what pods lose at least (GB/s each), and how many, in `times` domains."""
+        _, counts, groups = bag
+        for kind, copies in counts:
+            key = kind, islands, level, step
+            if key not in self._hulls:
+                loss = self.units[kind].loss
+                self._hulls[key] = _hull([(pods, loss[pods]) for pods in self.shares(kind, islands, level, step)])
+            yield from ((price, pods * copies * times) for price, pods in self._hulls[key])
+        for group, copies in groups:
+            yield from self._prices(group, islands, level, step, copies * times)
 
     def _least_loss(self, bag: Bag, islands: int, level: int, step: int) -> NDArray[np.int64]:
         """Return (pods + 1,) the least loss (GB/s) of putting 0, 1, 2, ... pods into a domain at that step."""
@@ -235,6 +339,19 @@ class Bags:
 def _kinds(bag: Bag) -> set[int]:
     _, counts, groups = bag
     return {kind for kind, _ in counts}.union(*(_kinds(group) for group, _ in groups))
+
+
+def _hull(shares: Sequence[tuple[int, int]]) -> list[tuple[float, int]]:
+    """Return the lower convex hull of (pods, GB/s lost), from nothing on: GB/s of each further pod, and how many."""
+    hull: list[tuple[float, int]] = []
+    first, lost = 0, 0
+    rest = shares
+    while rest:
+        price, last, loss = min(((loss - lost) / (pods - first), pods, loss) for pods, loss in rest)
+        hull.append((price, last - first))
+        first, lost = last, loss
+        rest = [share for share in rest if share[0] > last]
+    return hull
 
 
 def _fill(parts: Sequence[tuple[list[tuple[int, int]], int]], pods: int) -> np.int64:

@@ -40,7 +40,7 @@ Quota: TypeAlias = list[tuple[int, int]]
 """(row, GPUs) in the order of the tree."""
 
 #: Worse than anything that can be placed.
-_UNKNOWN = Score(1, 0)
+_UNKNOWN = Score(2**62, 1, 0)
 
 
 class Relaxation:
@@ -91,7 +91,7 @@ class Relaxation:
         loss += sum(self._search.units[kind].loss[0] for kind, _ in islands)  # of a node nothing is broken: its is 0
         count = min(len(islands), 3)
         steps = (self._search.step(kind, count, level, pods) for (kind, _), pods in islands.items())
-        return Score(-min(steps), loss)
+        return self._search.score(min(steps), loss)
 
     def _average(self, groups: Mapping[Shape, Sequence[Pod]], pods: int) -> Shape:
         """Return the shape of the equal pods: their GPUs, and of everything else what the gang asks for on average."""

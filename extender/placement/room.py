@@ -247,6 +247,7 @@ class Unit:
     clique: bool = False
     settled: int = 0
     product: Product | None = None
+    worth: float = 0.0
 
     def use(self, pods: int) -> IslandUse:
         """Return what the gang uses there with `pods` pods more."""
@@ -355,6 +356,7 @@ def node_unit(offer: Offer, cap: int, settled: int) -> Unit:
         nvls=offer.nvls,
         settled=settled,
         product=offer.product,
+        worth=offer.worth,
     )
 
 
@@ -461,4 +463,5 @@ def _clique_unit(nodes: list[Unit], pods: int, multiple: int, *, intact: bool) -
         clique=True,
         product=nodes[0].product,
         settled=settled,
+        worth=max(node.worth for node in nodes),
     )

@@ -1,7 +1,7 @@
 """Where equal pods of a gang go: which domain, and which of its nodes.
 
-The domain is the one with most bandwidth, of those the one that costs others least, then the best fit. Inside it few
-domains are used on every level, well filled, then few nodes, balanced.
+The domain is the one that costs least, in bandwidth and in what others lose, by the weights of the goal; then the best
+fit. Inside it few domains are used on every level, well filled, then few nodes, balanced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.placement.bags import EXACT_WORK, Bag, Bags, Score, Wanted
+from extender.placement.bags import ANY_STEP, EXACT_WORK, Bag, Bags, Score, Wanted
 from extender.placement.candidates import Ranking
 from extender.placement.room import IMPOSSIBLE, Field, Shares, Table, Unit, leaf, merge
 
@@ -40,15 +40,17 @@ _Found: TypeAlias = tuple[tuple[Score, tuple[int, ...], int, int], DomainChoice]
 
 
 # Example. 3 pods of 4 GPUs; H100 nodes of one block, in racks aa (aa0 with 8 GPUs free, aa1 with 4) and ab (ab0 and ab1
-# with 8). The best domain of each level, innermost first, as Score(-step, loss); a step is 5 % of bandwidth:
+# with 8). The best domain of each level, innermost first, as Score(cost in GPUs, -step, loss); a step is 5 % of
+# bandwidth:
 #
 #   node     no node has room for 3 pods                                      -
-#   rack     aa: 2 + 1 pods reach step 119 and lose 2665 + 1095 = 3760        Score(-119, 3760)
-#            ab: 2 + 1 pods reach step 119 and lose 2665 + 1570 = 4235        Score(-119, 4235)
-#   block    leaving the rack costs bandwidth: step 118 at most               Score(-118, 3760)
-#   cluster  leaving the block costs more: step 115 at most                   Score(-115, 3760)
+#   rack     aa: 2 + 1 pods reach step 119 and lose 2665 + 1095 = 3760   Score(11.3, -119, 3760)
+#            ab: 2 + 1 pods reach step 119 and lose 2665 + 1570 = 4235   Score(12.3, -119, 4235)
+#   block    leaving the rack costs bandwidth: step 118 at most          Score(11.5, -118, 3760)
+#   cluster  leaving the block costs more: step 115 at most              Score(12.0, -115, 3760)
 #
-# Rack aa is chosen: most bandwidth first, then the least loss. Only between equal scores the tighter domain decides.
+# Rack aa is chosen: it costs least, and nothing further out may be slower. Only between equal scores the tighter domain
+# decides.
 # A thousand racks like ab are one bag (see `bags.py`), so that one of them is computed and the others are looked up.
 class Search:
     """Search the domains of a field for the best one.
@@ -72,22 +74,27 @@ class Search:
         self.units = [*field.units, *clique_units]
         self.clique_kinds = clique_kinds
         self._bags = Bags(self.units, wanted, field.tree)
-        self._verdicts: dict[tuple[Bag, int], tuple[Score, int] | None] = {}
+        self._verdicts: dict[tuple[Bag, int, int], tuple[Score, int] | None] = {}
 
     def best(self, levels: Iterable[int], within: NDArray[np.bool_]) -> list[DomainChoice]:
         """Return the best domain of each of `levels` that may be the best of all, best first; [] if none has the room.
 
-        `within` says which nodes may be used: (nodes,).
+        Further out than it need be a gang goes only where it is no slower. `within` says which nodes may be used:
+        (nodes,).
         """
         choices: list[_Found] = []
         best: Score | None = None
+        slowest = ANY_STEP
         for level in sorted(levels, reverse=True):  # the innermost take the least time, and rule out most of the others
             found = (
-                self._best_node(within) if level >= self.field.tree.depth else self._best_domain(level, within, best)
+                self._best_node(within)
+                if level >= self.field.tree.depth
+                else self._best_domain(level, within, best, slowest)
             )
             if found is not None:
                 choices.append(found)
                 best = min(best or found[0][0], found[0][0])
+                slowest = -best.step
         return [choice for _, choice in sorted(choices, key=lambda entry: entry[0])]
 
     def allowed(self, kind: int, choice: DomainChoice) -> list[int]:
@@ -100,6 +107,10 @@ class Search:
     def step(self, kind: int, islands: int, level: int, pods: int) -> int:
         """Return the 5 % step that an island of a kind with so many pods allows a gang within a domain of `level`."""
         return self._bags.steps_of(kind, islands, level)[pods]
+
+    def score(self, step: int, loss: int) -> Score:
+        """Return the score of a placement: its step of bandwidth, and GB/s that later requests lose."""
+        return self._bags.worth.score(step, loss)
 
     def rank_nodes(self, within: NDArray[np.bool_]) -> Ranking:
         """Return the nodes that hold all pods, as their positions, and what compares them.
@@ -126,7 +137,7 @@ class Search:
             return None
         at = ranking.best()
         position, (step, loss, *chain) = int(ranking.nodes[at]), (int(key[at]) for key in ranking.keys)
-        score, depth = Score(step, loss), self.field.tree.depth
+        score, depth = self.score(-step, loss), self.field.tree.depth
         key = (score, tuple(chain), -depth, int(ranking.order[at]))
         return key, DomainChoice(depth, position, 1, score, np.array([position], dtype=np.intp))
 
@@ -137,13 +148,16 @@ class Search:
 
     # Domains of several nodes.
 
-    def _best_domain(self, level: int, within: NDArray[np.bool_], bound: Score | None) -> _Found | None:
-        """Return the best domain of a level, None if none has the room or comes up to `bound`."""
+    def _best_domain(self, level: int, within: NDArray[np.bool_], bound: Score | None, slowest: int) -> _Found | None:
+        """Return the best domain of a level, None if none has the room.
+
+        Those are left out that are worse than `bound`, and those that do not reach the step `slowest`.
+        """
         candidates = self.field
         best: tuple[Score, tuple[int, ...], int, int] | None = None
         choice: tuple[int, int, NDArray[np.intp]] | None = None
         for domain, positions in self._domains(level, within):
-            found = self._judge(level, positions, bound if best is None else best[0])
+            found = self._judge(level, positions, bound if best is None else best[0], slowest)
             if found is None:
                 continue
             score, islands = found
@@ -195,23 +209,26 @@ class Search:
         counts.update({kind: int(numbers[kind]) for kind in np.flatnonzero(numbers).tolist()})
         return multiple, tuple(sorted(counts.items())), ()
 
-    def _judge(self, level: int, positions: NDArray[np.intp], best: Score | None) -> tuple[Score, int] | None:
+    def _judge(
+        self, level: int, positions: NDArray[np.intp], best: Score | None, slowest: int
+    ) -> tuple[Score, int] | None:
         """Return the best score of a domain and its number of islands (1, 2, 3 for more); None: no room, or no better.
 
-        `best` is what another domain reaches.
+        `best` is what another domain reaches, `slowest` the least step of bandwidth that counts.
         """
         bag = self._bag(level, positions)
-        if (bag, level) in self._verdicts:
-            return self._verdicts[bag, level]
+        key = bag, level, slowest
+        if key in self._verdicts:
+            return self._verdicts[key]
         cliques = self.field.tree.cliques
         if cliques is not None and level >= cliques and int(self.clique_kinds[positions[0]]) >= 0:
-            found = self._bags.clique(bag, self.clique_base + int(self.clique_kinds[positions[0]]))
+            found = self._bags.clique(bag, self.clique_base + int(self.clique_kinds[positions[0]]), slowest)
         else:
-            found = self._bags.many(bag, level, best)
-            pair = None if self.wanted.joined else self._bags.pair(bag, level)
+            pair = None if self.wanted.joined else self._bags.pair(bag, level, slowest)
+            found = self._bags.many(bag, level, min(filter(None, (best, pair)), default=None), slowest)
             if pair is not None and (found is None or pair < found[0]):
                 found = pair, 2
-        self._verdicts[bag, level] = found
+        self._verdicts[key] = found
         return found
 
     @property

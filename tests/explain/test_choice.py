@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from extender.admission.events import NodeGone
 from extender.explain.account import NodeChoice, Reach
 from extender.objects.keys import Options
@@ -30,7 +32,7 @@ def test_what_else_could_have_been_chosen_is_counted_with_its_own_places_free() 
         "level block: 1 of 1 would hold all members",
         "level rack: 2 of 3 would hold all members",
         "level node: 0 of 6 would hold all members",
-        "chosen for the fastest all-reduce, all in one rack, then for what others lose least by: 5,330 GB/s",
+        "chosen for the fastest all-reduce, all in one rack, weighed against what others lose by it: 5,330 GB/s",
     )
 
 
@@ -62,3 +64,22 @@ def test_without_places_nothing_was_chosen(world: World) -> None:
     job.run()
     world.tell(NodeGone("node-0"))
     assert explained(world, job).choice is None
+
+
+@pytest.mark.parametrize(
+    ("goal", "shares", "said"),
+    [
+        ("bandwidth", [6, 6], "chosen for the fastest all-reduce, then for what others lose least by: 4,600 GB/s"),
+        ("balanced", [8, 4], "chosen for the fastest all-reduce, weighed against what others lose by it: 3,760 GB/s"),
+        ("capacity", [8, 4], "chosen for what others lose least by: 3,760 GB/s, then for the fastest all-reduce"),
+    ],
+)
+def test_the_goal_decides_what_is_broken_up(goal: str, shares: list[int], said: str) -> None:
+    """Twelve pods of one GPU: 6 + 6 are faster, 8 + 4 leave a node whole; it is said what was weighed."""
+    world = racked(1, 3, placement_goal=goal)
+    take(world, "r0-2", 4)
+    job = asking(world, "train", 12, gpus=1)
+    placement = explained(world, job).placement
+    assert placement is not None
+    assert sorted(placement.gpus_per_node.values(), reverse=True) == shares
+    assert choice(world, job).lines[-1] == said

@@ -216,3 +216,13 @@ def test_a_measurement_of_something_impossible_is_a_problem(measurement: Measure
 def test_a_measurement_of_a_known_product_is_none() -> None:
     """What can be used is no problem."""
     assert Products(Calibration((Measurement("GB200", 4, 18, "clique", 840),))).problems == ()
+
+
+def test_the_fastest_place_there_could_be() -> None:
+    """Inside a node, over a bridge if there is one; beyond it an NVLink domain, else the network of whole nodes."""
+    h100, gb200 = found(product="NVIDIA-H100-80GB-HBM3"), found(4, product="NVIDIA-GB200")
+    bridge = found(product="NVIDIA-H100-PCIe")
+    assert [h100.fastest(gpus) for gpus in (2, 8, 16)] == pytest.approx([365, 475, 376])
+    assert gb200.fastest(72) == gb200.clique
+    assert gb200.fastest(73) == pytest.approx(gb200.outer(4))
+    assert bridge.fastest(2) == bridge.bridged

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.cluster.table import NodeTable
+from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
 from extender.objects.keys import Packing
 from extender.objects.levels import Level, Levels
 from extender.objects.meta import Selector
 from extender.objects.node import Node
 from extender.objects.pod import Pod, Shape
-from extender.objects.topology import Objective, RoleGroup, Slice, TopologyRequest
-from extender.placement.candidates import Candidates, PlacementTerms
+from extender.objects.topology import Objective, PlacementGoal, RoleGroup, Slice, TopologyRequest
+from extender.placement.candidates import Candidates, Eligibility, PlacementTerms
 from extender.placement.plan import Plan, Shortfall, plan
 from tests.cluster.conftest import GPU, node, pod, table_of
 from tests.placement.conftest import THOROUGH, ground_of
@@ -284,13 +285,17 @@ class TestSeveralShapes:
         pods = [*workers(1, gpus=4, name="leader"), *workers(2, gpus=1)]
         assert set(chosen(table, pods, TopologyRequest()).values()) == {"r0-1"}
 
-    def test_even(self) -> None:
-        """Where one node does not hold them they are shared out evenly: 6 + 6 rather than 8 + 4."""
-        pods = [*workers(2, gpus=4, name="leader"), *workers(2, gpus=2)]
+    @pytest.mark.parametrize(("goal", "shares"), [(PlacementGoal.BANDWIDTH, {6}), (PlacementGoal.BALANCED, {4, 8})])
+    def test_goal(self, goal: PlacementGoal, shares: set[int]) -> None:
+        """Where one node does not hold them they are shared out evenly, or half a node stays whole."""
+        table, pods = racks(2), [*workers(2, gpus=4, name="leader"), *workers(2, gpus=2)]
         gpus: Counter[str] = Counter()
-        for name, where in chosen(racks(2), pods, TopologyRequest()).items():
-            gpus[where] += 4 if name.startswith("leader") else 2
-        assert set(gpus.values()) == {6}
+        candidates = Candidates(build(table, TIERS, goal), Eligibility(table).mask)
+        found = plan(pods, WhatIf(table), candidates, PlacementTerms())
+        assert isinstance(found, Plan)
+        for each in pods:
+            gpus[found.nodes[each.uid]] += each.shape.whole_gpus
+        assert set(gpus.values()) == shares
 
     def test_in_a_clique(self) -> None:
         """In an NVLink domain it does not matter which node they are on: the tightest are used up."""

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from extender.cluster.tree import Tree
 from extender.hardware.bandwidth import IslandUse, bus_bandwidth, step
 from extender.objects.levels import Level, Levels
-from extender.objects.topology import Objective
-from extender.placement.bags import Wanted
+from extender.objects.topology import Objective, PlacementGoal
+from extender.placement.bags import ANY_STEP, Score, Wanted, Worth
 from extender.placement.room import IMPOSSIBLE, Field, Unit
 from extender.placement.search import DomainChoice, Search, assign
 
@@ -61,6 +61,7 @@ def unit(free: int, gpus: int, *, bridged: bool = False) -> Unit:
         loss=(0, *(value[0] - left for left in value[1:])),
         nic=47.0,
         nvls=not bridged,
+        worth=100 * (4 + 2 + 1) / 8,
     )
 
 
@@ -81,7 +82,8 @@ def clique_unit(nodes: Sequence[Unit], pods: int, speed: float, broken: int, mul
     gpus = nodes[0].gpus
     inner = [H100_INNER[count * gpus - 1] if count * gpus <= len(H100_INNER) else speed for count in range(1, cap + 1)]
     outer = [nodes[0].outer[1] * count for count in range(1, cap + 1)]
-    return Unit(cap, gpus, (speed, *inner), (inf, *outer), (broken, *losses), 47.0, clique=True)
+    losing = (broken, *losses)
+    return Unit(cap, gpus, (speed, *inner), (inf, *outer), losing, 47.0, clique=True, worth=nodes[0].worth)
 
 
 @st.composite
@@ -95,7 +97,7 @@ def problems(draw: st.DrawFn, *, cliques: bool = False) -> Problem:
     racks = [draw(st.integers(0, 1)) for _ in free]
     return problem(
         free, gpus, blocks, racks, pods=draw(st.integers(1, 6)), bridged=bridged, cliques=cliques,
-        objective=draw(st.sampled_from(list(Objective))),
+        objective=draw(st.sampled_from(list(Objective))), goal=draw(st.sampled_from(list(PlacementGoal))),
         slices=draw(st.sampled_from([(), ((2, 2),)] if cliques else [(), ((1, 2),), ((2, 2),), ((1, 4), (2, 2))])),
     )  # fmt: skip
 
@@ -111,6 +113,7 @@ def problem(
     cliques: bool = False,
     objective: Objective = Objective.ALLREDUCE,
     slices: tuple[tuple[int, int], ...] = (),
+    goal: PlacementGoal = PlacementGoal.BALANCED,
 ) -> Problem:
     """Build a cluster: of each node how many GPUs are free, its block (-1 for none) and its rack in there."""
     if slices:
@@ -132,6 +135,7 @@ def problem(
         ranks=(np.arange(len(known)), np.arange(len(paths))),
         cliques=1 if cliques else None,
         outermost=levels.factor(-1),
+        goal=goal,
     )
     distinct = sorted(set(free))
     units = [unit(count, gpus, bridged=bridged) for count in distinct]
@@ -172,8 +176,8 @@ def _multiple(ground: Field, shares: Placement, level: int, size: int) -> bool:
     return all(total % size == 0 for total in sums)
 
 
-def key(case: Problem, shares: Placement) -> tuple[int, int, tuple[int, ...]]:
-    """Return how good a placement is, from the definitions: step, loss, and the room of its domain outwards."""
+def key(case: Problem, shares: Placement) -> tuple[Score, tuple[int, ...]]:
+    """Return how good a placement is, from the definitions: its score, and the room of its domain outwards."""
     ground = case.ground
     used = [position for position, share in enumerate(shares) if share]
     level, domain = ground.tree.common(np.array(used, dtype=np.intp))
@@ -189,8 +193,27 @@ def key(case: Problem, shares: Placement) -> tuple[int, int, tuple[int, ...]]:
     if cliques is not None:
         kinds = {case.clique_kinds[positions[0]] for positions in uses.values()}
         loss += sum(case.clique_units[kind].loss[0] for kind in kinds)
-    best = step(inf) if bandwidth is None else step(bandwidth)
-    return -best, loss, ground.free_chain(level, domain, used[0])
+    reached = step(inf) if bandwidth is None else step(bandwidth)
+    units = (*ground.units, *case.clique_units)
+    score = Worth(units, case.wanted.gpus, ground.tree.goal).score(reached, loss)
+    return score, ground.free_chain(level, domain, used[0])
+
+
+def best_of(case: Problem, candidates: Sequence[Placement]) -> tuple[Score, tuple[int, ...]]:
+    """Return how good the best placement is: what is further out counts only where it is no slower."""
+    best: tuple[Score, tuple[int, ...]] | None = None
+    levels = [case.ground.tree.common(np.flatnonzero(candidate))[0] for candidate in candidates]
+    for level in range(case.ground.tree.depth, -2, -1):
+        slowest = ANY_STEP if best is None else -best[0].step
+        here = [key(case, candidate) for candidate, own in zip(candidates, levels, strict=True) if own == level]
+        fast = [each for each in here if -each[0].step >= slowest]
+        if level == case.ground.tree.depth:  # one node: the fastest comes first
+            fast.sort(key=lambda each: (each[0].step, each[0].loss, each[1]))
+        else:
+            fast.sort()
+        best = min([best, *fast[:1]], key=lambda each: each) if best is not None else next(iter(fast), None)
+    assert best is not None
+    return best
 
 
 def _use(case: Problem, positions: Sequence[int], shares: Placement, level: int) -> IslandUse:
@@ -236,9 +259,9 @@ def check(case: Problem) -> None:
     assert result is not None
     choice, shares = result
     assert shares in candidates
-    best = min(key(case, candidate) for candidate in candidates)
+    best = best_of(case, candidates)
     assert key(case, shares) == best
-    assert choice.score == best[:2]
+    assert choice.score == best[0]
     equal = [candidate for candidate in candidates if key(case, candidate) == best]
     level, domain = case.ground.tree.common(np.flatnonzero(shares))
     here = [other for other in equal if case.ground.tree.common(np.flatnonzero(other)) == (level, domain)]
@@ -250,7 +273,7 @@ class TestSearch:
 
     @given(case=problems())
     def test_exact(self, case: Problem) -> None:
-        """No placement has more bandwidth, or as much and a lower cost to others, or as both and a tighter domain."""
+        """No placement costs less, or as much and is faster or in a tighter domain; further out none is slower."""
         check(case)
 
     @given(case=problems(cliques=True))
@@ -281,6 +304,25 @@ class TestSearch:
         result = found(problem([8, 8, 8, 8, 8], 8, [0] * 5, [0, 0, 0, 1, 1], pods=2))
         assert result is not None
         assert result[1] == (0, 0, 0, 1, 1)
+
+    @pytest.mark.parametrize(
+        ("goal", "shares"),
+        [
+            (PlacementGoal.BANDWIDTH, (0, 6, 6, 0)),
+            (PlacementGoal.BALANCED, (4, 8, 0, 0)),
+            (PlacementGoal.CAPACITY, (4, 8, 0, 0)),
+        ],
+    )
+    def test_goals(self, goal: PlacementGoal, shares: Placement) -> None:
+        """Twelve pods of one GPU go to 6 + 6, or to 8 + 4 where what is left whole counts."""
+        result = found(problem([4, 8, 8, 8], 1, [0] * 4, [0] * 4, pods=12, goal=goal))
+        assert result is not None
+        assert result[1] == shares
+
+    def test_worth_a_node(self) -> None:
+        """Seventeen pods of one GPU break up a node more where 8 + 8 + 1 would be a fifth as fast."""
+        results = [found(problem([8, 8, 1, 8], 1, [0] * 4, [0] * 4, pods=17, goal=goal)) for goal in PlacementGoal]
+        assert [result and result[1] for result in results] == [(6, 6, 0, 5), (7, 6, 0, 4), (8, 8, 1, 0)]
 
     @pytest.mark.parametrize("pods", [1, 5])
     def test_no_room(self, pods: int) -> None:
