@@ -22,7 +22,6 @@ from extender.objects.meta import ObjectRef, Requirement
 from extender.objects.node import CLIQUE_LABEL, Node, clique_of
 from extender.objects.reason import Problem
 from extender.objects.text import natural_key
-from extender.objects.topology import PlacementGoal
 
 #: What the level is called that multi-node NVLink domains make where no list of levels has it.
 CLIQUE_LEVEL = "clique"
@@ -39,7 +38,7 @@ class Tree:
         ranks: per level, (domains,) int64: each domain's place in the natural order of names.
         cliques: the index of the level of NVLink domains, None where there are none.
         outermost: the factors of members that have only the cluster in common.
-        goal: what a place in it is chosen for.
+        goal: what a place in it is chosen for, a PlacementGoal.
     """
 
     levels: Levels
@@ -48,7 +47,7 @@ class Tree:
     ranks: tuple[NDArray[np.int64], ...]
     cliques: int | None
     outermost: tuple[float, float]
-    goal: PlacementGoal = PlacementGoal.BALANCED
+    goal: str = "balanced"
 
     @property
     def depth(self) -> int:
@@ -106,9 +105,9 @@ class Tree:
 class TreeKeeper:
     """Keep the tree in step with nodes and levels; rebuilt only when labels, or the levels themselves, changed."""
 
-    def __init__(self, table: NodeTable, goal: str = PlacementGoal.BALANCED) -> None:
+    def __init__(self, table: NodeTable, goal: str = "balanced") -> None:
         self._table = table
-        self._goal = PlacementGoal(goal)
+        self._goal = goal
         self._tree: Tree | None = None
         self._built_on: tuple[int, Levels | None] = (-1, None)
 
@@ -121,7 +120,7 @@ class TreeKeeper:
         return self._tree
 
 
-def build(table: NodeTable, levels: Levels, goal: PlacementGoal = PlacementGoal.BALANCED) -> Tree:
+def build(table: NodeTable, levels: Levels, goal: str = "balanced") -> Tree:
     """Build the tree of `levels` over the nodes of `table`. Complexity: O(nodes x levels)."""
     rows = table.rows
     present = np.flatnonzero(table.present[:rows]).tolist()

@@ -50,7 +50,7 @@ _COLLECTIVES: Final = {
 
 
 #: What a place was chosen for: a gang's collective, and what others lose by it.
-_GOALS: Final = {
+_GOALS: Final[Mapping[str, str]] = {
     PlacementGoal.BANDWIDTH: "chosen for {wanted}, then for what others lose least by: {lost:,.0f} GB/s",
     PlacementGoal.BALANCED: "chosen for {wanted}, weighed against what others lose by it: {lost:,.0f} GB/s",
     PlacementGoal.CAPACITY: "chosen for what others lose least by: {lost:,.0f} GB/s, then for {wanted}",

@@ -38,7 +38,7 @@ COMMUNICATION = 0.25
 #: What a goal weighs: the work that a gang does not do while it communicates, and what is taken from later gangs, of
 #: which not all is missed. 0.7 is the least with which as many whole nodes are left as best fit by count leaves
 #: (python -m bench --family fabric --case goals).
-_WEIGHTS: Mapping[PlacementGoal, tuple[float, float]] = MappingProxyType(
+_WEIGHTS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         PlacementGoal.BANDWIDTH: (1.0, 0.0),
         PlacementGoal.BALANCED: (1.0, 0.7),
@@ -70,7 +70,7 @@ class Worth:
     gangs as the bandwidth of its free sets is of that of the whole node: loss in GB/s by GB/s for each GPU.
     """
 
-    def __init__(self, units: Sequence[Unit], gpus: int, goal: PlacementGoal) -> None:
+    def __init__(self, units: Sequence[Unit], gpus: int, goal: str) -> None:
         """Weigh places of a gang of so many GPUs on islands that do what `units` say."""
         work, whole = _WEIGHTS[goal]
         products = {unit.product for unit in units if unit.product is not None}

@@ -45,6 +45,11 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
     trace: Annotated[Path, typer.Argument(help="Trace: CSV as docs/studies.md says, or as `muster trace` makes it.")],
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes the cluster has.")] = 512,
     gpus: Annotated[int, typer.Option(min=1, help="How many GPUs each node has.")] = 8,
+    product: Annotated[
+        str,
+        typer.Option(help="Their label nvidia.com/gpu.product; without, all places are equally fast."),
+    ] = "",
+    rack: Annotated[int, typer.Option(min=0, help="Nodes of a rack, four racks a block; 0: no tiers.")] = 0,
     policy: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help=f"A policy to play; repeatable. By default {', '.join(_STANDARD)}."),
@@ -81,7 +86,9 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
         if load is not None:
             read = _at_load(read, nodes * gpus, load)
         with Console(stderr=True).status("") as status:
-            result = compare(read, Fleet(nodes, gpus), chosen, _reporting(status, len(read.jobs)))
+            result = compare(
+                read, Fleet(nodes, gpus, product=product, rack=rack), chosen, _reporting(status, len(read.jobs))
+            )
     except TraceError as error:
         _stop(str(error))
     for played in result.played:
@@ -168,6 +175,7 @@ _ROWS: Sequence[tuple[str, Callable[[Figures], str]]] = (
     ("Jain's index over queues", lambda figures: f"{figures.jain:.3f}"),
     ("gangs evicted", lambda figures: f"{figures.evictions}"),
     ("GPU-hours lost to that", lambda figures: f"{figures.wasted_gpu_hours:.0f}"),
+    ("GPU-hours lost to slow collectives", lambda figures: f"{figures.slowed_gpu_hours:.0f}"),
     ("last job ended after", lambda figures: _time(figures.makespan)),
 )
 

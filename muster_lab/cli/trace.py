@@ -73,6 +73,9 @@ def generate(  # noqa: PLR0913, PLR0917 - one parameter per option
         float, typer.Option(help="Owners declare their runtime times up to this factor; 1 is the truth.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Equal options and seeds give equal traces.")] = 1,
+    training: Annotated[
+        bool, typer.Option("--training", help="Gangs communicate 10 to 40 % of a step, and have small pods too.")
+    ] = False,
     output: _Output = None,
 ) -> None:
     """Make a synthetic trace with the heavy tails of the published ones.
@@ -82,7 +85,7 @@ def generate(  # noqa: PLR0913, PLR0917 - one parameter per option
     from muster_lab.traces import synthetic
     from muster_lab.traces.trace import TraceError
 
-    recipe = synthetic.Recipe(gangs, nodes, gpus, load, queues, overestimate, seed)
+    recipe = synthetic.Recipe(gangs, nodes, gpus, load, queues, overestimate, seed, training)
     try:
         trace = synthetic.generate(recipe)
     except TraceError as error:

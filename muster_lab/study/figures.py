@@ -51,8 +51,8 @@ class Figures:
     the fluid schedule, `bound`, has done by then. `idle_while_waiting` is the mean share of GPUs that were free while
     a job waited; `fragmentation` the mean share of free GPUs that the trace's mean pod could not use where they
     were. `jain` is the index of fairness over queues of what each got against its fair share of the fluid schedule: 1
-    is fair. Wasted hours are those of GPUs held for work that was lost. `makespan` is when the last job ended
-    (seconds).
+    is fair. Wasted hours are those of GPUs held for work that was lost, slowed hours those that gangs do not work
+    because their collectives are slower than they could be. `makespan` is when the last job ended (seconds).
     """
 
     policy: str
@@ -72,6 +72,7 @@ class Figures:
     jain: float
     evictions: int
     wasted_gpu_hours: float
+    slowed_gpu_hours: float
     makespan: float
 
 
@@ -82,7 +83,8 @@ def evaluate(policy: str, history: StudyHistory, ideal: Fluid, gpus: int) -> Fig
     ended = sorted(waits)
     span = trace.span
     work = _work(history)
-    held = sum((run.end - run.start - run.kept) * jobs[run.job].all_gpus for run in history.runs)
+    lost = sum(((run.end - run.start) * run.pace - run.kept) * jobs[run.job].all_gpus for run in history.runs)
+    slowed = sum((run.end - run.start) * (1 - run.pace) * jobs[run.job].all_gpus for run in history.runs)
     free, stranded, idle = _integrals(history)
     slowdowns = [1 + waits[index] / max(jobs[index].runtime, _SHORTEST_RUNTIME) for index in ended]
     capacity = gpus * span
@@ -105,7 +107,8 @@ def evaluate(policy: str, history: StudyHistory, ideal: Fluid, gpus: int) -> Fig
         fragmentation=_ratio(stranded, free),
         jain=jain([_ratio(work[name], fair) for name, fair in ideal.by_queue.items() if fair > 0]),
         evictions=len(history.evictions),
-        wasted_gpu_hours=held / SECONDS_PER_HOUR,
+        wasted_gpu_hours=lost / SECONDS_PER_HOUR,
+        slowed_gpu_hours=slowed / SECONDS_PER_HOUR,
         makespan=max((run.end for run in history.runs), default=0.0),
     )
 

@@ -17,18 +17,28 @@ from muster_lab.traces.trace import Trace, TraceError, TraceJob
 
 GPU = "nvidia.com/gpu"
 CPU, MEMORY = "cpu", "memory"
+#: Label of a node's GPU product, as GPU feature discovery writes it.
+_PRODUCT = "nvidia.com/gpu.product"
 #: A kubelet's default maxPods.
 _MOST_PODS = 110
+#: What the labels of a node's domains begin with, and how many racks are a block.
+_TIER, _RACKS_OF_BLOCK = "fabric.topograph.run/tier", 4
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Equal nodes: `gpus` each, `cpu` (milli-CPU) and `memory` (bytes)."""
+    """Equal nodes: `gpus` each, `cpu` (milli-CPU) and `memory` (bytes).
+
+    `product` is what the label of their GPUs says, "" for none. With `rack` so many nodes are a rack, and
+    four racks a block.
+    """
 
     nodes: int
     gpus: int = 8
     cpu: int = 128_000
     memory: int = 2**40
+    product: str = ""
+    rack: int = 0
 
     @property
     def all_gpus(self) -> int:
@@ -45,7 +55,15 @@ class Fleet:
         width = len(str(self.nodes - 1))
         for index in range(self.nodes):
             name = f"node-{index:0{width}d}"
-            yield Node(name, uid=name, allocatable=self.allocatable)
+            yield Node(name, uid=name, allocatable=self.allocatable, labels=self._labels(index))
+
+    def _labels(self, index: int) -> dict[str, str]:
+        """Return the labels of one node: its product, and its domains as topograph writes them."""
+        labels = {_PRODUCT: self.product} if self.product else {}
+        if self.rack:
+            rack = index // self.rack
+            labels |= {f"{_TIER}-0": f"rack-{rack}", f"{_TIER}-1": f"block-{rack // _RACKS_OF_BLOCK}"}
+        return labels
 
     def check(self, trace: Trace) -> None:
         """Raise TraceError that names a job which would not fit even if nothing else ran, by the room of plans."""

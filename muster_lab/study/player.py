@@ -31,6 +31,7 @@ from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.reason import Reason
 from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.placement.placement import describe, shares_of
 from muster_lab.study.fleet import Fleet, Rooms, shape_of
 from muster_lab.study.policy import StudyPolicy
 from muster_lab.traces.trace import Trace, TraceJob
@@ -39,13 +40,15 @@ from muster_lab.traces.trace import Trace, TraceJob
 class StudyRun(NamedTuple):
     """One time that a job held its GPUs: from `start` until they were free again at `end` (seconds).
 
-    `kept` are the seconds of work that counted in the end: less than it held them if it was evicted.
+    `kept` are the seconds of work that counted in the end: less than it held them if it was evicted, or if it ran at a
+    `pace` below 1, which is that of the fastest place that there could be for it.
     """
 
     job: int
     start: float
     end: float
     kept: float
+    pace: float = 1.0
 
 
 class StudyEviction(NamedTuple):
@@ -123,7 +126,8 @@ class _Life:
     """A job on its way: its members as the API server has them, and what it has done so far.
 
     `nominated` are members that may bind (pod UID -> node). `done` is the work that a restart keeps (seconds);
-    `started` is when the present attempt began to run, None if it does not.
+    `started` is when the present attempt began to run, None if it does not, and `pace` the work that it does there in a
+    second.
     """
 
     index: int
@@ -135,6 +139,7 @@ class _Life:
     started: float | None = None
     leaving: bool = False
     done: float = 0.0
+    pace: float = 1.0
 
 
 class StudyPlayer:
@@ -334,14 +339,29 @@ class StudyPlayer:
         if life.started is None and all(pod.node_name for pod in life.pods.values()):
             life.started = self._clock.monotonic()
             self._wanted -= life.job.all_gpus
-            ends = life.started + max(life.job.runtime - life.done, 0.0)
+            life.pace = self._pace(life)
+            ends = life.started + max(life.job.runtime - life.done, 0.0) / life.pace
             heapq.heappush(self._events, _Event(ends, _Kind.ENDS, life.index, life.attempt))
+
+    def _pace(self, life: _Life) -> float:
+        """Return how many seconds of its work a job does in one: fewer where its collectives are slow."""
+        job, model = life.job, self._admission.model
+        gang = model.gangs.get(life.group.ref)
+        if gang is None or not job.communication:
+            return 1.0
+        nodes = {uid: pod.node_name for uid, pod in life.pods.items()}
+        placement = describe(nodes, model.table, model.tree, gang.topology.objective)
+        products = {share.product for share in shares_of(nodes, model.table).values() if share.product is not None}
+        if placement is None or placement.bus_bandwidth is None:
+            return 1.0
+        fastest = max(product.fastest(job.all_gpus) for product in products)
+        return 1 / (1 + job.communication * max(fastest / placement.bus_bandwidth - 1, 0.0))
 
     def _end(self, life: _Life) -> None:
         """Let the members succeed, and have what is left of the job deleted."""
         now = self._clock.monotonic()
         if life.started is not None:
-            self._runs.append(StudyRun(life.index, life.started, now, now - life.started))
+            self._runs.append(StudyRun(life.index, life.started, now, (now - life.started) * life.pace, life.pace))
         for pod in life.pods.values():
             self._tell(PodSeen(replace(pod, phase=Phase.SUCCEEDED)))
         self._forget_pods(life)
@@ -368,8 +388,8 @@ class StudyPlayer:
             gone = now + (TERMINATION_SECONDS if life.started is not None else 0.0)
             heapq.heappush(self._events, _Event(gone, _Kind.GONE, life.index, life.attempt))
             if life.started is not None:
-                saved = _saved(life.job, life.done + now - life.started)
-                self._runs.append(StudyRun(life.index, life.started, gone, saved - life.done))
+                saved = _saved(life.job, life.done + (now - life.started) * life.pace)
+                self._runs.append(StudyRun(life.index, life.started, gone, saved - life.done, life.pace))
                 life.done = saved
             else:
                 self._wanted -= life.job.all_gpus

@@ -109,6 +109,16 @@ POLICIES: Mapping[str, StudyPolicy] = MappingProxyType(
                 "easy", "as earmark; others use also what is kept if they end before the first can start", _EASY
             ),
             StudyPolicy(
+                "bandwidth",
+                "as easy, and the fastest place, whatever it breaks up",
+                _EASY | {"placement_goal": "bandwidth"},
+            ),
+            StudyPolicy(
+                "capacity",
+                "as easy, and the place that breaks up least, however slow it is",
+                _EASY | {"placement_goal": "capacity"},
+            ),
+            StudyPolicy(
                 "conservative", "as easy, but no gang that waits may be delayed, not the first alone", _CONSERVATIVE
             ),
             StudyPolicy(

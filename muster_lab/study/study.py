@@ -87,6 +87,7 @@ def _policy_json(played: Played) -> dict[str, Any]:
         "jain": _rounded(figures.jain),
         "evictions": figures.evictions,
         "wastedGpuHours": _rounded(figures.wasted_gpu_hours),
+        "slowedGpuHours": _rounded(figures.slowed_gpu_hours),
         "makespan": _rounded(figures.makespan),
         "passes": played.history.passes,
     }

@@ -12,7 +12,7 @@ from muster_lab.traces.trace import Trace, TraceError, TraceJob
 #: Columns that every trace has.
 REQUIRED = ("name", "submitted", "runtime", "pods", "gpus")
 #: Columns that may be left out, and cells that may be empty.
-OPTIONAL = ("cpu", "memory", "queue", "priority", "declared", "checkpoint", "preemptible")
+OPTIONAL = ("cpu", "memory", "queue", "priority", "declared", "checkpoint", "preemptible", "communication")
 
 _TRUTH = {"true": True, "false": False, "": True}
 #: Bounds of a Kubernetes priority that users may give. Source: k8s.io/kubernetes pkg/apis/scheduling/types.go.
@@ -53,6 +53,7 @@ def write_trace(trace: Trace, out: TextIO) -> None:
                 "" if job.declared is None else _number(job.declared),
                 "" if job.checkpoint is None else _number(job.checkpoint),
                 "true" if job.preemptible else "false",
+                _number(job.communication),
             )
         )
 
@@ -66,6 +67,9 @@ def _read_job(row: TraceRow) -> TraceJob:
     priority = row.number("priority", least=_LOWEST_PRIORITY) if row.text("priority") else 0.0
     if not priority.is_integer() or priority > _HIGHEST_PRIORITY:
         row.fail("priority", f"{row.text('priority')} is not a whole number up to {_HIGHEST_PRIORITY}")
+    communication = row.number("communication") if row.text("communication") else 0.0
+    if communication >= 1:
+        row.fail("communication", f"{row.text('communication')} is not below 1: that would be no work at all")
     return TraceJob(
         name=row.text("name"),
         submitted=row.number("submitted"),
@@ -79,6 +83,7 @@ def _read_job(row: TraceRow) -> TraceJob:
         declared=row.number("declared", least=_SHORTEST) if row.text("declared") else None,
         checkpoint=row.number("checkpoint", least=1.0) if row.text("checkpoint") else None,
         preemptible=truth,
+        communication=communication,
     )
 
 

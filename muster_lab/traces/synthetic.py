@@ -28,6 +28,10 @@ SIZE_EXPONENT = 0.3
 SHORTEST, LONGEST = 60.0, 86_400.0
 #: Priority -> how many of 100 gangs have it.
 PRIORITIES: Mapping[int, int] = MappingProxyType({0: 70, 100: 20, -100: 10})
+#: Share of a step that is communication -> how many of 100 gangs that train have it: models that fit one GPU and add up
+#: gradients; language models over many GPUs (Domino, arXiv 2409.15241: up to 1.3 times as fast once it is hidden, so up
+#: to a quarter); ranking models and mixtures of experts (Meta, OCP Global Summit 2022: up to half of the time).
+COMMUNICATION: Mapping[float, int] = MappingProxyType({0.1: 40, 0.25: 40, 0.4: 20})
 #: What comes with each GPU: milli-CPU and bytes. An eighth of a common server of 128 cores and 1 TiB, less a margin.
 CPU_PER_GPU, MEMORY_PER_GPU = 12_000, 96 * 2**30
 
@@ -39,7 +43,8 @@ class Recipe:
     `load` is how many GPUs the gangs would use on average if no gang waited, as a share of those of the cluster,
     `nodes` with `gpus` each. Owners declare their runtime times a factor between 1 and `overestimate`, drawn evenly.
     Queues get shares of the gangs that halve from one pair to the next, as users' shares do: two large ones, two of
-    half that.
+    half that. With `training` gangs communicate, have pods of one GPU as often as of two, four or a whole node, and a
+    third of those of 4 to 64 GPUs have only three quarters of them, which fill no whole nodes.
     """
 
     gangs: int = 10_000
@@ -49,6 +54,7 @@ class Recipe:
     queues: int = 8
     overestimate: float = 1.0
     seed: int = 1
+    training: bool = False
 
     @property
     def capacity(self) -> int:
@@ -102,6 +108,11 @@ def _draw(recipe: Recipe, drawn: random.Random) -> TraceJob:
     median = MEDIAN_RUNTIME * size**SIZE_EXPONENT
     runtime = float(round(min(max(drawn.lognormvariate(math.log(median), RUNTIME_SPREAD), SHORTEST), LONGEST)))
     gpus = min(size, recipe.gpus)  # as many in each pod as a node has, for a gang that takes more than one node
+    communication = 0.0
+    if recipe.training and size > 1:
+        size = size * 3 // 4 if 4 <= size <= 64 and drawn.random() < 1 / 3 else size  # noqa: PLR2004 - as said
+        gpus = drawn.choice([each for each in (1, 2, 4, recipe.gpus) if each <= gpus and size % each == 0])
+        communication = drawn.choices([*COMMUNICATION], [*COMMUNICATION.values()])[0]
     queue = drawn.choices(range(recipe.queues), [0.5 ** (index // 2) for index in range(recipe.queues)])[0]
     return TraceJob(
         name="",
@@ -114,6 +125,7 @@ def _draw(recipe: Recipe, drawn: random.Random) -> TraceJob:
         queue=f"team-{queue}",
         priority=drawn.choices([*PRIORITIES], [*PRIORITIES.values()])[0],
         declared=float(math.ceil(runtime * drawn.uniform(1.0, recipe.overestimate))),
+        communication=communication,
     )
 
 

@@ -25,7 +25,8 @@ class TraceJob:
     `submitted` counts seconds since the trace began, `runtime` is how long it runs (seconds) if nothing interrupts it.
     `gpus` (whole), `cpu` (milli-CPU) and `memory` (bytes) are what each pod asks for. `declared` is the runtime that
     its owner promises (seconds), None for no promise. `checkpoint` is how often progress is saved (seconds); None for
-    never, so that an eviction loses all of it.
+    never, so that an eviction loses all of it. `communication` is the share of a step that it communicates in the
+    fastest place that there could be for it; where its collectives are slower it runs longer than `runtime`.
     """
 
     name: str
@@ -40,6 +41,7 @@ class TraceJob:
     declared: float | None = None
     checkpoint: float | None = None
     preemptible: bool = True
+    communication: float = 0.0
 
     @property
     def all_gpus(self) -> int:

@@ -183,3 +183,30 @@ def test_every_policy_keeps_the_promises(drawn: list[tuple[int, int, tuple[int, 
         assert held <= fleet.all_gpus
     work = sum(min(run.kept, max(trace.span - run.start, 0)) * trace.jobs[run.job].all_gpus for run in history.runs)
     assert work <= fluid(trace, fleet.all_gpus).work + 1e-3
+
+
+def test_a_gang_runs_longer_where_its_collectives_are_slower() -> None:
+    """Half of a step is communication: at half the bandwidth it takes half as long again; one without takes as long."""
+    fleet = Fleet(2, 8, product="NVIDIA-H100-80GB-HBM3")
+    holds = [TraceJob(f"holds-{number}", 0, 1000, 1, 5) for number in range(2)]
+    talks = TraceJob("talks", 10, 100, 16, 1, communication=0.5)
+    alone = play("easy", talks, fleet=fleet)
+    (run,) = alone.runs
+    assert run.pace == 1.0
+    assert run.kept == run.end - run.start == pytest.approx(100)
+    halves = play("easy", *holds, replace(talks, pods=6), fleet=fleet)
+    shared = next(run for run in halves.runs if halves.trace.jobs[run.job].name == "talks")
+    assert shared.pace < 1
+    assert (shared.end - shared.start) * shared.pace == pytest.approx(100)
+    silent = play("easy", replace(talks, communication=0.0), fleet=fleet)
+    assert [run.pace for run in silent.runs] == [1.0]
+
+
+def test_tiers_of_the_network_slow_down_what_lies_in_several() -> None:
+    """Eight nodes of one rack are faster than eight of two."""
+    talks = TraceJob("talks", 0, 100, 8, 8, communication=0.4)
+    paces = []
+    for rack in (8, 4):
+        (run,) = play("easy", talks, fleet=Fleet(8, 8, product="NVIDIA-H100-80GB-HBM3", rack=rack)).runs
+        paces.append(run.pace)
+    assert paces == [1.0, pytest.approx(1 / (1 + 0.4 * (1 / 0.95 - 1)))]

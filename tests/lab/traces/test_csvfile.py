@@ -64,6 +64,7 @@ def test_columns_come_in_any_order_and_cells_may_be_empty(tmp_path: Path) -> Non
         (f"{HEADER}\na,0,1,1,1.5\n", "t.csv:2: column 'gpus': '1.5' is not a whole number"),
         (f"{HEADER},preemptible\na,0,1,1,1,perhaps\n", "'perhaps' is neither true nor false"),
         (f"{HEADER},priority\na,0,1,1,1,1.5\n", "column 'priority': 1.5 is not a whole number up to 1000000000"),
+        (f"{HEADER},communication\na,0,1,1,1,1\n", "column 'communication': 1 is not below 1"),
         (f'{HEADER}\n"a,0,1,1,1\n', "t.csv:2: not CSV"),
     ],
 )
@@ -97,6 +98,7 @@ _JOBS = st.builds(
     declared=st.none() | _SECONDS,
     checkpoint=st.none() | st.floats(1, 1e6),
     preemptible=st.booleans(),
+    communication=st.floats(0, 0.999),
 )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from muster_lab.traces.synthetic import LONGEST, SHORTEST, Recipe, generate
+from muster_lab.traces.synthetic import COMMUNICATION, LONGEST, SHORTEST, Recipe, generate
 from muster_lab.traces.trace import Trace, TraceError, TraceJob, at_load
 
 
@@ -83,3 +85,15 @@ def test_a_trace_without_time_cannot_be_stretched() -> None:
     ):
         at_load(Trace.of([TraceJob("a", 0, 1, 1, 4), TraceJob("b", 1, 1, 1, 4)]), 8, 0.9)
     assert Trace.of([TraceJob("a", 0, 1, 1, 1)]).load(8) == 0
+
+
+def test_gangs_that_train_communicate_and_have_small_pods() -> None:
+    """As often as the mix says; single GPUs do not, and without the option nothing changes."""
+    recipe = Recipe(gangs=2_000, nodes=64, training=True)
+    trace = generate(recipe)
+    talking = [job for job in trace.jobs if job.communication]
+    assert all(bool(job.communication) == (job.all_gpus > 1) for job in trace.jobs)
+    assert {job.communication for job in talking} == set(COMMUNICATION)
+    assert {job.gpus for job in talking} == {1, 2, 4, 8}
+    assert any(job.all_gpus % 8 == 4 for job in talking)
+    assert all(job.communication == 0 for job in generate(replace(recipe, training=False)).jobs)
