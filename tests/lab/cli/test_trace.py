@@ -27,7 +27,7 @@ def test_a_published_trace_is_converted(tmp_path: Path) -> None:
     file.write_text(PODS, encoding="utf-8")
     result = trace("convert", "alibaba-2023", str(file))
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[1] == "openb-pod-0017,0,172800,1,8,88000,343597383680,Burstable,0,,,true"
+    assert result.stdout.splitlines()[1] == "openb-pod-0017,0,172800,1,8,88000,343597383680,Burstable,0,,,true,0"
     assert result.stderr == "1 jobs over 0.0 days\n1 pods without GPU left out\n"
 
 
