@@ -27,7 +27,7 @@ from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.priority import PriorityClasses
-from extender.objects.reason import Problem, Wait
+from extender.objects.reason import Problem, Reason, Wait
 from extender.placement.candidates import Eligibility, Ranking
 from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, settled_on
 from extender.placement.joining import joined
@@ -326,6 +326,14 @@ class Admission:
         found = Defragmenter(*parts).run(case, apply=apply)
         self._pending |= apply
         return found
+
+    def wait_of(self, gang: Gang) -> Wait | None:
+        """Return why members of a gang have no node: what it waits for, or else that no more of them may have one."""
+        wait = self.reservations.waits.get(gang.uid)
+        placed = wait is None or wait.reason is Reason.AWAITING_MEMBERS
+        if placed and gang.unplaced_count and not gang.spaces:
+            return Wait(Reason.MAX_MEMBER_REACHED, {"beyond": gang.unplaced_count})
+        return wait
 
     def case(self, pod_set: PodSet, *, now: float) -> Case:
         """Return the case of members of a gang as things stand at `now` (epoch seconds).

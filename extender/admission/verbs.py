@@ -14,14 +14,11 @@ from extender.admission.events import Arrival, BindVerdict, Filtered, Outcome, R
 from extender.ledger.reservations import own_words
 from extender.ledger.slots import Reservation, Slot, SlotState
 from extender.objects.holdings import prediction
-from extender.objects.keys import MAX_MEMBER
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
-from extender.objects.reason import Reason
 
 _NOT_PLANNED = "it has not been planned yet"
 _NO_ROOM_BEYOND = "no room for members beyond minMember"
-_BEYOND_MAXIMUM = f"the gang has as many members on nodes as {MAX_MEMBER} allows"
 
 
 class _Loss(NamedTuple):
@@ -257,10 +254,7 @@ class Verbs:
     def _why(self, pod: Pod) -> str:
         """Return the one sentence about the pod's gang."""
         gang = self._model.gang_of(pod)
-        wait = None if gang is None else self._admission.reservations.waits.get(gang.uid)
-        placed = wait is None or wait.reason is Reason.AWAITING_MEMBERS
-        if gang is not None and placed and gang.unplaced_count and not gang.spaces:
-            return _BEYOND_MAXIMUM
+        wait = None if gang is None else self._admission.wait_of(gang)
         if wait is not None:
             return wait.steady_message
         return _NOT_PLANNED if pod.group.is_pod else _NO_ROOM_BEYOND

@@ -372,9 +372,9 @@ class Inspection:
         if gang is None:
             raise KeyError(ref)
         now = self._clock.now().timestamp()
-        inquiry = inquire(self._admission, gang, now)
+        inquiry, seen = inquire(self._admission, gang, now), gang_view(self._admission, gang)
         return Collected(
-            view=gang_view(self._admission, gang),
+            view=seen if seen.wait is not None else replace(seen, wait=self._admission.wait_of(gang)),
             levels=model.tree.levels,
             members=tuple(gang.members.values()),
             inquiry=inquiry,

@@ -138,7 +138,7 @@ def _needed(gang: Gang, entry: Entry | None, slotted: int) -> tuple[PodSetReques
         return asked.demand, entry.gated  # as it was counted when the gang last changed
     if needed:
         return PodSetRequest.of_gang(gang, needed), False
-    if gang.unplaced_count:
+    if gang.spaces:
         alone = replace(gang.topology, slices=(), role_groups=())  # those beyond the minimum are placed one by one
         counts = frozenset(gang.wanted.items())
         return PodSetRequest(counts, gang.packing, gang.unplaced_count, alone), False

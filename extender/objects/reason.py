@@ -43,6 +43,7 @@ class Reason(StrEnum):
     BACKING_OFF = "BackingOff"
     REFUSED_BY_SCHEDULER = "RefusedByScheduler"
     REJECTED_BY_KUBELET = "RejectedByKubelet"
+    MAX_MEMBER_REACHED = "MaxMemberReached"
     AWAITING_MEMBERS = "AwaitingMembers"
     WRITES_BACKLOGGED = "WritesBacklogged"
     CACHE_NOT_SYNCED = "CacheNotSynced"
@@ -104,6 +105,9 @@ _MESSAGES = {
     Reason.REJECTED_BY_KUBELET: (
         "kubelets rejected such pods on nodes that have room; {fits} of {minMember} members fit on other nodes"
     ),
+    Reason.MAX_MEMBER_REACHED: (
+        "the gang has as many members on nodes as muster.dev/max-member allows; {beyond} wait for one of them to end"
+    ),
     Reason.AWAITING_MEMBERS: "placed; waits for {minMember} members to reach bind",
     Reason.WRITES_BACKLOGGED: "nominations do not get through to the API server",
     Reason.CACHE_NOT_SYNCED: "{detail}",
@@ -123,6 +127,7 @@ _STEADY_MESSAGES = {
     Reason.SEARCH_GAVE_UP: "no place found yet, and none ruled out",
     Reason.PREEMPTING: "its place is being cleared",
     Reason.BEING_EVICTED: "is being evicted for {by}",
+    Reason.MAX_MEMBER_REACHED: "the gang has as many members on nodes as muster.dev/max-member allows",
 }
 
 

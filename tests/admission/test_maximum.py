@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from extender.admission.events import PodGone
+from extender.explain.documents import WaitReason
+from extender.explain.explanation import Inspection, explanation
 from extender.objects.keys import MAX_MEMBER, MIN_MEMBER, Options, read_options
 from extender.objects.podgroup import GroupRef, PodGroup
-from extender.objects.reason import Problem
+from extender.objects.reason import Problem, Reason
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.sources.table import LABEL
 from extender.objects.topology import Slice, TopologyTerms
@@ -30,6 +32,25 @@ def test_members_beyond_it_wait_and_are_told_why(world: World) -> None:
     (refusal,) = world.filter(job.pods[3]).refusals
     assert refusal.text.endswith("the gang has as many members on nodes as muster.dev/max-member allows")
     assert job.wait is None or job.reserved
+
+
+def test_it_is_explained_as_kube_scheduler_is_told(world: World) -> None:
+    """By the same reason, with the number of those that wait; no nodes are counted for them, nothing is suggested."""
+    world.nodes(1)
+    job = gang(world, 5, 2, 3)
+    inspection = Inspection(world.admission, world.clock)
+    assert explanation(inspection.explain(job.ref)).reason == WaitReason(
+        Reason.AWAITING_MEMBERS, "placed; waits for 2 members to reach bind", {"minMember": 2}
+    )
+    job.run()
+    found = explanation(inspection.explain(job.ref))
+    said = "the gang has as many members on nodes as muster.dev/max-member allows; 2 wait for one of them to end"
+    assert found.reason == WaitReason(Reason.MAX_MEMBER_REACHED, said, {"beyond": 2})
+    assert found.remarks[0] == f"waits: MaxMemberReached: {said}"
+    assert (found.phase, found.waterfall, found.nearest_miss, found.suggestions) == ("Running", (), None, ())
+    world.tell(PodGone(job.pods.pop().uid))
+    world.tell(PodGone(job.pods.pop().uid))
+    assert explanation(inspection.explain(job.ref)).reason is None
 
 
 def test_who_ends_makes_place_for_the_next(world: World) -> None:
