@@ -414,6 +414,7 @@ class AdmissionPass:
             result = judge(case)
         if isinstance(result, Plan):
             self._reservations.reserve(gang, {uid: gang.members[uid] for uid in result.nodes}, result.nodes)
+            gang.weighed = gang.weighed if core.settled else result.weighed
             self._preemptions.placed(gang)
             if gang.uid in cycle.firm:
                 cycle.firm = self._firm()

@@ -15,7 +15,7 @@ from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.podoptions import RoleRank
 from extender.objects.sources.table import SOURCE_OF
 from extender.objects.text import NaturalKey, natural_key
-from extender.objects.topology import LabelGroup, TopologyRequest, subgroup_role, with_subgroups
+from extender.objects.topology import LabelGroup, TopologyRequest, WeighedPlace, subgroup_role, with_subgroups
 
 #: What gangs share until it is theirs: most pods run, and most of those name no group.
 _UNCOUNTED = Tally(shared=True)
@@ -29,8 +29,9 @@ class Gang:
     `uid` changes when the PodGroup is re-created under its name, or when a gang without object comes back after its
     last pod went: nothing is inherited across a change of `uid`. `first_seen` is when this life was first seen
     (seconds, monotonic). `refused` are members that kube-scheduler does not place wherever there is room, with its
-    words. `outlived` tells that its last pod has gone and was one of Muster's. Members are counted as they come and go:
-    of a gang of 1,000 each step of each member asks.
+    words. `outlived` tells that its last pod has gone and was one of Muster's. `weighed` is by what its place was
+    chosen, for people: a restart forgets it. Members are counted as they come and go: of a gang of 1,000 each step of
+    each member asks.
     """
 
     ref: GroupRef
@@ -41,6 +42,7 @@ class Gang:
     oldest_member: str = ""
     refused: dict[str, str] = field(init=False, default_factory=dict)
     outlived: bool = field(init=False, default=False)
+    weighed: WeighedPlace | None = field(init=False, compare=False, default=None)
     _tally: Tally = field(init=False, repr=False, compare=False, default=_UNCOUNTED)
     _is_pod: bool = field(init=False, repr=False, compare=False, default=False)
     _promised: set[str] | frozenset[str] = field(init=False, repr=False, compare=False, default=_NO_MEMBERS)

@@ -1,15 +1,15 @@
 """What there is to say of a gang beside its phase and reason.
 
 Its place in line, where its members come closest to finding room and who holds what they lack there, and of a gang that
-has places, how else it could have been placed. Plans are not kept: the last is not what the cycle saw when it chose,
-but what it would see if it chose now, with the gang's own places free.
+has places, how else it could have been placed. By what it was chosen is kept with the gang; the rest is not what the
+cycle saw when it chose, but what it would see if it chose now, with the gang's own places free.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -27,7 +27,7 @@ from extender.explain.waterfall import Gathering, Waterfall, nodes_in_words, wat
 from extender.objects.meta import write_timestamp
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
-from extender.objects.topology import Objective, PlacementGoal
+from extender.objects.topology import Objective, PlacementGoal, WeighedPlace
 from extender.placement.backfill.outlook import Calendar, expected_release
 from extender.placement.capacityview import Capacity
 from extender.placement.placement import Better, Placement, describe, next_better
@@ -322,7 +322,7 @@ class NodeChoice:
     """What could have been chosen for a gang with places.
 
     `considered` counts the nodes that would take a member, `nodes` all there are; `reaches` are from the outermost
-    level to the node; `lines` say it to people.
+    level to the node; `lines` say it to people. `weighed` is by what it was chosen, where that is known.
     """
 
     considered: int
@@ -330,6 +330,7 @@ class NodeChoice:
     members: int
     reaches: tuple[Reach, ...]
     lines: tuple[str, ...]
+    weighed: WeighedPlace | None
 
 
 def places_of(inquiry: Inquiry) -> dict[str, str]:
@@ -356,9 +357,8 @@ def choice_of(inquiry: Inquiry, placement: Placement) -> NodeChoice | None:
         held = [np.minimum(tree.sums(level, np.minimum(rooms[shape], n)), n) >= n for shape, n in shapes.items()]
         domains = len(tree.names[level]) if level < tree.depth else len(table)
         reaches.append(Reach(tree.levels.name(level), domains, int(np.logical_and.reduce(held).sum())))
-    members = len(places)
-    lines = _lines(inquiry, NodeChoice(considered, len(table), members, tuple(reaches), ()), placement)
-    return NodeChoice(considered, len(table), members, tuple(reaches), lines)
+    found = NodeChoice(considered, len(table), len(places), tuple(reaches), (), inquiry.gang.weighed)
+    return replace(found, lines=_lines(inquiry, found, placement))
 
 
 def _lines(inquiry: Inquiry, found: NodeChoice, placement: Placement) -> tuple[str, ...]:
@@ -372,9 +372,32 @@ def _lines(inquiry: Inquiry, found: NodeChoice, placement: Placement) -> tuple[s
         wanted += f", all in one {topology.required}"
     elif topology.preferred:
         wanted += f", in one {topology.preferred} if one has room"
+    gpus = sum(placement.gpus_per_node.values())
     taking = f"{found.considered:,} of {nodes_in_words(found.nodes)} would take a member"
     return (
         f"as things stand now, with its own places free: {taking}",
         *reaches,
         _GOALS[inquiry.tree.goal].format(wanted=wanted, lost=placement.fragmentation),
+        *([] if found.weighed is None else _weighed(found.weighed, gpus)),
+    )
+
+
+def _weighed(weighed: WeighedPlace, gpus: int) -> Iterator[str]:
+    """Say by what a place was chosen, for all of so many GPUs or some of them, and what was passed by."""
+    cost, passed = weighed.cost, weighed.passed
+    some = f" for {weighed.gpus} of {gpus} GPUs" if weighed.gpus < gpus else ""
+    yield (
+        f"weighed{some} when it was chosen: communication costs {cost.work:.2g} GPUs of work, and later gangs lose"
+        f" {cost.lost:.2g}, which count as {cost.counted:.2g}"
+    )
+    if passed is None:
+        return
+    what = " + ".join(map(str, passed.gpus)) + " GPUs" if passed.gpus else "a place"
+    where = f" within one {passed.level}" if passed.level else ""
+    work, lost = abs(cost.work - passed.cost.work), abs(cost.lost - passed.cost.lost)
+    percent, faster = round(abs(passed.speed - 1) * 100), passed.speed > 1
+    speed, bound = ("faster: gains {}, costs", "at least ") if faster else ("slower: costs {}, saves", "at most ")
+    yield (
+        f"passed by: {what}{where}, {percent} % {speed.format(f'{work:.2g} GPUs of work')} later gangs"
+        f" {'' if passed.exact else bound}{lost:.2g}, which count as {abs(cost.counted - passed.cost.counted):.2g}"
     )

@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct, field
 
 from extender.objects.reason import Reason
+from extender.objects.topology import WeighedPlace
 
 
 class GangPhase(StrEnum):
@@ -155,10 +156,14 @@ class HolderRow(ApiDocument, frozen=True):
 
 
 class PlacementChoice(ApiDocument, frozen=True):
-    """Why a gang is where it is: how many nodes would take a member, and in words what was to choose from."""
+    """Why a gang is where it is: how many nodes would take a member, and in words what was to choose from.
+
+    `weighed` is what its place costs and what was passed by, as of when it was chosen; null where that is not known.
+    """
 
     considered: Count
     lines: tuple[str, ...]
+    weighed: WeighedPlace | None
 
 
 class SuggestedChange(ApiDocument, frozen=True):

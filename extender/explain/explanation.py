@@ -106,7 +106,7 @@ def explanation(facts: GangFacts) -> Explanation:
         waterfall=tuple(map(_waterfall, account.waterfalls)),
         nearest_miss=None if nearest is None else _nearest(nearest),
         holders=account.holders,
-        choice=None if choice is None else PlacementChoice(choice.considered, choice.lines),
+        choice=None if choice is None else PlacementChoice(choice.considered, choice.lines, choice.weighed),
         suggestions=facts.suggestions,
         remarks=remarks(facts),
         levels=LevelNames(facts.levels.source, tuple(level.name for level in facts.levels.levels)),

@@ -155,12 +155,14 @@ def _gated(members: Iterable[Pod]) -> list[Pod]:
 def copying(gang: Gang, promised: Iterable[str] = ()) -> Callable[[], Gang]:
     """Return what makes a copy of a gang, as it is now, in whatever thread."""
     members, group, oldest, refused = dict(gang.members), gang.group, gang.oldest_member, dict(gang.refused)
+    weighed = gang.weighed
 
     def copy() -> Gang:
         twin = Gang(gang.ref, gang.uid, gang.first_seen, group, members, oldest)
         for uid in promised:
             twin.promise(uid)
         twin.refused |= refused
+        twin.weighed = weighed
         return twin
 
     return copy

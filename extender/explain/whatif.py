@@ -125,6 +125,7 @@ def study(question: WhatIfCase) -> WhatIfAnswer:
     outcome = attempt(inquiry, question.evictable)
     if outcome.placement is not None:
         there = replace(inquiry)  # what was counted on the first one is outdated
+        there.gang.weighed = inquiry.gang.weighed
         account = with_places(account, there, outcome.placement)
     seen = view(gang, 0, outcome.wait, managed=question.managed)
     facts = GangFacts(
@@ -167,6 +168,7 @@ def _placed(inquiry: Inquiry, found: Plan) -> TrialOutcome:
     for uid, node in found.nodes.items():
         table.claim(uid, node, gang.members[uid].shape)
     table.occupancy.refresh()
+    gang.weighed = found.weighed
     places = places_of(inquiry)
     placement = describe(places, table, inquiry.tree, gang.topology.objective)
     held = {uid: had for uid in places if (had := table.occupancy.held(uid)) is not None}

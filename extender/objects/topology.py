@@ -28,6 +28,42 @@ class PlacementGoal(StrEnum):
     CAPACITY = "capacity"
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceCost:
+    """What a place costs, in GPUs: work that the gang does not do while it communicates, and what later gangs lose.
+
+    `counted` is what the goal counts of the latter.
+    """
+
+    work: float
+    lost: float
+    counted: float
+
+
+@dataclass(frozen=True, slots=True)
+class PassedPlace:
+    """The least costly place of those that are faster than the one chosen, or lose less.
+
+    `speed` is its bandwidth by that of the one chosen, `gpus` how many are on each of two islands, () for others,
+    within one domain of `level`, "" for any. Where it is not `exact` it loses at least so much, and was not looked at.
+    """
+
+    cost: PlaceCost
+    speed: float
+    level: str
+    gpus: tuple[int, ...]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedPlace:
+    """What the place that was chosen for so many GPUs costs; `passed` is None where no other differed in that."""
+
+    gpus: int
+    cost: PlaceCost
+    passed: PassedPlace | None
+
+
 #: Where a role's name ends whose members are counted off by themselves; what follows tells them apart from others of
 #: the role. No label can have it.
 COUNTED_APART: Final = "\0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import lcm
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from extender.cluster.tree import Tree
 from extender.hardware.bandwidth import NO_COMMUNICATION, NOMINAL, STEP
-from extender.objects.topology import Objective, PlacementGoal
+from extender.objects.topology import Objective, PassedPlace, PlaceCost, PlacementGoal, WeighedPlace
 from extender.placement.room import IMPOSSIBLE, Unit, UnitQuestion, fold, reach
 
 #: Steps of arithmetic on one domain up to which the least loss is computed exactly; beyond it islands are filled one
@@ -62,6 +62,18 @@ class Score(NamedTuple):
     loss: int
 
 
+class Way(NamedTuple):
+    """A way to place pods that was compared, within a domain of `level`: its score, or what that is at best (`bound`).
+
+    `gpus` are those on each of two islands.
+    """
+
+    bound: bool
+    score: Score
+    level: int = -1
+    gpus: tuple[int, ...] = ()
+
+
 class Worth:
     """Weigh what a gang does not do for slow collectives against what later ones lose, in GPUs.
 
@@ -76,7 +88,9 @@ class Worth:
         products = {unit.product for unit in units if unit.product is not None}
         fastest = max((product.fastest(max(gpus, 2)) for product in products), default=NOMINAL)
         worth = max((unit.worth for unit in units), default=0.0)
-        self._work = work * gpus * COMMUNICATION * fastest * _MILLIONTHS
+        self._idle = gpus * COMMUNICATION * fastest
+        self._whole = worth or 1.0
+        self._work = work * self._idle * _MILLIONTHS
         self._talk: dict[int, int] = {NO_COMMUNICATION: 0}
         self.each_lost = round(whole * _MILLIONTHS / worth) if worth else 0
 
@@ -90,6 +104,12 @@ class Worth:
     def score(self, step: int, loss: int) -> Score:
         """Return the score of a placement: its step of bandwidth, and GB/s that later requests lose."""
         return Score(self.talk(step) + self.each_lost * loss, -step, loss)
+
+    def told(self, score: Score) -> PlaceCost:
+        """Return a score in GPUs, where bandwidth is predicted, and whatever the goal counts of it."""
+        counted = (score.cost - self.talk(-score.step)) / _MILLIONTHS
+        work, lost = self._idle * STEP**score.step, score.loss / self._whole
+        return PlaceCost(round(work, 3), round(lost, 3), round(counted, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +148,14 @@ class Bags:
         units: what islands of each kind do.
         wanted: what is to be placed.
         worth: what bandwidth and what is left whole are worth.
+        compared: by step, the best of the ways that were compared.
     """
 
     def __init__(self, units: Sequence[Unit], wanted: Wanted, tree: Tree) -> None:
         self.units = units
         self.wanted = wanted
         self.worth = Worth(units, wanted.gpus, tree.goal)
+        self.compared: dict[int, Way] = {}
         self._tree = tree
         self._hulls: dict[tuple[int, int, int, int], list[tuple[float, int]]] = {}
         self._costs: dict[tuple[Bag, int, int], NDArray[np.int64]] = {}
@@ -178,10 +200,12 @@ class Bags:
         bounds = [self.worth.score(step, self._floor(bag, islands, level, step)) for step in possible]
         for bound, step in sorted(zip(bounds, possible, strict=True)):
             if found is not None and bound >= found:
-                break
+                self.note(bound, level, bound=True)
+                continue
             loss = int(self._least_loss(bag, islands, level, step)[self.wanted.pods])
             if loss < IMPOSSIBLE:
                 score = self.worth.score(step, loss)
+                self.note(score, level)
                 found = score if found is None else min(found, score)
         return None if found is None else (found, islands)
 
@@ -224,17 +248,36 @@ class Bags:
         pods, (first, of_first), (second, of_second) = self.wanted.pods, one, other
         steps, other_steps = self.steps_of(first, 2, level), self.steps_of(second, 2, level)
         others = set(self.shares(second, 2, level, slowest))
-        return min(
-            (
-                self.worth.score(
-                    min(steps[share], other_steps[pods - share]),
-                    self._loss(first, share) + self._loss(second, pods - share),
-                )
-                for share in self.shares(first, 2, level, slowest)
-                if pods - share in others and share % of_first == 0 and (pods - share) % of_second == 0
-            ),
-            default=None,
-        )
+        best: Score | None = None
+        for share in self.shares(first, 2, level, slowest):
+            rest = pods - share
+            if rest in others and share % of_first == 0 and rest % of_second == 0:
+                step, loss = min(steps[share], other_steps[rest]), self._loss(first, share) + self._loss(second, rest)
+                score = self.worth.score(step, loss)
+                self.note(score, level, share)
+                best = score if best is None else min(best, score)
+        return best
+
+    def note(self, score: Score, level: int, share: int = 0, *, bound: bool = False) -> None:
+        """Note a way that was compared, with `share` of the pods on the first of two islands."""
+        known = self.compared.get(-score.step)
+        if known is None or (bound, score) < known[:2]:
+            gpus = tuple(self.units[0].gpus * pods for pods in (share, self.wanted.pods - share) if share)
+            self.compared[-score.step] = Way(bound, score, level, tuple(sorted(gpus, reverse=True)))
+
+    def weighed(self, chosen: Score, ways: Iterable[Way] | None = None) -> WeighedPlace | None:
+        """Return what was chosen, and what was passed by of `ways`, or of all that were compared.
+
+        None where no bandwidth is predicted, or nothing is to be communicated.
+        """
+        if chosen.step <= -NO_COMMUNICATION or any(unit.product is None for unit in self.units):
+            return None
+        way, passed = passed_by(chosen, self.compared.values() if ways is None else ways), None
+        if way is not None:
+            name = self._tree.levels.name(way.level) if way.level >= 0 else ""
+            speed = round(STEP ** (chosen.step - way.score.step), 3)
+            passed = PassedPlace(self.worth.told(way.score), speed, name, way.gpus, not way.bound)
+        return WeighedPlace(self.wanted.pods * self.units[0].gpus, self.worth.told(chosen), passed)
 
     def _reaches(self, bag: Bag, islands: int, level: int, step: int) -> bool:
         sums = self._sums(bag, islands, level, step)
@@ -334,6 +377,12 @@ class Bags:
     def node_multiple(self) -> int:
         """Return of which number the pods of each node must be a multiple."""
         return self.wanted.multiple(self._tree.depth)
+
+
+def passed_by(chosen: Score, ways: Iterable[Way]) -> Way | None:
+    """Return the least costly way that is faster than what was chosen or loses less, rather one that is no bound."""
+    others = (way for way in ways if way.score.step < chosen.step or way.score.loss < chosen.loss)
+    return min(others, default=None)
 
 
 def _kinds(bag: Bag) -> set[int]:

@@ -21,8 +21,8 @@ from extender.cluster.whatif import Mark, WhatIf
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
 from extender.objects.requests import GPU_RESOURCES
-from extender.objects.topology import Objective, RoleGroup, TopologyRequest, nested
-from extender.placement.bags import Score, Wanted
+from extender.objects.topology import Objective, RoleGroup, TopologyRequest, WeighedPlace, nested
+from extender.placement.bags import Score, Wanted, Way
 from extender.placement.candidates import (
     MOST_SCOPES,
     Candidates,
@@ -93,6 +93,11 @@ class Relaxation:
         steps = (self._search.step(kind, count, level, pods) for (kind, _), pods in islands.items())
         return self._search.score(min(steps), loss)
 
+    def weighed(self, scores: Iterable[Score]) -> WeighedPlace | None:
+        """Return what was chosen of these, and what else was best; None where it does not know any."""
+        known = [Way(bound=False, score=score) for score in scores if score != _UNKNOWN]
+        return self._search.bags.weighed(min(known).score, known) if known else None
+
     def _average(self, groups: Mapping[Shape, Sequence[Pod]], pods: int) -> Shape:
         """Return the shape of the equal pods: their GPUs, and of everything else what the gang asks for on average."""
         totals: Counter[str] = Counter()
@@ -110,6 +115,10 @@ def _admitted_by_all(candidates: Candidates, groups: Iterable[Shape]) -> NDArray
     return admitted
 
 
+def _telling(weighed: WeighedPlace) -> tuple[bool, int]:
+    return weighed.passed is not None, weighed.gpus
+
+
 class _Saved(NamedTuple):
     """A block as it was: how far the what-if copy had come, and what the block remembers of it."""
 
@@ -117,6 +126,7 @@ class _Saved(NamedTuple):
     settled: dict[int, int]
     touched: NDArray[np.bool_]
     fragmentation: float
+    weighed: WeighedPlace | None
     rows: dict[str, int]
 
 
@@ -136,6 +146,7 @@ class Block:
     Attributes:
         rows: pod UID -> row, of those that were placed.
         fragmentation: what future requests lose by it (GB/s).
+        weighed: by what most of them were placed, of the comparisons with a place that was passed by if there is any.
     """
 
     def __init__(self, whatif: WhatIf, candidates: Candidates, terms: PlacementTerms) -> None:
@@ -149,14 +160,21 @@ class Block:
         self._touched = np.zeros(whatif.free.shape[1], dtype=np.bool_)
         self.rows: dict[str, int] = {}
         self.fragmentation = 0.0
+        self.weighed: WeighedPlace | None = None
 
     def place(self, groups: Groups) -> bool:
         """Place all pods, or none; return which."""
         for level in self._domains.levels(groups, self._settled):
-            for scope in self._scopes(level, groups):
+            for scope, weighed in self._scopes(level, groups):
                 if self._place_within(scope, groups):
+                    self._tell(weighed)
                     return True
         return False
+
+    def _tell(self, weighed: WeighedPlace | None) -> None:
+        """Keep by what pods were placed, unless what is kept says more."""
+        if weighed is not None and (self.weighed is None or _telling(weighed) >= _telling(self.weighed)):
+            self.weighed = weighed
 
     def place_most(self, groups: Groups) -> int:
         """Place as many pods as there is room for, wherever that is; return how many."""
@@ -169,30 +187,33 @@ class Block:
             fits += len(few)
         return fits
 
-    def _scopes(self, level: int, groups: Groups) -> Iterator[PlacementScope]:
-        """Yield domains of `level` that each shape by itself fits into, the best for the first shape first."""
+    def _scopes(self, level: int, groups: Groups) -> Iterator[tuple[PlacementScope, WeighedPlace | None]]:
+        """Yield domains of `level` that each shape by itself fits into, the best for the first shape first, and why."""
         mask = self._domains.roomy(level, groups, self._settled)
         if level < 0:
-            yield PlacementScope(level, mask)
+            yield PlacementScope(level, mask), None
             return
         path = self._tree.path(level)
         shape, pods = next(iter(groups.items()))
         for _ in range(MOST_SCOPES):
-            row = self._best_row(level, mask, shape, pods) if mask.any() else None
-            if row is None:
+            best = self._best_row(level, mask, shape, pods) if mask.any() else None
+            if best is None:
                 return
+            row, weighed = best
             inside = path == path[row]
-            yield PlacementScope(level, mask & inside)
+            yield PlacementScope(level, mask & inside), weighed
             mask &= ~inside
 
-    def _best_row(self, level: int, mask: NDArray[np.bool_], shape: Shape, pods: Sequence[Pod]) -> int | None:
-        """Return a node of the domain of `level` that is best for pods of one shape, or None."""
+    def _best_row(
+        self, level: int, mask: NDArray[np.bool_], shape: Shape, pods: Sequence[Pod]
+    ) -> tuple[int, WeighedPlace | None] | None:
+        """Return a node of the domain of `level` that is best for pods of one shape, and why; None if there is none."""
         mark = self._whatif.mark()
         trial = Block(self._whatif, self._candidates, self._terms)
         trial._settled = dict(self._settled)
         placed = trial._place_shape(PlacementScope(level, mask), shape, pods, whole=level)
         self._whatif.undo(mark)
-        return next(iter(trial.rows.values())) if placed else None
+        return (next(iter(trial.rows.values())), trial.weighed) if placed else None
 
     def _place_within(self, scope: PlacementScope, groups: Groups) -> bool:
         """Place everything inside a scope, roles that share a domain first; nothing is taken on failure."""
@@ -222,6 +243,7 @@ class Block:
         if not found:
             return False
         score, rows = min(found, key=lambda trial: trial[0])
+        self._tell(relaxed.weighed(each for each, _ in found))
         for shape, pods in with_gpus.items():
             by_row: dict[int, list[Pod]] = {}
             for pod in pods:
@@ -246,15 +268,14 @@ class Block:
         return trial
 
     def _save(self) -> _Saved:
-        return _Saved(
-            self._whatif.mark(), dict(self._settled), self._touched.copy(), self.fragmentation, dict(self.rows)
-        )
+        mark, settled, touched = self._whatif.mark(), dict(self._settled), self._touched.copy()
+        return _Saved(mark, settled, touched, self.fragmentation, self.weighed, dict(self.rows))
 
     def _restore(self, saved: _Saved) -> None:
         """Take back whatever was placed since."""
         self._whatif.undo(saved.mark)
         self._settled, self._touched, self.fragmentation = saved.settled, saved.touched, saved.fragmentation
-        self.rows = saved.rows
+        self.weighed, self.rows = saved.weighed, saved.rows
 
     def _share_out(self, groups: Groups, scope: PlacementScope, left: dict[int, int]) -> bool:
         """Place pods on nodes that give so many GPUs each, those with the most GPUs first; return whether all fit."""
@@ -314,6 +335,7 @@ class Block:
             return False
         self.rows |= block.rows
         self.fragmentation += block.fragmentation
+        self._tell(block.weighed)
         for row, gpus in block._settled.items():
             self._settled[row] = self._settled.get(row, 0) + gpus
             self._touched[row] = True
@@ -399,7 +421,8 @@ class Block:
             eligible &= self._tree.path(level) >= 0
         avoided = None if self._candidates.avoided is None else self._candidates.avoided(shape)
         field = field_of(self._whatif, self._tree, shape, eligible, settled)
-        field = field if avoided is None else used_last(field, avoided)
+        plain = avoided is None or not avoided[field.rows].any()
+        field = field if plain or avoided is None else used_last(field, avoided)
         wanted = Wanted(
             pods=len(pods),
             gpus=len(pods) * field.gpus + sum(settled.values()),
@@ -417,6 +440,8 @@ class Block:
                 used = field.rows[[position for position, _ in shares]]
                 last = 0 if avoided is None else AVOIDED_LOSS * int(np.count_nonzero(avoided[used]))
                 self.fragmentation += max(choices[0].score.loss - last, 0)
+                # Where some nodes are used last the losses hold more than what others lose.
+                self._tell(search.bags.weighed(choices[0].score) if plain else None)
                 return True
         return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import NamedTuple, TypeAlias
 
@@ -18,7 +18,7 @@ from extender.cluster.whatif import WhatIf
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
 from extender.objects.requests import is_extended
-from extender.objects.topology import Slice, TopologyRequest, nested, role_in_words
+from extender.objects.topology import Slice, TopologyRequest, WeighedPlace, nested, role_in_words
 from extender.placement.block import Block
 from extender.placement.candidates import (
     Candidates,
@@ -44,10 +44,11 @@ DomainRooms: TypeAlias = Callable[[int, Shape], NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A node for every pod: pod UID -> node name; and what future requests lose by it (GB/s)."""
+    """A node for every pod: pod UID -> node name; what future requests lose by it (GB/s), and what was weighed."""
 
     nodes: dict[str, str]
     fragmentation: float = 0.0
+    weighed: WeighedPlace | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,8 @@ def _place_whole(
         block = Block(whatif, where, terms)
         if block.place(ordered):
             table = whatif.table
-            return Plan({uid: table.node(row).name for uid, row in block.rows.items()}, block.fragmentation)
+            nodes = {uid: table.node(row).name for uid, row in block.rows.items()}
+            return Plan(nodes, block.fragmentation, block.weighed)
         whatif.undo(mark)
     found = None
     # Of equal pods that need no more than one domain no place is missed.

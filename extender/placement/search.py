@@ -55,7 +55,8 @@ _Found: TypeAlias = tuple[tuple[Score, tuple[int, ...], int, int], DomainChoice]
 class Search:
     """Search the domains of a field for the best one.
 
-    Exact: a domain's best is computed from what it consists of, and every domain is looked at, equal ones once.
+    Exact: a domain's best is computed from what it consists of, and every domain is looked at, equal ones once: `bags`
+    scores them.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Search:
         self.wanted = wanted
         self.units = [*field.units, *clique_units]
         self.clique_kinds = clique_kinds
-        self._bags = Bags(self.units, wanted, field.tree)
+        self.bags = Bags(self.units, wanted, field.tree)
         self._verdicts: dict[tuple[Bag, int, int], tuple[Score, int] | None] = {}
 
     def best(self, levels: Iterable[int], within: NDArray[np.bool_]) -> list[DomainChoice]:
@@ -100,17 +101,17 @@ class Search:
     def allowed(self, kind: int, choice: DomainChoice) -> list[int]:
         """Return the numbers of pods that an island of a kind may get, so that the choice keeps its bandwidth."""
         if choice.islands == 1:
-            multiple = self._bags.node_multiple() if kind < self.clique_base else 1
+            multiple = self.bags.node_multiple() if kind < self.clique_base else 1
             return list(range(multiple, min(self.units[kind].cap, self.wanted.pods) + 1, multiple))
-        return self._bags.shares(kind, choice.islands, choice.level, -choice.score.step)
+        return self.bags.shares(kind, choice.islands, choice.level, -choice.score.step)
 
     def step(self, kind: int, islands: int, level: int, pods: int) -> int:
         """Return the 5 % step that an island of a kind with so many pods allows a gang within a domain of `level`."""
-        return self._bags.steps_of(kind, islands, level)[pods]
+        return self.bags.steps_of(kind, islands, level)[pods]
 
     def score(self, step: int, loss: int) -> Score:
         """Return the score of a placement: its step of bandwidth, and GB/s that later requests lose."""
-        return self._bags.worth.score(step, loss)
+        return self.bags.worth.score(step, loss)
 
     def rank_nodes(self, within: NDArray[np.bool_]) -> Ranking:
         """Return the nodes that hold all pods, as their positions, and what compares them.
@@ -123,7 +124,7 @@ class Search:
         positions = np.flatnonzero(within & fits[field.kinds] if pods % self.node_multiple == 0 else ~within & within)
         kinds = field.kinds[positions]
         there = [kind if fit else -1 for kind, fit in enumerate(fits.tolist())]
-        steps = [0 if kind < 0 else self._bags.steps_of(kind, 1, field.tree.depth)[pods] for kind in there]
+        steps = [0 if kind < 0 else self.bags.steps_of(kind, 1, field.tree.depth)[pods] for kind in there]
         loss = np.array([0 if kind < 0 else field.units[kind].loss[pods] for kind in there], dtype=np.int64)[kinds]
         loss += self._breaks(positions)
         keys = (-np.array(steps, dtype=np.int64)[kinds], loss, *field.free_chains(positions))
@@ -222,10 +223,12 @@ class Search:
             return self._verdicts[key]
         cliques = self.field.tree.cliques
         if cliques is not None and level >= cliques and int(self.clique_kinds[positions[0]]) >= 0:
-            found = self._bags.clique(bag, self.clique_base + int(self.clique_kinds[positions[0]]), slowest)
+            found = self.bags.clique(bag, self.clique_base + int(self.clique_kinds[positions[0]]), slowest)
+            if found is not None:
+                self.bags.note(found[0], level)
         else:
-            pair = None if self.wanted.joined else self._bags.pair(bag, level, slowest)
-            found = self._bags.many(bag, level, min(filter(None, (best, pair)), default=None), slowest)
+            pair = None if self.wanted.joined else self.bags.pair(bag, level, slowest)
+            found = self.bags.many(bag, level, min(filter(None, (best, pair)), default=None), slowest)
             if pair is not None and (found is None or pair < found[0]):
                 found = pair, 2
         self._verdicts[key] = found
@@ -234,7 +237,7 @@ class Search:
     @property
     def node_multiple(self) -> int:
         """Return of which number the pods of each node must be a multiple."""
-        return self._bags.node_multiple()
+        return self.bags.node_multiple()
 
     @cached_property
     def clique_base(self) -> int:

@@ -102,13 +102,13 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
 
 def test_what_there_is_not_is_null_or_empty() -> None:
     """A gang that runs waits in no line and lacks nothing."""
-    choice = NodeChoice(3, 4, 2, (), ("as things stand now",))
+    choice = NodeChoice(3, 4, 2, (), ("as things stand now",), None)
     assert document(WaitAccount(QueuePosition(None, None, 0, ()), choice=choice)) == {
         "queue": {"name": None, "position": None, "of": 0, "ahead": []},
         "waterfall": [],
         "nearestMiss": None,
         "holders": [],
-        "choice": {"considered": 3, "lines": ["as things stand now"]},
+        "choice": {"considered": 3, "lines": ["as things stand now"], "weighed": None},
     }
 
 

@@ -287,7 +287,10 @@ class TestSeveralShapes:
 
     @pytest.mark.parametrize(("goal", "shares"), [(PlacementGoal.BANDWIDTH, {6}), (PlacementGoal.BALANCED, {4, 8})])
     def test_goal(self, goal: PlacementGoal, shares: set[int]) -> None:
-        """Where one node does not hold them they are shared out evenly, or half a node stays whole."""
+        """Where one node does not hold them they are shared out evenly, or half a node stays whole.
+
+        What was passed by is the other one of the two.
+        """
         table, pods = racks(2), [*workers(2, gpus=4, name="leader"), *workers(2, gpus=2)]
         gpus: Counter[str] = Counter()
         candidates = Candidates(build(table, TIERS, goal), Eligibility(table).mask)
@@ -296,6 +299,11 @@ class TestSeveralShapes:
         for each in pods:
             gpus[found.nodes[each.uid]] += each.shape.whole_gpus
         assert set(gpus.values()) == shares
+        assert found.weighed is not None
+        assert found.weighed.gpus == 12
+        assert found.weighed.passed is not None
+        assert (found.weighed.passed.speed > 1) == (goal is PlacementGoal.BALANCED)
+        assert (found.weighed.passed.cost.lost > found.weighed.cost.lost) == (goal is PlacementGoal.BALANCED)
 
     def test_in_a_clique(self) -> None:
         """In an NVLink domain it does not matter which node they are on: the tightest are used up."""

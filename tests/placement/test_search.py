@@ -16,7 +16,7 @@ from extender.cluster.tree import Tree
 from extender.hardware.bandwidth import IslandUse, bus_bandwidth, step
 from extender.objects.levels import Level, Levels
 from extender.objects.topology import Objective, PlacementGoal
-from extender.placement.bags import ANY_STEP, Score, Wanted, Worth
+from extender.placement.bags import ANY_STEP, Score, Wanted, Worth, passed_by
 from extender.placement.room import IMPOSSIBLE, Field, Unit
 from extender.placement.search import DomainChoice, Search, assign
 
@@ -280,6 +280,19 @@ class TestSearch:
     def test_exact_with_nvlink_domains(self, case: Problem) -> None:
         """The same where NVLink reaches across nodes: an island is then a domain of several nodes."""
         check(case)
+
+    @given(case=problems())
+    def test_passed_by(self, case: Problem) -> None:
+        """What is said to have been passed by is a placement, or one that loses at least so much, and no better."""
+        search, everywhere = case.search(), np.ones(case.ground.rows.shape[0], dtype=np.bool_)
+        choices = search.best(range(-1, case.ground.tree.depth + 1), everywhere)
+        way = passed_by(choices[0].score, search.bags.compared.values()) if choices else None
+        if way is None:
+            return
+        assert way.score >= choices[0].score
+        scores = [key(case, shares)[0] for shares in all_placements(case)]
+        losses = [score.loss for score in scores if score.step <= way.score.step]
+        assert min(losses) >= way.score.loss if way.bound else way.score.loss in losses
 
     def test_even_split(self) -> None:
         """Eight single-GPU pods go to 4 + 4 rather than 7 + 1: one lone GPU would have one network card for all."""
