@@ -26,6 +26,8 @@ from operator import attrgetter
 from typing import Final
 
 from extender.cluster.gangs import Gang
+from extender.cluster.table import NodeTable
+from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf
 from extender.ledger.earmark import Earmark
 from extender.objects.levels import Levels, tier_bound
@@ -37,7 +39,7 @@ from extender.placement.candidates import Candidates, Eligible, NodeCode, NodeFi
 from extender.placement.capacityview import Capacity, CapacityView, CapacityViews, Diagnosis, PodSet, PodSetRequest
 from extender.placement.complete.completesearch import GaveUp
 from extender.placement.cores import other_cores
-from extender.placement.joining import joined
+from extender.placement.joining import Joining
 from extender.placement.plan import Plan, Planner, Shortfall, plan
 from extender.placement.ranking import rank_single
 from extender.queues.sharing import FlavorOffer, Option, QuotaCheck
@@ -207,6 +209,13 @@ def judge_quota(case: Case) -> Wait | None:
     return None if any(offer.shortage is None for offer in case.offers) else _without_quota(case)
 
 
+def joined(pod_set: PodSet, table: NodeTable, tree: Tree) -> PodSet:
+    """Return a pod set of which members join others that have a place, of their slices or roles, if there are any."""
+    if not (pod_set.settled and pod_set.gang.topology.has_parts):
+        return pod_set
+    return Joining(pod_set.gang, table, tree).join(pod_set)
+
+
 def place(case: Case, view: CapacityView) -> Plan | Shortfall | Wait:
     """Return a node on a view for each member, how far that falls short, or why no room on it helps; nothing is taken.
 
@@ -260,7 +269,7 @@ def _place_any(case: Case, option: Option) -> Plan | Wait:
     for members in islice(cores, _MOST_CORES):
         request = PodSetRequest.of_members(pod_set.gang, members)
         other = PodSet(pod_set.gang, request, pod_set.settled, _pods=members)
-        other = joined(other, view.table, view.tree) if other.settled and other.gang.topology.has_parts else other
+        other = joined(other, view.table, view.tree)
         quota = None if case.quota is None else case.quota.on(case.quota.sharing, other.amounts)
         offer = FlavorOffer(option) if quota is None else quota.offer(option)
         if offer.shortage is None and not offer.saved_for:

@@ -15,7 +15,7 @@ from extender.eviction.consolidation import Consolidation
 from extender.eviction.pending import AllowedEvictions, PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
-from extender.judge import Case, rank
+from extender.judge import Case, joined, rank
 from extender.ledger.earmark import Earmark
 from extender.ledger.effects import Effects, Note
 from extender.ledger.rejections import Refusals, Rejections, Vetoes
@@ -30,7 +30,6 @@ from extender.objects.priority import PriorityClasses
 from extender.objects.reason import Problem, Reason, Wait
 from extender.placement.candidates import Eligibility, Ranking
 from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, settled_on
-from extender.placement.joining import joined
 from extender.placement.placement import Better, Placement, describe, next_better
 from extender.queues.order import Ageing, position
 from extender.queues.sharing import Sharing
@@ -316,11 +315,7 @@ class Admission:
             raise KeyError(ref)
         request = PodSetRequest.of_gang(gang, core_size(gang, 0))
         pod_set = PodSet(gang, request, settled_on(gang, self.model.table))
-        pod_set = (
-            joined(pod_set, self.model.table, self.model.tree)
-            if pod_set.settled and gang.topology.has_parts
-            else pod_set
-        )
+        pod_set = joined(pod_set, self.model.table, self.model.tree)
         case = self.case(pod_set, now=self.clock.now().timestamp())
         parts = (self.model, self.sharing, self.budgets, self.tenure.pending_evictions, self.clock)
         found = Defragmenter(*parts).run(case, apply=apply)

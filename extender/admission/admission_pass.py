@@ -19,7 +19,7 @@ from extender.eviction.consolidation import Consolidation
 from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
-from extender.judge import CLEARABLE, Case, NoFit, judge, judge_quota
+from extender.judge import CLEARABLE, Case, NoFit, joined, judge, judge_quota
 from extender.ledger.earmark import Earmark
 from extender.ledger.effects import Effects, Note, Ungate
 from extender.ledger.rejections import Vetoes
@@ -29,7 +29,6 @@ from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.placement.candidates import Eligibility
 from extender.placement.capacityview import CapacityViews, PodSet, settled_on
-from extender.placement.joining import joined
 from extender.placement.plan import Plan, plan
 from extender.queues.order import Ageing, Queues, Walk
 from extender.queues.sharing import NAMELESS, Sharing
@@ -395,7 +394,7 @@ class AdmissionPass:
             self._ask_quota(cycle.case(core, entry.queue, key))
             return False
         core.settled = settled_on(gang, self._model.table)
-        core = joined(core, self._model.table, self._model.tree) if core.settled and gang.topology.has_parts else core
+        core = joined(core, self._model.table, self._model.tree)
         if core.demand.topology.preferred:
             self._doubt_preference(gang, core.demand.topology.preferred)
         case = cycle.case(core, entry.queue, key)
@@ -407,9 +406,7 @@ class AdmissionPass:
             self.again = True
             self._sharing.charges.refresh()
             core = PodSet.of_core(gang, core_size(gang, 0), settled_on(gang, self._model.table))
-            core = (
-                joined(core, self._model.table, self._model.tree) if core.settled and gang.topology.has_parts else core
-            )
+            core = joined(core, self._model.table, self._model.tree)
             case = cycle.case(core, entry.queue, key)
             result = judge(case)
         if isinstance(result, Plan):

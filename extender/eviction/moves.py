@@ -9,9 +9,8 @@ from extender.cluster.model import ClusterModel
 from extender.eviction.search.choosing import BudgetCheck
 from extender.eviction.search.search import FoundPreemption, search
 from extender.eviction.search.units import Victim, VictimEviction
-from extender.judge import Case, place
+from extender.judge import Case, joined, place
 from extender.placement.capacityview import CapacityView, PodSet, PodSetRequest, settled_on
-from extender.placement.joining import joined
 from extender.placement.plan import Plan
 from extender.queues.sharing import Option, Sharing
 
@@ -102,8 +101,7 @@ class MoveSearch:
         pod_set = PodSet(gang, PodSetRequest.of_members(gang, pods), _pods=list(pods))
         if len(pods) < gang.placed_count:  # it runs on, and they stay with the others
             pod_set.settled = settled_on(gang, self._model.table)
-            if gang.topology.has_parts:
-                pod_set = joined(pod_set, self._model.table, self._model.tree)
+            pod_set = joined(pod_set, self._model.table, self._model.tree)
         selector = self._sharing.tree.node_selector(victim.queue, victim.flavor) if victim.flavor else ()
         there = left.on_nodes(*case.views.filters(selector)) if selector else left
         result = place(Case(pod_set, victim.queue, case.views, planner=case.planner), there)

@@ -15,12 +15,11 @@ from extender.admission.cycle import Entry
 from extender.cluster.gangs import Gang, core, core_size
 from extender.cluster.tree import Tree
 from extender.cluster.whatif import Replica
-from extender.judge import Case
+from extender.judge import Case, joined
 from extender.ledger.slots import Slot
 from extender.objects.pod import Pod
 from extender.objects.reason import Wait
 from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, RowsOf, settled_on
-from extender.placement.joining import joined
 from extender.placement.plan import plan
 from extender.queues.order import Walk, position
 from extender.queues.sharing import Option
@@ -72,7 +71,7 @@ class Inquiry:
         pods = _gated(gang.ordered())[: request.pods] if self.gated else core(gang, request.pods)
         others = not self.gated and request.pods < gang.unplaced_count
         pod_set = PodSet(gang, request, settled_on(gang, self.table), has_others=others, _pods=pods)
-        pod_set = joined(pod_set, self.table, self.tree) if pod_set.settled and gang.topology.has_parts else pod_set
+        pod_set = joined(pod_set, self.table, self.tree)
         return replace(self.live, pod_set=pod_set, views=self.views, planner=plan)
 
     @property

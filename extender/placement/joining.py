@@ -239,11 +239,6 @@ class Joining:
         return (), (Requirement(_NODE_NAME, "In", tuple(table.node(row).name for row in rows.tolist())),)
 
 
-def joined(pod_set: PodSet, table: NodeTable, tree: Tree) -> PodSet:
-    """Return a pod set of which members join others that have a place, of their slices or roles."""
-    return Joining(pod_set.gang, table, tree).join(pod_set)
-
-
 def _told(members: Sequence[Pod]) -> tuple[str, ...]:
     """Return the roles of some members as a wait names them."""
     return tuple(sorted({role_in_words(pod.role) for pod in members}))

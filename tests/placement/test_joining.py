@@ -10,6 +10,7 @@ import pytest
 
 from extender.cluster.gangs import Gang
 from extender.cluster.whatif import WhatIf
+from extender.judge import joined
 from extender.objects.keys import Options
 from extender.objects.levels import Level, Levels
 from extender.objects.meta import Requirement, Selector, SelectorTerm
@@ -17,7 +18,6 @@ from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.topology import RoleGroup, Slice, TopologyRequest, TopologyTerms
 from extender.placement.capacityview import PodSet, PodSetRequest, settled_on
-from extender.placement.joining import joined
 from extender.placement.plan import Plan, plan
 from tests.cluster.conftest import node, pod, table_of
 from tests.placement.conftest import ground_of
