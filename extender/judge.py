@@ -75,8 +75,8 @@ _MOST_CORES: Final = 16
 #: Where a gang without a queue may be placed.
 ANYWHERE: Final = (FlavorOffer(Option()),)
 
-#: What is kept, of an earmark.
-_KEPT = attrgetter("kept")
+#: What an earmark keeps of what is free now.
+_KEPT = attrgetter("now")
 
 
 @dataclass(slots=True)

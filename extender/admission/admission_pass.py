@@ -289,7 +289,7 @@ class AdmissionPass:
         """Return what is kept for one gang alone: places of lost members, and those that are being cleared."""
         lost = self._repairs.keeps() if self._repairs.wounds else {}
         moved = self._pending_evictions.moved.keeps() if self._pending_evictions.moved.places else {}
-        return lost | moved | {uid: pending.keep for uid, pending in self._pending_evictions.under_way.items()}
+        return lost | moved | (self._pending_evictions.keeps() if self._pending_evictions.under_way else {})
 
     def _place_cores(self, cycle: Cycle) -> _Steps[list[Entry]]:
         """Give each gang its reservation or its reason; return those that have members beyond minMember to place.

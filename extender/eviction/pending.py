@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, split
 from extender.cluster.model import ClusterModel
+from extender.cluster.whatif import withhold
 from extender.eviction.movedplaces import MovedPlaces
 from extender.eviction.moves import FoundMoves
 from extender.eviction.policies import Claimant, QuotaRights
@@ -44,7 +47,8 @@ class PendingEviction:
 
     `evictions` are whose pods leave; those are told at once and evicted at `due` (seconds, monotonic). `until` is when
     the place is given up if they are not gone. `keep` is what is kept for the gang, which waits in `queue`. `awaited`
-    are all who are to leave, by UID: those that are evicted, and those that were leaving already.
+    are all who are to leave, by UID: those that are evicted, and those that were leaving already; of the room of those
+    that are `holding` theirs `keep` knows that it is not free yet.
     """
 
     gang: Gang
@@ -56,6 +60,7 @@ class PendingEviction:
     until: float
     awaited: frozenset[str]
     sent: bool = False
+    holding: frozenset[str] = frozenset()
 
     @property
     def pods(self) -> list[Pod]:
@@ -115,6 +120,24 @@ class PendingEvictions:
             elif not pending.sent and now >= pending.due:
                 self._send(pending)
         return late
+
+    def keeps(self) -> dict[str, Earmark]:
+        """Return what is kept for the gangs whose places are being cleared, by their UIDs.
+
+        What those hold who have not left yet is not free, and keeps no other gang from what is: one for which others
+        have left on the same node has its place as soon as they are gone.
+        """
+        table = self._model.table
+        for pending in self.under_way.values():
+            remaining = self._remaining(pending)
+            holding = frozenset(pod.uid for pod in remaining)
+            if holding != pending.holding:
+                held = table.taken_by((pod.node_name, pod.shape) for pod in remaining)
+                kept = np.zeros_like(held)
+                withhold(kept, -pending.keep.kept)
+                pending.keep = replace(pending.keep, of_free=np.maximum(kept - held, 0))
+                pending.holding = holding
+        return {uid: pending.keep for uid, pending in self.under_way.items()}
 
     def waits_until(self, gang: Gang) -> float:
         """Return until when no gang is evicted for a gang (seconds, monotonic): others were, and it did not start."""

@@ -105,7 +105,7 @@ def _grow(inquiry: Inquiry, option: Option, row: int, count: int) -> CapacityVie
     domains[:, : inquiry.tree.domains.shape[1]] = inquiry.tree.domains
     domains[:, rows] = domains[:, [row]]
     grown = inquiry.case.views.on(table, replace(inquiry.tree, domains=domains))
-    return grown.view(option.selector, [each.kept for each in inquiry.case.earmarks])
+    return grown.view(option.selector, [each.now for each in inquiry.case.earmarks])
 
 
 def _unless(inquiry: Inquiry) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ class Earmark:
 
     `kept` is (resources, rows). No gang behind the `position` of a blocked gang may use it. When others end, the gang
     will `start`, and work that is gone by then may use it meanwhile. What is `firm`, because others are evicted for
-    it, is for the gang alone.
+    it, is for the gang alone. `now` is what is kept of what is free now: `of_free` while others are to leave, else all.
     """
 
     gang: Gang
@@ -27,6 +27,12 @@ class Earmark:
     kept: NDArray[np.int64]
     start: Start | None = None
     firm: bool = False
+    of_free: InitVar[NDArray[np.int64] | None] = None
+    now: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self, of_free: NDArray[np.int64] | None) -> None:
+        """Note it once: it is read for every gang that waits."""
+        object.__setattr__(self, "now", self.kept if of_free is None else of_free)
 
     @classmethod
     def firm_for(cls, gang: Gang, kept: NDArray[np.int64]) -> Earmark:

@@ -440,3 +440,19 @@ class TestBesideWhatIsKept:
         world.tell(PodGone(next(pod.uid for pod in world.state.pods() if pod.name == gone)))
         world.judge()
         assert urgent.reserved
+
+    def test_a_cleared_place_is_its_gangs_while_others_are_cleared_on_the_same_node(self, world: World) -> None:
+        """What has not left yet is not kept of what has: the gang starts, and has no other gang evicted instead."""
+        world.nodes(1)
+        for name in ("a", "b", "c", "d"):
+            running(world, name, 1, 2, priority=0)
+        world.effects()
+        waiting = {f"default/{name}": world.gang(name, 1, 2, priority=5) for name in ("first", "second", "third")}
+        effects = world.effects()
+        assert {evict.by for evict in effects.evictions.values()} == waiting.keys()
+        for going in list(effects.evictions.values()):
+            world.tell(PodGone(going.pod.uid))
+            world.judge()
+            assert waiting.pop(going.by).reserved
+            assert not any(job.reserved for job in waiting.values())
+        assert not evicted(world)
