@@ -18,7 +18,7 @@ from extender.judge import Case
 from extender.ledger.effects import EvictionReason
 from extender.objects.meta import read_timestamp
 from extender.objects.podgroup import GroupRef
-from extender.objects.queue import BorrowWithin, FairSharingStrategy, PreemptionPolicy, Reclaim, WithinQueue
+from extender.objects.queue import BorrowWithin, FairSharingStrategy, PreemptionPolicy, WithinQueue
 from extender.queues.sharing import NAMELESS, Option, Sharing
 from extender.queues.tree import reclaimable
 
@@ -184,7 +184,7 @@ class Policies:
                 gone.enter_context(charges.without(uids))
                 new = self._sharing.uneven(name, flavor, amounts) - owed
                 owed |= new
-        reclaimed, taken = _most_reclaimed(policy, claimant.priority), _most_taken(policy, claimant)
+        reclaimed, taken = policy.most_reclaimed(claimant.priority), _most_taken(policy, claimant)
         for other in sorted(tree.charged_beside(name), key=self._sharing.excess):
             if other == name or not charges.holders(other):
                 continue
@@ -259,16 +259,6 @@ def _is_up_to(priority: float, gang: Gang) -> bool:
     return gang.priority <= priority
 
 
-def _most_reclaimed(policy: PreemptionPolicy, own: int) -> float:
-    """Return the highest priority of gangs that give back what they borrow to one of priority `own` within quota."""
-    match policy.reclaim_within_cohort:
-        case Reclaim.ANY:
-            return math.inf
-        case Reclaim.LOWER_PRIORITY:
-            return own - 1
-    return -math.inf
-
-
 def _most_taken(policy: PreemptionPolicy, claimant: Claimant) -> float:
     """Return the highest priority of gangs that borrow and give way to one that does so too, in order to start."""
     if policy.borrow_within_cohort is not BorrowWithin.LOWER_PRIORITY or claimant.has_started:
@@ -332,13 +322,32 @@ class QuotaRights:
         """
         return self._in_some_order(evictions, self._has_borrowed)
 
-    def entitle(self, evictions: Iterable[VictimEviction]) -> bool:
+    def entitle(self, evictions: Sequence[VictimEviction]) -> bool:
         """Tell whether in some order the gang has a right to each of these by then; its own queue's come first."""
-        evictions = list(evictions)
+        if self._evens_shares() and self._is_any_lent_back(evictions):
+            return False
         if self._in_some_order(evictions, self._may_take):
             return True
         # Those that leave so that shares even out go before those that give way in any case.
         return self._evens_shares() and self._in_some_order(evictions, self._may_take, self._is_taken)
+
+    def _is_any_lent_back(self, evictions: Sequence[VictimEviction]) -> bool:
+        """Tell whether one of these leaves only so that the branch it shares with the gang has less than another.
+
+        The gang has enough without it. It would take its place again, and evictions would go round in circles.
+        """
+        claimant, tree, charges = self._claimant, self._sharing.tree, self._sharing.charges
+        above = set(tree.path(claimant.queue))
+        pieces = [piece for each in evictions for piece in each.pieces]
+        shared = [len(above.intersection(tree.path(piece.victim.queue))) for piece in pieces]
+        for piece, common in zip(pieces, shared, strict=True):
+            if self._is_own(piece.victim) or common == min(shared):
+                continue
+            others = (pod.uid for other in pieces if other is not piece for pod in other.pods)
+            with charges.without([*self._leaving, *others]):
+                if tree.shortage(claimant.queue, claimant.flavor, claimant.amounts) is None:
+                    return True
+        return False
 
     def reason(self, victim: Victim) -> EvictionReason:
         """Return why a victim leaves for the gang."""
@@ -482,7 +491,7 @@ class QuotaRights:
         claimant, tree, victim = self._claimant, self._sharing.tree, piece.victim
         policy = tree.queue(claimant.queue).preemption
         right = self._is_taken(piece)
-        if not right and victim.priority <= _most_reclaimed(policy, claimant.priority):
+        if not right and victim.priority <= policy.most_reclaimed(claimant.priority):
             queue, flavor, amounts = claimant.queue, claimant.flavor, claimant.amounts
             right = tree.reclaims(queue, victim.queue, flavor, amounts) or (
                 self._evens_shares()

@@ -240,6 +240,15 @@ class PreemptionPolicy:
     min_runtime: float = 0.0
     grace: float = 0.0
 
+    def most_reclaimed(self, own: int) -> float:
+        """Return the highest priority of gangs that give back what they borrow to one of priority `own`."""
+        match self.reclaim_within_cohort:
+            case Reclaim.ANY:
+                return math.inf
+            case Reclaim.LOWER_PRIORITY:
+                return own - 1
+        return -math.inf
+
 
 @dataclass(frozen=True, slots=True)
 class Queue:

@@ -365,8 +365,30 @@ class Ground:
         going = {each.of.name for each in gone if each.core}
         return all(each in gone for each in self.pieces if each.of.name in going)
 
+    @property
+    def _evening(self) -> bool:
+        """Tell whether the claim would borrow, in a queue that evens shares out."""
+        fair = self._policy.fair_sharing is not FairSharingStrategy.NEVER
+        own = self.own(())
+        return fair and self.uses(self.claim.queue, self._with_claim(own)) > self._has[self.claim.queue]
+
+    def _is_lent_back(self, piece: Piece, gone: Sequence[Piece]) -> bool:
+        """Tell whether the claim has quota enough without a piece of its own branch, beside one of another branch."""
+        if piece.of.queue == self.claim.queue:
+            return False
+        up = self.path(self.claim.queue).index
+        furthest = max(up(self.meet(each.of.queue)) for each in gone)
+        return up(self.meet(piece.of.queue)) < furthest and self.within_quota(
+            each for each in gone if each is not piece
+        )
+
     def entitled(self, gone: Sequence[Piece]) -> bool:
-        """Tell whether there is an order in which each goes by right, those of the claim's own queue first."""
+        """Tell whether there is an order in which each goes by right, those of the claim's own queue first.
+
+        None of the branch that the claim shares goes only so that there is a right to those of another.
+        """
+        if self._evening and any(self._is_lent_back(each, gone) for each in gone):
+            return False
         own = [each for each in gone if each.of.queue == self.claim.queue]
         lent = frozenset(each for each in gone if each.of.queue != self.claim.queue)
         if not all(self.may_go(each, ()) for each in own):

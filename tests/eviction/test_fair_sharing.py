@@ -31,6 +31,15 @@ def tree(world: World, gpus: int, policy: PreemptionPolicy, **weights: float) ->
         world.tell(QueueSeen(each))
 
 
+def branches(world: World, policy: PreemptionPolicy, **weights: float) -> None:
+    """Create queues with these weights, and below the first two of weights 1 and 2: a brother and a sister."""
+    tree(world, 24, policy, **weights)
+    for name, weight in (("brother", 1.0), ("sister", 2.0)):
+        flavors = (Flavor("all", {GPU: Quota()}),)
+        parent = next(iter(weights))
+        world.tell(QueueSeen(Queue(name, uid=name, parent=parent, weight=weight, flavors=flavors, preemption=policy)))
+
+
 def gang(world: World, name: str, queue: str, gpus: int = 1, members: int = 1, **options: Any) -> Job:
     """Create a gang of a queue."""
     return world.gang(name, members, gpus, options=Options(queue=queue, **options), created=created(world))
@@ -261,3 +270,42 @@ def test_it_comes_to_rest(weights: list[float], gangs: list[tuple[int, int]], st
     queues = {job.ref.name: job.pods[0].options.queue for job in jobs}
     pairs = Counter((gone, queues[by]) for gone, by in left)
     assert max(pairs.values(), default=0) <= 1
+
+
+def test_no_sibling_leaves_only_so_that_another_branch_has_to(world: World) -> None:
+    """It would have its place again, and its branch what the other lost: both would take from each other for ever."""
+    world.nodes(3)
+    branches(world, replace(EVENS, fair_sharing=FairSharingStrategy.INITIAL_SHARE), both=1.0, other=2.0)
+    jobs = [gang(world, f"brother-{number}", "brother", 2) for number in range(3)]
+    jobs += [gang(world, f"other-{number}", "other", gpus) for number, gpus in enumerate((4, 4, 4, 4, 2))]
+    run(jobs)
+    world.effects()
+    assert used(jobs) == {"brother": 6, "other": 18}
+    gang(world, "wants", "sister", 4)
+    left = {each.pod.group.name for each in world.effects().evictions.values()}
+    assert len(left & {"brother-0", "brother-1", "brother-2"}) == len(left) == 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=3, max_size=3),
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([1, 2, 4, 8])), min_size=6, max_size=24),
+    st.sampled_from([FairSharingStrategy.FINAL_SHARE, FairSharingStrategy.INITIAL_SHARE]),
+)
+def test_it_comes_to_rest_between_branches(
+    weights: list[float], gangs: list[tuple[int, int]], strategy: FairSharingStrategy
+) -> None:
+    """Whatever the weights and sizes, evictions end where two of the queues share a branch."""
+    world = World()
+    world.nodes(3)
+    branches(
+        world, replace(EVENS, fair_sharing=strategy), **dict(zip(("both", "other", "third"), weights, strict=True))
+    )
+    names = ("brother", "sister", "other", "third")
+    jobs: list[Job] = []
+    for number, (queue, gpus) in enumerate(gangs):
+        jobs.append(gang(world, f"g{number}", names[queue], gpus))
+        world.judge()
+        run(jobs)
+        come_back(world, jobs)
+    settle(world, jobs)
