@@ -163,7 +163,7 @@ class PlacementChoice(ApiDocument, frozen=True):
 
     considered: Count
     lines: tuple[str, ...]
-    weighed: WeighedPlace | None
+    weighed: WeighedPlace | None = None
 
 
 class SuggestedChange(ApiDocument, frozen=True):
