@@ -425,7 +425,8 @@ class AdmissionPass:
         else:
             core.memory.clear()  # thousands of gangs may wait for which nothing is searched any more
         self._reservations.wait(gang, instead or result.wait)
-        hopeless = result.hopeless and entry.queue == NAMELESS
+        counted = gang.group is not None and gang.group.min_resources  # told by what is free, also where nothing helps
+        hopeless = result.hopeless and entry.queue == NAMELESS and not counted
         entry.hopeless_since = self._model.table.last_node_change if hopeless else -1
         return False
 

@@ -43,7 +43,7 @@ class Observations:
         admission, deciding = self._admission, self._admission.rebuilt
         change = self._model.put_pod(pod, admission.clock.monotonic())
         before = change.before
-        if before is not None and before.options != pod.options:
+        if before is not None and (before.options, before.group) != (pod.options, pod.group):
             self._model.table.claimed[pod.uid] = None  # it may be in another queue now
         if before is None or _decisive(before) != _decisive(pod):
             admission.reconsider(pod.group)

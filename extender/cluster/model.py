@@ -254,6 +254,8 @@ class ClusterModel:
                 observed=pod.observed,
                 predicted=pod.predicted,
             )
+            if before is not None and before.deleting != pod.deleting:
+                self.table.outdate()  # what is about to be free counts for gangs that others would have to leave for
         elif pod.done or (before is not None and before.bound):
             self.table.release(pod.uid)
         return PodChange(before, pod, gang)
