@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -78,6 +78,15 @@ class Occupied:
 def head(count: int, gpus: int) -> list[Pod]:
     """Return the pods of the gang that others are to leave for."""
     return workers("head", count, worker(gpus, _CPU_OF_GPU * gpus))
+
+
+def heads(shapes: Iterable[tuple[int, int]]) -> list[Pod]:
+    """Return the pods of such a gang that has so many pods of so many GPUs of each shape."""
+    return [
+        replace(pod, uid=f"{pod.uid}-{gpus}", name=f"{pod.name}-{gpus}")
+        for count, gpus in shapes
+        for pod in head(count, gpus)
+    ]
 
 
 def occupy(seed: int, sizes: Sizes) -> Occupied:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bench.figures import Figure, of_repeats
 from bench.options import Options, Say
 from bench.placement import timed
-from bench.preemption.occupied import Occupied, Sizes, head, occupy
+from bench.preemption.occupied import Occupied, Sizes, heads, occupy
 from extender.objects.topology import TopologyRequest
 from extender.placement.candidates import PlacementTerms
 
@@ -18,8 +20,16 @@ MIXED, SINGLE = (1, 1, 2, 4, 8), (1,)
 #: Milliseconds: the budget for one search on 1,000 nodes.
 BOUND_MS = 100.0
 
-#: Gangs as pods x GPUs of each, and the level of which they need one domain, "" for any place.
-GANGS = ((64, 1, ""), (64, 8, ""), (64, 1, "rack"), (8, 8, "rack"), (64, 8, "block"))
+#: Gangs as pods x GPUs of each shape, and the level of which they need one domain, "" for any place.
+GANGS: Sequence[tuple[tuple[tuple[int, int], ...], str]] = (
+    (((64, 1),), ""),
+    (((64, 8),), ""),
+    (((64, 1),), "rack"),
+    (((8, 8),), "rack"),
+    (((64, 8),), "block"),
+    (((64, 4), (8, 8)), ""),
+    (((64, 1), (8, 8)), "block"),
+)
 
 _REPEATS, _SHORT_REPEATS = 20, 2
 
@@ -38,16 +48,19 @@ def measure(options: Options, say: Say) -> list[Figure]:
     return figures
 
 
-def search_figure(site: Occupied, gang: tuple[int, int, str], repeats: int, bound: float | None) -> Figure:
+def search_figure(
+    site: Occupied, gang: tuple[tuple[tuple[int, int], ...], str], repeats: int, bound: float | None
+) -> Figure:
     """Time the search for one gang."""
-    count, gpus, level = gang
-    pods, terms = head(count, gpus), PlacementTerms(topology=TopologyRequest(required=level))
+    shapes, level = gang
+    pods, terms = heads(shapes), PlacementTerms(topology=TopologyRequest(required=level))
+    asked = "_and_".join(f"{count}x{gpus}" for count, gpus in shapes)
 
     def find() -> None:
         found = site.search(pods, terms)
         if found is None or not found.evictions:
-            raise AssertionError(f"nobody has to go for {count} pods of {gpus} GPUs, so that there is nothing to time")
+            raise AssertionError(f"nobody has to go for {asked}, so that there is nothing to time")
 
     where = f"_in_a_{level}" if level else ""
-    name = f"search_{len(site.table)}_nodes_{site.pods}_pods_{count}x{gpus}{where}"
+    name = f"search_{len(site.table)}_nodes_{site.pods}_pods_{asked}{where}"
     return of_repeats(name, "ms", timed(find, lambda _: None, repeats), bound=bound, exclusive=True)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.table import Vector
 from extender.cluster.tree import Tree
-from extender.eviction.search.room import Clearing, Cover, Permit, VictimRoomRequest, bounds, choices, prune
+from extender.eviction.search.room import (
+    Clearing,
+    ColumnRequest,
+    Cover,
+    Permit,
+    VictimRoomRequest,
+    bounds,
+    choices,
+    prune,
+)
 from extender.eviction.search.units import Cost, Units, Victim, VictimEviction
 from extender.judge import Case, fits, place
 from extender.objects.pod import Pod, Shape
@@ -47,6 +56,15 @@ class RightsCheck(Protocol):
         """Tell whether there is a right to all of these together."""
 
 
+class _Counted(NamedTuple):
+    """Something of which so much is `wanted`: what rows have room for, and before any eviction each row and domain."""
+
+    caps: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+    wanted: int
+    before: NDArray[np.int64]
+    sums: NDArray[np.int64]
+
+
 class Trial:
     """Try choices of pieces: in the asked columns alone, which is fast, and by asking the judge, which is the truth.
 
@@ -56,6 +74,7 @@ class Trial:
         possible: whether there is any sense in trying.
         columns: the columns of the table that are asked for.
         plain: whether columns tell the truth, but for GPUs and zones: pods of one shape that are not counted off.
+        loose: whether the pods need share no domain but the required one.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - on what, and by which rules
@@ -104,6 +123,7 @@ class Trial:
         )
         roles = any(group.required for group in topology.role_groups)
         self.plain = len(self._groups) == 1 and not topology.slices and not roles
+        self.loose = len(self.parts) == 1 and self.parts[0][0] < 0
         self._level = view.tree.levels.find(topology.required) if topology.required else -1
         if self._level is None:
             self.possible = False
@@ -139,14 +159,17 @@ class Trial:
         return mask & (self.tree.path(self.level) >= 0) if self.level >= 0 else mask
 
     @cached_property
-    def _before(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Return for each demand how many of its pods each row and each domain takes before any eviction."""
-        rows, found = np.flatnonzero(self.reachable), []
-        for demand in self.demands:
-            caps = np.zeros(self.reachable.shape[0], dtype=np.int64)
-            caps[rows] = demand.caps(self.free[:, rows], rows)
-            found.append((caps, self.tree.sums(self.level, caps)))
-        return found
+    def _counted(self) -> tuple[_Counted, ...]:
+        """Return how many pods of each demand there is room for, and what pods of several shapes can use together."""
+        rows, counted = np.flatnonzero(self.reachable), []
+        asked = [(demand.caps, demand.pods) for demand in self.demands]
+        several = np.sum([demand.amounts > 0 for demand in self.demands], axis=0) > 1
+        together = (ColumnRequest(self.demands, column) for column in np.flatnonzero(several).tolist())
+        for caps, wanted in (*asked, *((each.caps, each.wanted) for each in together)):
+            before = np.zeros(self.reachable.shape[0], dtype=np.int64)
+            before[rows] = caps(self.free[:, rows], rows)
+            counted.append(_Counted(caps, wanted, before, self.tree.sums(self.level, before)))
+        return tuple(counted)
 
     @cached_property
     def _path(self) -> NDArray[np.int64]:
@@ -161,8 +184,8 @@ class Trial:
         if shape not in self._rooms:
             vector, free = self._view.table.vector(shape.requests), self._view.snapshot(Capacity.FREE).free
             useless = np.ones(self.reachable.shape[0], dtype=np.bool_)
-            for caps, _ in self._before:
-                useless &= caps == 0
+            for demand in self._counted[: len(self.demands)]:
+                useless &= demand.before == 0
             rows = np.flatnonzero(useless & self._view.admitted(shape))
             each = free[vector.columns][:, rows] // np.maximum(vector.amounts, 1)[:, None]
             self._rooms[shape] = 0 if vector.unknown else int(np.maximum(each.min(axis=0, initial=2**31), 0).sum())
@@ -175,10 +198,10 @@ class Trial:
         rows = rows[self.reachable[rows]]
         free, path = clearing.free[:, rows], self._path[rows]
         rooms = []
-        for demand, (before, sums) in zip(self.demands, self._before, strict=True):
+        for caps, wanted, before, sums in self._counted:
             more = sums.copy()
-            np.add.at(more, path, demand.caps(free, rows) - before[rows])
-            rooms.append(more >= demand.pods)
+            np.add.at(more, path, caps(free, rows) - before[rows])
+            rooms.append(more >= wanted)
         return bool(np.logical_and.reduce(rooms).any())
 
     def placed(self, units: Units, chosen: NDArray[np.bool_]) -> Plan | Shortfall | Wait:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,6 +18,9 @@ MOST_PIECES = 12
 
 #: Numbers that are worked out for that at most: some 10 ms.
 _MOST_WORK = 2_000_000
+
+#: Amounts of a column of which it is known how much pods of several shapes can use; of more they may use all.
+_MOST_AMOUNTS = 1_024
 
 
 def choices(  # noqa: PLR0913 - what there is, what is asked for, where
@@ -115,6 +119,52 @@ class VictimRoomRequest:
             if amount > 0:
                 np.minimum(caps, left // amount, out=caps)
         return np.maximum(caps, 0)
+
+
+# Example. Two pods of 3 GPUs and one of 5 come, on nodes with 8, 4 and 3 GPUs free. Each shape by itself has room: 2, 1
+# and 1 pods of 3 GPUs, 1 pod of 5. Together they want 11 GPUs, and can use 8 (3 + 5), 3 and 3 of what is free: 14, so
+# there may be room. Without the last node it is just enough; on nodes with 7, 4 and 0 there is none (6 + 3).
+class ColumnRequest:
+    """What pods of several shapes want of one column together, and how much of it they can use on each node.
+
+    No placement uses more of a node than the greatest sum of what such pods ask for that is no more than is free there.
+
+    Attributes:
+        wanted: what all pods ask for, in units that divide what each asks for.
+    """
+
+    def __init__(self, demands: Sequence[VictimRoomRequest], column: int) -> None:
+        """Work out what is to know; at least one of the demands asks for something of the column."""
+        asking = [demand for demand in demands if demand.amounts[column]]
+        self._column = column
+        self._unit = math.gcd(*(int(demand.amounts[column]) for demand in asking))
+        each = [int(demand.amounts[column]) // self._unit for demand in asking]
+        self.wanted = sum(amount * demand.pods for amount, demand in zip(each, asking, strict=True))
+        who = np.sum([demand.admitted << place for place, demand in enumerate(asking)], axis=0, dtype=np.int64)
+        kinds, self._kind = np.unique(who, return_inverse=True)
+        self._used: NDArray[np.int64] = np.stack(
+            [_usable([amount for place, amount in enumerate(each) if kind >> place & 1]) for kind in kinds.tolist()]
+        )
+
+    def caps(self, free: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many units can be used where `free`, (columns, rows), is left of `rows`."""
+        units = np.maximum(free[self._column], 0) // self._unit
+        used = self._used[self._kind[rows], np.minimum(units, _MOST_AMOUNTS)]
+        caps: NDArray[np.int64] = np.where(units <= _MOST_AMOUNTS, used, units)
+        return caps
+
+
+def _usable(amounts: Sequence[int]) -> NDArray[np.int64]:
+    """Return of each amount up to the most how much any number of pods can use that ask for `amounts`."""
+    sums = np.zeros(_MOST_AMOUNTS + 1, dtype=np.bool_)
+    sums[0] = True
+    for amount in amounts:
+        step = amount
+        while step <= _MOST_AMOUNTS:
+            sums[step:] |= sums[:-step]
+            step *= 2
+    used: NDArray[np.int64] = np.maximum.accumulate(np.where(sums, np.arange(_MOST_AMOUNTS + 1), 0))
+    return used
 
 
 class Clearing:

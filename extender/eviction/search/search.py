@@ -96,8 +96,11 @@ class _VictimSearch:
         self._many = len(units) > _MOST_WATCHED
 
     def run(self) -> FoundPreemption | None:
-        if not self._short_of_quota and isinstance(placed := self._trial.placed(self._units, self._none), Plan):
-            return self._result(self._none, placed)
+        trial, units, none = self._trial, self._units, self._none
+        if not self._short_of_quota and trial.holds(Clearing(units, trial.free)):
+            placed = trial.placed(units, none)
+            if isinstance(placed, Plan):
+                return self._result(none, placed)
         turns = np.unique(self._units.turn)
         low, high = self._first_with_room(turns), turns.shape[0] - 1
         if low > high:
@@ -202,17 +205,25 @@ class _VictimSearch:
         found: list[tuple[Cost, FoundPreemption]] = []
         options = sorted(self._options(chooser, usable), key=lambda option: option.cost)
         for choice in options[:_MOST_CHOICES]:
-            placed = self._trial.placed(self._units, choice.chosen)
-            if isinstance(placed, Plan):
-                found += self._finish(choice.chosen, placed)
-            else:
-                short = placed.needed - placed.fits if isinstance(placed, Shortfall) else 1
-                found += self._with_more(chooser, choice, short)
+            found += self._planned(chooser, choice)
             if len(found) >= (1 if self._trial.plain else _MOST_COMPARED):
                 break
         if not found:
             found = self._last_resort(usable)
         return min(found, key=lambda each: each[0])[1] if found else None
+
+    def _planned(self, chooser: Chooser, choice: VictimChoice) -> list[tuple[Cost, FoundPreemption]]:
+        """Plan a choice: first without what by the columns is needless, which saves planning without each of it."""
+        trial, units = self._trial, self._units
+        if trial.loose and not trial.plain:
+            lean = prune(units, trial.free, choice.chosen, self._suffices_by_columns)
+            if isinstance(placed := trial.placed(units, lean), Plan):
+                return self._allowed_result(lean, placed)
+        placed = trial.placed(units, choice.chosen)
+        if isinstance(placed, Plan):
+            return self._finish(choice.chosen, placed)
+        short = placed.needed - placed.fits if isinstance(placed, Shortfall) else 1
+        return self._with_more(chooser, choice, short)
 
     def _options(self, chooser: Chooser, usable: NDArray[np.bool_]) -> Iterator[VictimChoice]:
         """Yield choices that make room by the columns, within quota and budgets."""
@@ -291,8 +302,11 @@ class _VictimSearch:
             if not isinstance(after, Plan):
                 return []
             placed = after
-        allowed = trial.within_budgets(units, chosen)
-        return [(units.cost(chosen), self._result(chosen, placed))] if allowed else []
+        return self._allowed_result(chosen, placed)
+
+    def _allowed_result(self, chosen: NDArray[np.bool_], placed: Plan) -> list[tuple[Cost, FoundPreemption]]:
+        allowed = self._trial.within_budgets(self._units, chosen)
+        return [(self._units.cost(chosen), self._result(chosen, placed))] if allowed else []
 
     def _result(self, chosen: NDArray[np.bool_], placed: Plan) -> FoundPreemption:
         return FoundPreemption(self._units.evictions(chosen), placed, self._trial.taken_by(placed))
