@@ -129,6 +129,11 @@ class ShapeRooms:
         rooms = [NodeRoom(int(found[each // (MOST_PODS + 1)]), each % (MOST_PODS + 1)) for each in mixed.tolist()]
         self.kinds[at] = np.array([self._number(room) for room in rooms], dtype=np.int64)[where]
 
+    @property
+    def limited(self) -> bool:
+        """Tell whether kubelets that align pods admit fewer than the columns of free capacity have room for."""
+        return any(limit < _MANY for state, limit in self._limits.items() if state != NO_NODE)
+
     def _by_columns(self, free: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return which of the nodes with `free` have all that a pod asks for, and how many pods each of these takes.
 
@@ -328,7 +333,7 @@ class WhatIf:
         if vector.unknown or not rows:
             return np.zeros(rows, dtype=np.int64)
         asked = vector.amounts > 0
-        fits: NDArray[np.int64] = np.full(rows, np.iinfo(np.int64).max)
+        fits: NDArray[np.int64] = np.full(rows, _MANY)
         for column, amount in zip(vector.columns[asked], vector.amounts[asked], strict=True):
             np.minimum(fits, self._free[column] // amount, out=fits)
         fits[~eligible] = 0
@@ -358,7 +363,7 @@ def distinct(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
 
     Complexity: O(values) if they lie close together, as numbers of states do; otherwise they are sorted.
     """
-    least = int(values.min(initial=np.iinfo(np.int64).max))
+    least = int(values.min(initial=_MANY))
     span = int(values.max(initial=-1)) - least + 1
     if span == 1:
         return np.array([least]), np.zeros(values.shape[0], dtype=np.intp)

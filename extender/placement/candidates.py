@@ -137,8 +137,8 @@ class Eligibility:
     def _entry(self, selector: Selector, tolerations: tuple[Toleration, ...]) -> _CachedCodes:
         table, constraints = self._table, (selector, tolerations)
         entry = self._entries.pop(constraints, None)
-        self._bytes -= 0 if entry is None else entry.size
         if entry is None or entry.seen < table.last_change:
+            self._bytes -= 0 if entry is None else entry.size
             # New arrays: callers keep the former ones.
             codes, avoided = np.full(table.rows, NodeCode.ABSENT, dtype=np.int8), np.zeros(table.rows, dtype=np.bool_)
             seen = -1
@@ -156,8 +156,8 @@ class Eligibility:
             size = size_of(constraints) if entry is None else entry.constraints
             mask = codes == NodeCode.ADMITTED
             entry = _CachedCodes(codes, mask, avoided & mask, table.last_change, size)
+            self._bytes += entry.size
         self._entries[constraints] = entry
-        self._bytes += entry.size
         while self._bytes > self.MOST_BYTES and len(self._entries) > 1:
             self._bytes -= self._entries.pop(next(iter(self._entries))).size
         return entry

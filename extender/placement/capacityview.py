@@ -375,7 +375,10 @@ class CapacityView:
         """Return how many of the pod set fit if only numbers counted, and not which NUMA zones and GPUs they are in."""
         whatif, fits = self.snapshot(capacity), 0
         for shape, wanted in pod_set.demand.shapes:
-            counts = whatif.counts(self.table.vector(shape.requests), eligible(shape))
+            if whatif.rooms(shape).limited:
+                counts = whatif.counts(self.table.vector(shape.requests), eligible(shape))
+            else:
+                counts = room_for(whatif, shape, eligible(shape))
             fits += int(np.minimum(counts, wanted).sum().clip(max=wanted))
         return fits
 
