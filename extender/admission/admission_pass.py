@@ -394,7 +394,8 @@ class AdmissionPass:
             self._ask_quota(cycle.case(core, entry.queue, key))
             return False
         core.settled = settled_on(gang, self._model.table)
-        core = joined(core, self._model.table, self._model.tree)
+        if core.settled:
+            core = joined(core, self._model.table, self._model.tree)
         if core.demand.topology.preferred:
             self._doubt_preference(gang, core.demand.topology.preferred)
         case = cycle.case(core, entry.queue, key)
