@@ -135,6 +135,11 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
     Reason.BEHIND_HEAD: ({}, {"head": "ns/b"}, "the free capacity is held for ns/b, which is ahead in the queue"),
     Reason.BACKING_OFF: ({"attempts": 2}, {}, "backing off after 2 reservations that did not start"),
     Reason.REFUSED_BY_SCHEDULER: ({}, {"detail": "0/4 nodes"}, "kube-scheduler refused: 0/4 nodes"),
+    Reason.MAX_MEMBER_REACHED: (
+        {"beyond": 2},
+        {},
+        "the gang has as many members on nodes as muster.dev/max-member allows; 2 wait for one of them to end",
+    ),
     Reason.AWAITING_MEMBERS: ({"minMember": 4}, {}, "placed; waits for 4 members to reach bind"),
     Reason.WRITES_BACKLOGGED: ({}, {}, "nominations do not get through to the API server"),
     Reason.CACHE_NOT_SYNCED: ({}, {"detail": "pods not synced"}, "pods not synced"),
