@@ -10,15 +10,15 @@ from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ClusterApi, PodKey
 from extender.ledger.effects import Nomination
+from extender.objects.pod import Pod
 
 #: From how many nodes on a nomination ahead of a pod's first attempt saves more than it costs. Measured with
 #: kube-scheduler 1.37: an attempt that looks at every node takes it 2.8 us of CPU for each of them, and the write costs
 #: 2.6 ms, of the API server, etcd and all that watch pods.
 WORTHWHILE_NODES = 1_000
-#: How long the nomination of a pod that kube-scheduler has yet to try is held back (seconds): on a cluster where it is
-#: worthwhile, not for those whose turn is about to come; on a smaller one, for all that come within reasonable time.
+#: How long the nomination of a pod that kube-scheduler has yet to try is held back (seconds), for those whose turn is
+#: about to come.
 FIRST_ATTEMPT_SECONDS = 0.02
-REASONABLE_SECONDS = 0.5
 _GLANCE_SECONDS = 0.005
 
 
@@ -27,6 +27,7 @@ class Nominations:
 
     A pod that was rejected is set aside by kube-scheduler until something changes: its nomination wakes it. A pod
     that was not gets its attempt anyway; its nomination makes that attempt a cheap one, on one node instead of all.
+    On a small cluster that is not worth a write, unless the pod is overdue.
     """
 
     def __init__(
@@ -50,12 +51,13 @@ class Nominations:
             self._metrics.renominations.inc()
         call = partial(self._write, PodKey(pod.namespace, pod.name, pod.uid), nomination)
         urgency, delay = Urgency.NOMINATION, 0.0
-        if nomination.again or pod.refusal or pod.uid in self._set_aside:
+        if nomination.again or nomination.overdue or pod.refusal or pod.uid in self._set_aside:
             urgency = Urgency.WAKING
-        elif nomination.node and self._ranked and pod.group.is_pod:
-            return
         elif nomination.node:
-            delay = FIRST_ATTEMPT_SECONDS if self._worthwhile else REASONABLE_SECONDS
+            if not pod.nominated_node and self._comes_by_itself(pod):
+                self._outbox.forget(_key(pod.uid))
+                return
+            delay = FIRST_ATTEMPT_SECONDS
         self._outbox.put(urgency, _key(pod.uid), pod.key, call, delay=delay)
 
     def rejected(self, uid: str) -> None:
@@ -78,6 +80,10 @@ class Nominations:
             if not self._outbox.nominations_wait:
                 return
             await asyncio.sleep(_GLANCE_SECONDS)
+
+    def _comes_by_itself(self, pod: Pod) -> bool:
+        """Tell whether a pod that kube-scheduler has yet to try needs no nomination."""
+        return not self._worthwhile or (self._ranked and pod.group.is_pod)
 
     @property
     def _worthwhile(self) -> bool:

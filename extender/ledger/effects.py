@@ -16,11 +16,15 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """Set a pod's nominated node, or clear it with an empty `node`; `again` clears it first, to wake the pod."""
+    """Set a pod's nominated node, or clear it with an empty `node`; `again` clears it first, to wake the pod.
+
+    One that is `overdue` is for a pod that should have come to filter by itself and did not.
+    """
 
     pod: Pod
     node: str
     again: bool = False
+    overdue: bool = False
 
 
 @dataclass(frozen=True, slots=True)

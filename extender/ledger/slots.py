@@ -352,7 +352,8 @@ class Nudges:
             slot.stirred = again
             if again:
                 self._stirred_at = now
-            nominations.append(Nomination(self._model.pods.get(uid, slot.pod), slot.node, again=again))
+            pod = self._model.pods.get(uid, slot.pod)
+            nominations.append(Nomination(pod, slot.node, again=again, overdue=True))
             self._push(uid, self._due(reservation, slot, self._may_stir_at()))
         return nominations
 
@@ -379,12 +380,13 @@ class Nudges:
         """Return when to nominate the member again (seconds, monotonic) if nothing happens until then."""
         pause = self._pause * (1 << min(slot.nudges, _LONGEST_NUDGE_DOUBLINGS))
         pod = self._model.pods.get(slot.pod.uid, slot.pod)
-        if self._stands(slot) and not pod.refusal:
-            pause, stir_at = self._longest, self._idle_at()
-        elif self._stands(slot) and self._may_be_stuck(pod):
+        stands = self._stands(slot)
+        if not pod.refusal:
+            pause, stir_at = self._longest if stands else pause, self._idle_at()
+        elif stands and self._may_be_stuck(pod):
             pause = max(pause, _IDLE_PAUSES * self._pause)
         due = max(slot.nominated_at + pause, reservation.progressed_at + pause, slot.expected_until)
-        return max(due, stir_at) if self._stands(slot) else due
+        return max(due, stir_at) if stands or not pod.refusal else due
 
     def _stands(self, slot: Slot) -> bool:
         """Tell whether the pod shows the nomination that its slot calls for."""

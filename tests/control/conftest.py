@@ -177,8 +177,10 @@ class Muster:
         return replace(self.pod(name, 0), options=Options(problems=(problem,)))
 
     def planned(self, pod: Pod) -> str:
-        """Return the node that a pod was last nominated on."""
-        return next(node for name, node in reversed(self.api.nominations) if name == pod.name)
+        """Return the node that a pod is promised."""
+        slot = self.state.slot(pod)
+        assert slot is not None, f"{pod.key} is promised no node"
+        return slot.node
 
     async def bind(self, pod: Pod, node: str | None = None) -> str:
         """Call bind and return its error."""

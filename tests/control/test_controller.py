@@ -348,7 +348,7 @@ async def test_a_gang_that_stays_incomplete_is_refused_after_a_moment(muster: Mu
 
 
 async def test_members_that_were_turned_away_are_nominated_before_those_that_were_not(muster: Muster) -> None:
-    """Nothing else wakes them; the others get an attempt anyway, and a nomination only if that takes long."""
+    """Nothing else wakes them; the others get an attempt anyway, and a nomination only if kube-scheduler is idle."""
     muster.sync()
     muster.nodes(2)
     pods = muster.gang("a", 4, gpus=4, present=3)
@@ -359,6 +359,8 @@ async def test_members_that_were_turned_away_are_nominated_before_those_that_wer
     assert [pod for pod, _ in muster.api.nominations] == ["a-1"]
     planned = await muster.controller.filter(pods[3], ["node-0", "node-1"])
     arriving = asyncio.create_task(muster.bind(pods[3], planned.accepted[0]))
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(1.9)
+    assert {pod for pod, _ in muster.api.nominations} == {"a-1"}
+    await asyncio.sleep(0.2)
     assert {pod for pod, _ in muster.api.nominations} == {"a-1", "a-0", "a-2"}
     arriving.cancel()

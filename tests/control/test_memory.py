@@ -82,9 +82,10 @@ async def test_a_bind_call_that_is_held_in_vain_leaves_no_cycle(muster: Muster) 
     muster.nodes(4)
     pods = muster.gang("gang", 2)
     await asyncio.sleep(0.6)
+    node = muster.planned(pods[0])
 
     async def hold() -> None:
-        assert await muster.bind(pods[0])
+        assert await muster.bind(pods[0], node)
         await asyncio.sleep(300)  # until it is placed again
 
     assert await garbage(hold) == {}

@@ -334,9 +334,23 @@ def test_a_nomination_that_stands_is_left_alone_while_kube_scheduler_is_busy(wor
 def test_a_nomination_that_was_lost_is_written_again_however_busy_kube_scheduler_is(world: World) -> None:
     """Setting one wakes nobody else."""
     world.nodes(1)
-    world.gang("a", 1)
+    world.gang("a", 1, refusal=SET_ASIDE)
     world.effects()
     assert _nudges_while_busy(world, 40) == [5, 15, 35]
+
+
+def test_a_member_without_nomination_that_has_not_been_tried_yet_is_nominated_once_kube_scheduler_is_idle(
+    world: World,
+) -> None:
+    """It comes by itself, as late as others are before it; if nobody is, it should have come."""
+    world.nodes(1)
+    job = world.gang("a", 1)
+    world.effects()
+    assert _nudges_while_busy(world, 300) == []
+    world.later(2.1)
+    nomination = world.effects().nominations[job.pods[0].uid]
+    assert nomination.overdue
+    assert not nomination.again
 
 
 def test_a_stray_nomination_is_cleared(world: World) -> None:
