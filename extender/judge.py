@@ -291,7 +291,9 @@ def _place_or_explain(case: Case, view: CapacityView) -> Plan | Wait:
     shared = eligible is view.admitted and not pod_set.settled
     diagnosis = view.diagnoses.get(pod_set.demand) if shared else None
     if diagnosis is None:
-        result = _bar(pod_set, view) or view.count(Capacity.FREE, pod_set, eligible) or place(case, view)
+        # The best node for one pod is found as fast as the room for it is counted.
+        counted = None if pod_set.is_single else view.count(Capacity.FREE, pod_set, eligible)
+        result = _bar(pod_set, view) or counted or place(case, view)
         if not isinstance(result, Shortfall):
             return result
         diagnosis = examine(pod_set, result, view, eligible)

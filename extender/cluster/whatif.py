@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,13 @@ class NodeRoom(NamedTuple):
     pods: int
 
 
+class RoomFollower(Protocol):
+    """What is worked out from rooms, and worked out again where they change."""
+
+    def follow(self, rooms: ShapeRooms, rows: NDArray[np.intp]) -> None:
+        """Take in that `rooms` have been counted again on some rows."""
+
+
 # Example. Pods of 2 GPUs, nodes n1 to n4 of 8 GPUs, of which n1 and n2 have 6 free (state 1), n3 and n4 all (state 0).
 #
 #   counts   3  3  4  4      kinds   1  1  0  0      known   [NodeRoom(0, 4), NodeRoom(1, 3)]
@@ -91,6 +98,7 @@ class ShapeRooms:
         kinds: (rows,) int64: the index in `known` of what each node does, where it takes any; the same for nodes alike.
         known: what there is, or was.
         seen: how many changes of its snapshot it has taken in.
+        followers: what others have worked out from it, by what they ask; forgotten when everything is counted again.
     """
 
     def __init__(self, occupancy: Occupancy, shape: Shape, vector: Vector, rows: int) -> None:
@@ -102,6 +110,7 @@ class ShapeRooms:
         self._numbers: dict[NodeRoom, int] = {}
         self.known: list[NodeRoom] = []
         self.seen = 0
+        self.followers: dict[Hashable, RoomFollower] = {}
         self.counts: NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
         self.kinds: NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
 
@@ -113,6 +122,14 @@ class ShapeRooms:
             states: (rows,) the states of GPUs and zones.
             rows: those that have changed, None for all.
         """
+        self._count(free, states, rows)
+        if rows is None:
+            self.followers.clear()
+            return
+        for follower in self.followers.values():
+            follower.follow(self, rows)
+
+    def _count(self, free: NDArray[np.int64], states: NDArray[np.int64], rows: NDArray[np.intp] | None) -> None:
         some, counts = self._by_columns(free if rows is None else free[:, rows])
         if rows is None:
             self.counts[:] = 0

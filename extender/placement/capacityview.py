@@ -150,6 +150,11 @@ class PodSet:
         return cls(gang, PodSetRequest.of_gang(gang, pods), settled, has_others=pods < gang.unplaced_count)
 
     @property
+    def is_single(self) -> bool:
+        """Tell whether it is one pod that joins no others, and need be in no domain with any."""
+        return self.demand.pods == 1 and not (self.settled or self.demand.terms.gathers)
+
+    @property
     def amounts(self) -> Mapping[str, int]:
         """Return how much of each resource the members ask for together."""
         if self._amounts is None:

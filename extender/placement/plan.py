@@ -32,7 +32,7 @@ from extender.placement.candidates import (
 )
 from extender.placement.complete.completesearch import GaveUp, SeatPlan
 from extender.placement.complete.lastresort import place_completely
-from extender.placement.ranking import rank_single
+from extender.placement.ranking import best_single
 from extender.placement.room import room
 
 PodSequence: TypeAlias = Iterable[tuple[str, Shape, int]]
@@ -128,11 +128,11 @@ def plan(pods: Sequence[Pod], whatif: WhatIf, candidates: Candidates, terms: Pla
     groups = group_by_shape(pods)
     if len(groups) == 1:
         (shape,) = groups
+        if len(pods) == 1 and not candidates.settled:
+            return _plan_single(pods[0], whatif, candidates, terms)
         shortage = _shortage(whatif, shape, pods, candidates.eligible(shape))
         if shortage is not None:
             return shortage  # so it is with most gangs that wait: no need to pack
-        if len(pods) == 1 and not candidates.settled:
-            return _plan_single(pods[0], whatif, candidates, terms)
     spared = candidates.sparing(groups)
     if spared is not None and isinstance(found := _place_whole(pods, groups, whatif, spared, terms), Plan):
         return found
@@ -177,15 +177,14 @@ def plan_anywhere(
 
 def _plan_single(pod: Pod, whatif: WhatIf, candidates: Candidates, terms: PlacementTerms) -> Plan | Shortfall:
     """Place a pod that joins no others where the ranking has it first."""
-    ranking = rank_single(whatif, candidates, terms, pod)
-    if ranking is None:
-        return _shortfall([{pod.shape: [pod]}], whatif, candidates, terms)
-    best, table = ranking.best(), whatif.table
-    row, one = ranking.nodes[best : best + 1], np.ones(1, dtype=np.int64)
+    best, table = best_single(whatif, candidates, terms, pod), whatif.table
+    if best is None:
+        shortage = _shortage(whatif, pod.shape, [pod], candidates.eligible(pod.shape))
+        return shortage or _shortfall([{pod.shape: [pod]}], whatif, candidates, terms)
+    row, one = np.array([best.row], dtype=np.intp), np.ones(1, dtype=np.int64)
     whatif.take_from(row, table.vector(pod.shape.requests), one)
     whatif.settle(row, pod.shape, one)
-    lost = 0.0 if ranking.loss is None else float(ranking.loss[best])
-    return Plan({pod.uid: table.node(int(row[0])).name}, lost)
+    return Plan({pod.uid: table.node(best.row).name}, best.loss)
 
 
 def shape_orders(groups: Mapping[Shape, Sequence[Pod]], table: NodeTable, eligible: Eligible) -> Iterator[list[Shape]]:

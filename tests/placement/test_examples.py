@@ -10,13 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
+from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
 from extender.objects.levels import Level, Levels
 from extender.objects.topology import Objective, TopologyRequest
 from extender.placement.bags import Bag, Bags, Score, Wanted
 from extender.placement.block import Block
-from extender.placement.candidates import PlacementTerms
+from extender.placement.candidates import Candidates, Eligibility, PlacementTerms
+from extender.placement.capacityview import Capacity, CapacityViews
 from extender.placement.earmark import CapacityProfile
+from extender.placement.ranking import best_single
 from extender.placement.room import Field, field_of
 from extender.placement.search import Search, assign
 from tests.cluster.conftest import node, pod, shape, table_of
@@ -141,3 +144,22 @@ def test_starts_leave_each_other_alone() -> None:
     assert here.gpus(profile.kept(100)) == {"a-1": 8}
     assert here.gpus(profile.kept(100, "before")) == {}
     assert here.gpus(profile.kept(101, "before")) == {"a-1": 8}
+
+
+def test_what_compares_nodes_for_one_pod_follows_the_pods_before_it() -> None:
+    """The second pod finds the first one's node in another state, with less room on it and around it."""
+    racks = {"n1": "aa", "n2": "aa", "n3": "ab"}
+    table = table_of(node(name, 8, labels=H100 | {"rack": rack}) for name, rack in racks.items())
+    table.claim("other", "n1", shape(2))
+    view = CapacityViews(table, build(table, RACKS), Eligibility(table)).view()
+    ground, wanted = Candidates(view.tree, view.admitted), shape(2)
+    rooms, found = view.snapshot(Capacity.FREE).rooms(wanted), []
+    for name in ("first", "second"):
+        best = best_single(view.snapshot(Capacity.FREE), ground, PlacementTerms(), pod(name, shape=wanted))
+        assert best is not None
+        rooms = view.snapshot(Capacity.FREE).rooms(wanted)
+        found.append((best.loss, rooms.kinds.tolist(), rooms.counts.tolist()))
+        table.claim(name, table.node(best.row).name, wanted)
+        assert view.follow()
+    assert found == [(365, [1, 0, 0], [3, 4, 4]), (730, [2, 0, 0], [2, 4, 4])]
+    assert [(each.state, each.pods) for each in rooms.known] == [(0, 4), (1, 3), (2, 2)]

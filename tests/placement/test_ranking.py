@@ -10,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.cluster.table import NodeTable
+from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
 from extender.objects.keys import Packing
 from extender.objects.levels import Level, Levels
 from extender.objects.pod import Shape
 from extender.objects.topology import Objective, TopologyRequest
 from extender.placement.bags import Wanted
-from extender.placement.candidates import PlacementTerms, Ranking
+from extender.placement.candidates import Candidates, Eligibility, PlacementTerms, Ranking
+from extender.placement.capacityview import Capacity, CapacityViews
 from extender.placement.plan import Plan, plan
-from extender.placement.ranking import rank_single
+from extender.placement.ranking import best_single, rank_single
 from extender.placement.room import clique_units, field_of
 from extender.placement.search import Search, assign
 from tests.cluster.conftest import GPU, node, pod, shape, table_of
@@ -129,6 +131,43 @@ def test_every_node_with_room_is_ranked_and_no_other(table: NodeTable, wanted: S
     assert isinstance(result, Plan) == bool(found)
     if isinstance(result, Plan):
         assert result.nodes["uid-p"] in found[0].split()
+
+
+LEVELS = st.sampled_from(["", "zone", "node"])
+TERMS = st.builds(
+    PlacementTerms,
+    st.sampled_from(Packing),
+    st.builds(TopologyRequest, preferred=LEVELS, required=LEVELS, objective=st.sampled_from(Objective)),
+)
+
+
+@THOROUGH
+@given(tables(), SHAPES, TERMS, st.data())
+def test_the_best_node_is_known_while_claims_come_and_go(
+    table: NodeTable, wanted: Shape, terms: PlacementTerms, data: st.DataObject
+) -> None:
+    """It is always the one that a ranking of all nodes has first, and as much is lost by it."""
+    for product, name in (("NVIDIA-H100-80GB-HBM3", "fast"), ("NVIDIA-A100-SXM4-80GB", "slow"), ("", "other")):
+        labels = {"zone": "c", "nvidia.com/gpu.product": product} if product else {}
+        table.upsert(node(name, gpus=data.draw(st.integers(0, 8)), labels=labels))
+    view = CapacityViews(table, build(table, ZONES), Eligibility(table)).view()
+    ground, one = Candidates(view.tree, view.admitted, avoided=view.admitted.avoided), pod("p", shape=wanted)
+    names, come = [each.name for each in table.nodes()], 0
+    for _ in range(data.draw(st.integers(1, 8))):
+        whatif = view.snapshot(Capacity.FREE)
+        found = best_single(whatif, ground, terms, one)
+        ranking = rank_single(WhatIf(table), ground, terms, one)
+        assert (found is None) == (ranking is None)
+        if found is not None and ranking is not None:
+            best = ranking.best()
+            assert found.row == ranking.nodes[best]
+            assert found.loss == (0 if ranking.loss is None else ranking.loss[best])
+        if come and data.draw(st.booleans()):
+            table.release(f"late-{data.draw(st.integers(0, come - 1))}")
+        else:
+            table.claim(f"late-{come}", data.draw(st.sampled_from(names)), data.draw(SHAPES))
+            come += 1
+        assert view.follow()
 
 
 @THOROUGH
