@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from http import HTTPStatus
 from typing import Any, Self
 
@@ -58,6 +58,14 @@ class ConnectionRules:
             refused=refused,
             client_names=frozenset(client_names),
         )
+
+
+class _Part(Enum):
+    """Which part of a request comes in."""
+
+    NONE = auto()
+    HEAD = auto()
+    BODY = auto()
 
 
 class _RefusedError(Exception):
@@ -165,15 +173,16 @@ class JoinedWrites(asyncio.Transport):
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 with limits.
 
-    One timer runs while a request comes in: first for its head, then for its body. None runs while it is answered, for
-    a bind may be held; nor between requests, where uvicorn closes connections that were idle for long.
+    One timer runs while a request comes in: first for its head, then for its body. It is set once what has come is
+    parsed: a request that comes in one piece needs none. None runs while it is answered, for a bind may be held; nor
+    between requests, where uvicorn closes connections that were idle for long.
     """
 
     def __init__(self, config: uvicorn.Config, server_state: ServerState, rules: ConnectionRules) -> None:
         super().__init__(config, server_state, {})
         self._rules = rules
-        self._between_requests = True
-        self._in_head = False
+        self._part = _Part.NONE
+        self._timed = _Part.NONE
         self._head_bytes = 0
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
@@ -204,13 +213,18 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and count it while it belongs to a head."""
-        if self._between_requests:
+        if self._part is _Part.NONE:
             self._start_head()
         super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._part is _Part.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > self._rules.head_bytes:
                 self._refuse(self._too_large())
+                return
+        if self._part is not self._timed:
+            self._set_timer()
 
     # What the parser calls; an exception here stops it, and comes back as `send_400_response`.
 
@@ -234,14 +248,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._stop_parser(self._too_large())
         if why := foreign(self.parser.get_method(), dict(self.headers), loopback=self._loopback):
             self._stop_parser(_Refusal(HTTPStatus.FORBIDDEN, CloseCause.FOREIGN, why))
-        self._in_head = False
-        self._wait(self._rules.body_seconds, self._slow_body)
+        self._part = _Part.BODY
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """End the wait for the request."""
         self._stop_reading()
-        self._between_requests = True
+        self._part = _Part.NONE
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -262,16 +275,20 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_writing()
 
     def _start_head(self) -> None:
-        self._between_requests = False
-        self._in_head = True
+        self._part = _Part.HEAD
         self._head_bytes = 0
-        self._wait(self._rules.head_seconds, self._slow_head)
 
-    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+    def _set_timer(self) -> None:
+        """Wait for the rest of the part of a request that has begun to come."""
         self._stop_reading()
-        self._reading = self.loop.call_later(seconds, then)
+        if self._part is _Part.HEAD:
+            self._reading = self.loop.call_later(self._rules.head_seconds, self._slow_head)
+        elif self._part is _Part.BODY:
+            self._reading = self.loop.call_later(self._rules.body_seconds, self._slow_body)
+        self._timed = self._part
 
     def _stop_reading(self) -> None:
+        self._timed = _Part.NONE
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
@@ -287,7 +304,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _slow_body(self) -> None:
         if self.flow.read_paused:  # what is missing is ours to read
-            self._wait(self._rules.body_seconds, self._slow_body)
+            self._set_timer()
             return
         text = f"the body took more than {self._rules.body_seconds:g} s (setting body_timeout_seconds)"
         self._refuse(_Refusal(HTTPStatus.REQUEST_TIMEOUT, CloseCause.SLOW_BODY, text))
