@@ -52,7 +52,7 @@ class Settings(BaseModel):
 
     reservation_timeout_seconds: float = Field(default=60.0, gt=0)
     """How long a reservation may wait for minMember members to reach bind, where the PodGroup names no
-    scheduleTimeoutSeconds. 60 s is coscheduling's default. Too short: slow kube-schedulers never start a large gang;
+    scheduleTimeoutSeconds; of more than 1,000 members each has 10 ms more. 60 s is coscheduling's default. Too short: slow kube-schedulers never start a large gang;
     too long: a gang that cannot start keeps others out."""
 
     bind_hold_seconds: float = Field(default=20.0, gt=0)
@@ -166,13 +166,13 @@ class Settings(BaseModel):
     """How long a body may take to come in, and how long a caller may leave an answer unread. A body takes milliseconds
     over loopback, 42 MB at 100 Mbit/s about 4 s."""
 
-    connection_limit: int = Field(default=5000, ge=16)
+    connection_limit: int = Field(default=20_000, ge=16)
     """Most connections at once, on each listener. Every held bind has its own, so keep it above bind_limit; the process
     may need as many files (`ulimit -n`)."""
 
-    bind_limit: int = Field(default=4096, ge=1)
+    bind_limit: int = Field(default=16_384, ge=1)
     """Most bind calls at once, held ones included; one more is refused. Fewer than the members of the largest gang, and
-    that gang can never start."""
+    that gang can never start; a held one takes some 15 kB."""
 
     call_limit: int = Field(default=64, ge=1)
     """Most calls of filter at once; the same for prioritize and preempt. kube-scheduler makes one at a time, but may

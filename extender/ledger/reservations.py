@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -126,6 +126,15 @@ class Failures:
 #: How long kube-scheduler may take to bring a pod again whose bind call failed: its backoff is 10 s at most by default
 #: (podMaxBackoffSeconds), and then the pod queues.
 _RETURN_SECONDS = 15.0
+#: How long kube-scheduler may take to bring each member of a gang that is larger than so many; it brings 200 to 400 a
+#: second on a machine that does nothing else.
+_LARGE = 1_000
+_SECONDS_PER_MEMBER = 0.01
+
+
+def _allowance(members: int) -> float:
+    """Return how much longer a gang of so many members may take than others (seconds)."""
+    return max(members - _LARGE, 0) * _SECONDS_PER_MEMBER
 
 
 def own_words(ref: GroupRef) -> str:
@@ -151,7 +160,7 @@ class Reservations:
         self._settings = settings
         self._clock = clock
         self._decisions = itertools.count(1)
-        self._returns: deque[tuple[float, str]] = deque()  # until when members of which gang are expected back
+        self._returns: list[tuple[float, str]] = []  # a heap: until when members of which gang are expected back
         self.ledger = Ledger(model)
         self.nudges = Nudges(model, self.ledger, settings.nudge_seconds, clock, refusals.may_be_stuck)
         self.backoff = Backoff(settings.backoff_initial_seconds, settings.backoff_max_seconds)
@@ -168,7 +177,7 @@ class Reservations:
         now = self._clock.monotonic()
         before = self.ledger.of_gang(gang.uid)
         kept = before is not None and not gang.has_minimum
-        deadline = before.deadline if before is not None and kept else now + self._timeout(gang.group)
+        deadline = before.deadline if before is not None and kept else now + self._timeout(gang.group, len(nodes))
         decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
         reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
         for uid, node in nodes.items():
@@ -183,9 +192,10 @@ class Reservations:
         self._effects.changed[gang.ref] = None
         return reservation
 
-    def _timeout(self, group: PodGroup | None) -> float:
-        """Return how long a reservation of a gang may last (seconds)."""
-        return (None if group is None else group.schedule_timeout) or self._settings.reservation_timeout_seconds
+    def _timeout(self, group: PodGroup | None, members: int) -> float:
+        """Return how long a reservation of so many members of a gang may last (seconds)."""
+        own = None if group is None else group.schedule_timeout
+        return own or self._settings.reservation_timeout_seconds + _allowance(members)
 
     def move(self, reservation: Reservation, pod: Pod, node: str) -> Slot:
         """Promise a member another node than before; the caller has checked that it has room there."""
@@ -198,9 +208,9 @@ class Reservations:
 
     def send_back(self, reservation: Reservation, slot: Slot) -> None:
         """Take in that a member's held bind call was answered in vain: it keeps its slot, and comes again."""
-        until = self._clock.monotonic() + _RETURN_SECONDS
+        until = self._clock.monotonic() + _RETURN_SECONDS + _allowance(len(reservation.slots))
         reservation.send_back(slot.pod.uid, until)
-        self._returns.append((until, reservation.gang_uid))
+        heapq.heappush(self._returns, (until, reservation.gang_uid))
         self._underway_again(reservation, slot)
 
     def retry(self, reservation: Reservation, slot: Slot) -> None:
@@ -212,7 +222,7 @@ class Reservations:
         """Return the UIDs of gangs of which members were expected back until a moment that has passed, each once."""
         missed = []
         while self._returns and self._returns[0][0] <= now:
-            missed.append(self._returns.popleft()[1])
+            missed.append(heapq.heappop(self._returns)[1])
         return missed
 
     def open_barrier(self, gang: Gang) -> bool:
@@ -288,7 +298,7 @@ class Reservations:
         for reservation in due:
             late = [slot for slot in reservation.slots.values() if slot.state is SlotState.RESERVED]
             if not late:  # all have arrived; should a Binding fail, its member has this much time again
-                timeout = self._settings.reservation_timeout_seconds
+                timeout = self._timeout(None, len(reservation.slots))
                 self.ledger.open(reservation.ref, reservation.gang_uid, reservation.decision, now + timeout)
                 continue
             self._effects.expired += 1
@@ -297,7 +307,7 @@ class Reservations:
             refusal = next((own for slot in late if (own := self._refusal(slot))), "")
             self.drop_gang(reservation.gang_uid, f"reservation expired: {message}", GangStep.EXPIRED)
             gang = self._model.gangs.get(reservation.ref)
-            lasted = self._timeout(None if gang is None else gang.group)
+            lasted = self._timeout(None if gang is None else gang.group, total)
             attempts = self.backoff.fail(reservation.gang_uid, now, lasted).attempts
             self.failures.fail(reservation.ref.namespace)
             self._model.gangs.touch(reservation.gang_uid)

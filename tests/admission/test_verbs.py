@@ -282,6 +282,18 @@ def test_members_that_were_sent_back_count_while_they_are_expected(world: World)
     assert [job.bind(index).verdict for index in range(2)] == [BindVerdict.WRITE] * 2
 
 
+def test_members_of_a_gang_of_thousands_are_expected_back_for_longer(world: World) -> None:
+    """kube-scheduler has more of them to bring before it comes to one again."""
+    world.nodes(20)
+    job = world.gang("a", 2_000, 0, cpu=100)
+    assert job.bind(0).verdict is BindVerdict.HOLD
+    world.tell(Leave(job.pods[0].uid))
+    world.clock.advance(24.0)
+    for index in range(1, 1_999):
+        assert job.bind(index).verdict is BindVerdict.HOLD
+    assert job.bind(1_999).verdict is BindVerdict.WRITE
+
+
 def test_a_member_that_was_sent_back_does_not_count_on_a_lost_node(world: World) -> None:
     """What passed kube-scheduler's filters on a node that is gone has passed nothing."""
     world.nodes(3)

@@ -51,6 +51,16 @@ def test_the_pod_groups_own_timeout_counts(world: World) -> None:
     assert job.reserved == {}
 
 
+def test_a_gang_of_thousands_has_time_to_be_brought_through_kube_scheduler(world: World) -> None:
+    """Of members beyond the first thousand each has ten milliseconds more."""
+    world.nodes(14)
+    job = world.gang("a", 1_400, 0, cpu=100)
+    world.later(63)
+    assert len(job.reserved) == 1_400
+    world.later(2)
+    assert job.reserved == {}
+
+
 def test_capacity_of_an_expired_reservation_goes_to_others_at_once(world: World) -> None:
     """While the expired gang backs off, the next one is reserved."""
     world.nodes(2)
