@@ -63,14 +63,18 @@ HOPELESS: Final = (
     Reason.INVALID_POD_GROUP,
 )
 
+#: Why members can never start. Of a gang it is true only if it is of all members that it may start with.
+_NEVER: Final = (*HOPELESS, Reason.EXCEEDS_QUOTA)
+
 #: Why members find no place where others of their gang may find one.
 _OF_MEMBERS: Final = (
     *(Reason.NO_NODE_MATCHES, Reason.EXCEEDS_CLUSTER, Reason.EXCEEDS_DOMAIN, Reason.NEVER_ALIGNED),
     *(Reason.INSUFFICIENT_CAPACITY, Reason.DOMAIN_FULL, Reason.ZONES_FULL, Reason.SEARCH_GAVE_UP),
 )
 
-#: Other members that a gang may start with which are tried.
-_MOST_CORES: Final = 16
+#: Other choices of members that a gang may start with which are tried, and of these in one look; the next goes on.
+_MOST_CORES: Final = 128
+_CORES_AT_ONCE: Final = 16
 
 #: Where a gang without a queue may be placed.
 ANYWHERE: Final = (FlavorOffer(Option()),)
@@ -168,10 +172,16 @@ def judge(case: Case) -> Plan | NoFit:
     if case.obstacle is not None:
         return NoFit(case.obstacle)
     first: Wait | None = None
+    beside: Wait | None = None
     nodes: list[Option] = []
     quota: list[Option] = []
     for offer in case.offers:
         if offer.shortage is not None:
+            short = lacking(offer.shortage)
+            other = _place_others(case, offer.option, short) if case.pod_set.has_others else short
+            if isinstance(other, Plan):
+                return other
+            beside = beside or (None if other is short else other)
             if not offer.shortage.ever:
                 quota.append(offer.option)
             continue
@@ -181,7 +191,7 @@ def judge(case: Case) -> Plan | NoFit:
         first = first or found
         if found.reason not in HOPELESS:
             nodes.append(offer.option)
-    return NoFit(first or _without_quota(case), tuple(nodes), tuple(quota), first is not None and not nodes)
+    return NoFit(first or beside or _without_quota(case), tuple(nodes), tuple(quota), first is not None and not nodes)
 
 
 def rank(case: Case, uid: str) -> Ranking | None:
@@ -259,25 +269,51 @@ def _wait_behind(head: str) -> Wait:
 
 def _place_any(case: Case, option: Option) -> Plan | Wait:
     """Place the members in one flavor, or others that the gang may start with, or say why none of them fit."""
-    pod_set, view = case.pod_set, case.view(option)
-    first = _place_or_explain(case, view)
-    if isinstance(first, Plan) or not pod_set.has_others or first.reason not in _OF_MEMBERS:
+    first = _place_or_explain(case, case.view(option))
+    if isinstance(first, Plan) or not case.pod_set.has_others or first.reason not in _OF_MEMBERS:
         return first
-    never, eligible = first.reason in HOPELESS, case.eligible(view)
+    return _place_others(case, option, first)
+
+
+def _place_others(case: Case, option: Option, first: Wait) -> Plan | Wait:
+    """Place other members that the gang may start with, or say why none fit: `first` is why the first ones do not.
+
+    In one look some are tried; what has been is known as long as nothing moves, so that the next look goes on.
+    """
+    pod_set, view = case.pod_set, case.view(option)
+    never, eligible = first.reason in _NEVER, case.eligible(view)
+    shared = eligible is view.admitted and not pod_set.settled
     capacity, admitted = (Capacity.EMPTY, view.possible) if never else (Capacity.FREE, eligible)
-    cores = other_cores(pod_set.gang, pod_set.demand.pods, lambda shape: view.room(capacity, shape, admitted))
+    cores = other_cores(
+        pod_set.gang, pod_set.demand.pods, lambda shape: view.room(capacity, shape, admitted), view.totals(capacity)
+    )
+    tried = 0
     for members in islice(cores, _MOST_CORES):
-        request = PodSetRequest.of_members(pod_set.gang, members)
-        other = PodSet(pod_set.gang, request, pod_set.settled, _pods=members)
+        never, request = first.reason in _NEVER, PodSetRequest.of_members(pod_set.gang, members)
+        known = shared and (request in view.diagnoses or request in view.placeless)
+        if known and not never:
+            continue
+        other = PodSet(pod_set.gang, request, pod_set.settled, memory=pod_set.memory, _pods=members)
         other = joined(other, view.table, view.tree)
         quota = None if case.quota is None else case.quota.on(case.quota.sharing, other.amounts)
         offer = FlavorOffer(option) if quota is None else quota.offer(option)
-        if offer.shortage is None and not offer.saved_for:
-            found = _place_or_explain(replace(case, pod_set=other, quota=quota), view)
-            if isinstance(found, Plan):
-                return found
-            first = found if first.reason in HOPELESS and found.reason not in HOPELESS else first
-    if first.reason in HOPELESS and next(cores, None) is not None:  # not all of them have been tried
+        if offer.shortage is not None and never:
+            first = first if offer.shortage.ever else lacking(offer.shortage)
+        if offer.shortage is not None or offer.saved_for:
+            continue
+        tried += not known
+        if tried > _CORES_AT_ONCE:
+            return _gave_up(GaveUp(0, len(view.table)), pod_set) if never or shared else first
+        there = replace(case, pod_set=other, quota=quota)
+        short = None if never else view.count(Capacity.FREE, other, eligible)
+        found = short or (_place_or_explain(there, view) if never else place(there, view))
+        if isinstance(found, Plan):
+            return found
+        if isinstance(found, Wait):
+            first = found if never and found.reason not in _NEVER else first
+        elif shared and found.gave_up is None:
+            view.placeless.add(request)
+    if first.reason in _NEVER and next(cores, None) is not None:  # not all of them have been tried
         return _gave_up(GaveUp(0, len(view.table)), pod_set)
     return first
 

@@ -222,6 +222,7 @@ class CapacityView:
         admitted: which nodes admit a shape now.
         possible: which nodes admit it at all, whatever their kubelets rejected lately.
         diagnoses: what was found out about demands without vetoes, of gangs that have no node yet.
+        placeless: demands of such gangs that have no place now, whatever else may be said of them.
         generation: the table's, of which it shows everything.
     """
 
@@ -234,13 +235,14 @@ class CapacityView:
         self.admitted = admitted
         self.possible = possible
         self.diagnoses: dict[PodSetRequest, Diagnosis] = {}
+        self.placeless: set[PodSetRequest] = set()
         self.generation = table.generation
         self._numberings = table.occupancy.numberings
         self._snapshots: dict[Capacity, WhatIf] = {}
         self._rooms: dict[tuple[Capacity, Shape], int] = {}
         self._domain_rooms: SizedDict[tuple[Capacity, int, Shape], NDArray[np.int64]] = SizedDict(_ROOMS_BYTES)
         self._admits: dict[Shape, bool] = {}
-        self._totals: dict[str, int] | None = None
+        self._totals: dict[Capacity, dict[str, int]] = {}
 
     @property
     def answers(self) -> int:
@@ -260,8 +262,9 @@ class CapacityView:
         for capacity, whatif in snapshots:
             whatif.follow(rows, self._capacity(capacity, rows))
         self.generation = table.generation
-        self._totals = None
+        self._totals.clear()
         self.diagnoses.clear()
+        self.placeless.clear()
         self._rooms = {key: room for key, room in self._rooms.items() if key[0] is Capacity.EMPTY}
         for key in [key for key in self._domain_rooms if key[0] is not Capacity.EMPTY]:
             self._domain_rooms.forget(key)
@@ -322,12 +325,12 @@ class CapacityView:
             self._snapshots[capacity] = WhatIf(self.table, self._capacity(capacity), holding)
         return self._snapshots[capacity]
 
-    def totals(self) -> dict[str, int]:
+    def totals(self, capacity: Capacity = Capacity.FREE) -> dict[str, int]:
         """Return how much of each resource is free in the whole cluster."""
-        if self._totals is None:
-            sums = np.maximum(self.snapshot(Capacity.FREE).free, 0).sum(axis=1)
-            self._totals = dict(zip(self.table.resources, sums.tolist(), strict=True))
-        return self._totals
+        if capacity not in self._totals:
+            sums = np.maximum(self.snapshot(capacity).free, 0).sum(axis=1)
+            self._totals[capacity] = dict(zip(self.table.resources, sums.tolist(), strict=True))
+        return self._totals[capacity]
 
     def candidates(self, pod_set: PodSet, eligible: Eligible) -> Candidates:
         """Return where a pod set may be placed."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from extender.cluster.gangs import Gang, core, member_order, role_gaps
 from extender.objects.pod import Pod, Shape
 
 _Kind: TypeAlias = tuple[str, Shape]
 """Members with one role and one shape: which of them start makes no difference."""
+
+#: Choices of which it is counted what they ask for: some 10 ms of work.
+_MOST_COUNTED: Final = 1024
 
 
 # Example. minMember is 3 of two members of role a and four of role b, and only one of a has room anywhere:
@@ -20,11 +23,14 @@ _Kind: TypeAlias = tuple[str, Shape]
 #   the others, in this order   a b b, then b b b
 #
 # With a minimum of 1 for role a the last is left out.
-def other_cores(gang: Gang, pods: int, most: Callable[[Shape], int]) -> Iterator[list[Pod]]:
+def other_cores(
+    gang: Gang, pods: int, most: Callable[[Shape], int], free: Mapping[str, int] | None = None
+) -> Iterator[list[Pod]]:
     """Yield other choices of `pods` members to start with, those with the most of the first choice first.
 
-    Each has what each role lacks of its own minimum. `most` is how many pods of a shape have room at all. Members that
-    kube-scheduler refuses are in none. Complexity: O(members), then O(kinds of members^2) for each choice.
+    Each has what each role lacks of its own minimum. `most` is how many pods of a shape have room at all. Of the first
+    ones those that ask for more of a resource than is `free` are left out. Members that kube-scheduler refuses are in
+    none. Complexity: O(members), then O(kinds of members^2) for each choice.
     """
     members: dict[_Kind, list[Pod]] = {}
     for pod in gang.unplaced():
@@ -38,8 +44,9 @@ def other_cores(gang: Gang, pods: int, most: Callable[[Shape], int]) -> Iterator
     first = _nearest([usual[kind] for kind in kinds], kinds, caps, gaps, pods)
     if first is None:
         return
-    for counts in _outwards(first, kinds, caps, gaps):
-        if counts != tuple(usual[kind] for kind in kinds):
+    for number, counts in enumerate(_outwards(first, kinds, caps, gaps)):
+        asks_too_much = number < _MOST_COUNTED and not _is_within(free, counts, kinds)
+        if counts != tuple(usual[kind] for kind in kinds) and not asks_too_much:
             chosen = [pod for kind, count in zip(kinds, counts, strict=True) for pod in members[kind][:count]]
             yield sorted(chosen, key=member_order)
 
@@ -73,6 +80,17 @@ def _nearest(
                 short = min(short, gaps[role] - own) if kind[0] == role else 0
             counts[index] += max(min(short, caps[kind] - counts[index]), 0)
     return tuple(counts) if sum(counts) == pods and _has_minimums(counts, kinds, gaps) else None
+
+
+def _is_within(free: Mapping[str, int] | None, counts: Sequence[int], kinds: Sequence[_Kind]) -> bool:
+    """Tell whether so many members of each kind ask for no more of any resource than is free."""
+    if free is None:
+        return True
+    asked: Counter[str] = Counter()
+    for count, (_, shape) in zip(counts, kinds, strict=True):
+        for resource, amount in shape.requests if count else ():
+            asked[resource] += count * amount
+    return all(amount <= free.get(resource, 0) for resource, amount in asked.items())
 
 
 def _has_minimums(counts: Sequence[int], kinds: Sequence[_Kind], gaps: Mapping[str, int]) -> bool:

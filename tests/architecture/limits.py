@@ -37,7 +37,7 @@ COUNTS: Mapping[str, Limit] = {
     # PodGroups without pods, gangs that move by themselves to make room, with their places kept, telling of each
     # start where a gang is, bandwidth and whole nodes weighed against each other, and what was passed by for a place.
     # How much of a node pods of several shapes can use together is counted before they are planned.
-    "lines in extender": Limit(47_450, goal=38_000),
+    "lines in extender": Limit(47_510, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     "own imports of a module, on average": Limit(5.75, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),

@@ -61,3 +61,11 @@ def test_refused_members_are_in_none() -> None:
     gang = gang_of(2, a=2, b=2)
     gang.refused["uid-b-1"] = "no"
     assert cores(gang, 2) == ["a-0 b-0"]
+
+
+def test_choices_that_ask_for_more_than_is_free_are_left_out() -> None:
+    """Two of `a` ask for 2 CPUs, two of `b` for 4: of three free ones and a half no more is left than one of each."""
+    gang = gang_of(2, a=2, b=2)
+    found = other_cores(gang, 2, lambda _: 100, {"cpu": 3500, "pods": 10})
+    assert [" ".join(each.name for each in core) for core in found] == ["a-0 b-0"]
+    assert list(other_cores(gang, 2, lambda _: 100, {"cpu": 3500})) == []
