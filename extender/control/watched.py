@@ -32,9 +32,9 @@ from extender.objects.levelobjects import (
     read_topology,
 )
 from extender.objects.meta import (
-    Decoder,
     Identity,
     MetadataOnly,
+    ObjectDecoder,
     ObjectMeta,
     ObjectRef,
     decode_metadata,
@@ -43,11 +43,10 @@ from extender.objects.meta import (
 )
 from extender.objects.node import NodeObject, decode_node, read_node
 from extender.objects.nodetopology import NodeResourceTopology, decode_node_resource_topology, read_node_topology
-from extender.objects.pod import read_pod
 from extender.objects.podgroup import GroupRef, PodGroup
-from extender.objects.podspec import decode_pod
 from extender.objects.priority import PriorityClass, PriorityClasses, decode_priority_class
 from extender.objects.queue import decode_queue, read_queue
+from extender.objects.seenpod import decode_seen_pod
 from extender.objects.sources.source import WorkloadKind
 from extender.objects.sources.table import SOURCES
 
@@ -127,7 +126,7 @@ class Watched(Generic[T]):
     name: str
     kind: str
     paths: tuple[str, ...]
-    decode: Decoder[T]
+    decode: ObjectDecoder[T]
     seen: Callable[[T, Known], Iterator[News]]
     gone: Callable[[Identity, Known], Iterator[News]]
     namespaced: bool = False
@@ -145,7 +144,7 @@ def _row(  # noqa: PLR0913, PLR0917 - a row of the table
     name: str,
     kind: str,
     paths: str | tuple[str, ...],
-    decode: Decoder[T],
+    decode: ObjectDecoder[T],
     seen: Callable[[T], News],
     gone: Callable[[Identity], News],
     *,
@@ -351,8 +350,8 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         WatchedKind.POD,
         "Pod",
         ("/api/v1/pods",),
-        decode_pod,
-        lambda item, known: iter((events.PodSeen(read_pod(item, known.priorities.default)),)),
+        decode_seen_pod,
+        lambda item, known: iter((events.PodSeen(item.pod(known.priorities.default)),)),
         lambda who, _known: iter((events.PodGone(who.uid),)),
         namespaced=True,
         optional=False,

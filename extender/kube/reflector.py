@@ -42,7 +42,7 @@ from extender.kube.watch import (
     decode_watch_event,
     watch_error,
 )
-from extender.objects.meta import DecodeError, Identity, ObjectMeta, decode_metadata, identify
+from extender.objects.meta import BareMeta, DecodeError, Identity, ObjectMeta, decode_metadata, identify
 
 _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY_REQUESTS = 401, 403, 429
 #: How servers without WatchList refuse its parameters. Source: k8s.io/apimachinery ValidateListOptions.
@@ -274,6 +274,10 @@ class Reflector(Generic[T]):
 
     async def _take(self, line: bytes, where: str, connection: WatchConnection) -> None:
         try:
+            item = self._feed.decode.changed(line)
+            if item is not None:
+                self._report(item, item.metadata, identify(item.metadata), connection)
+                return
             event = decode_watch_event(line)
             match event.type:
                 case "ADDED" | "MODIFIED":
@@ -296,6 +300,7 @@ class Reflector(Generic[T]):
         One that cannot be read is skipped, but not taken for deleted; DecodeError if it cannot even be attributed.
         """
         item: T | None = None
+        meta: BareMeta | None
         try:
             item = self._feed.decode(raw)
             meta = item.metadata
@@ -304,6 +309,10 @@ class Reflector(Generic[T]):
             meta = decode_metadata(raw).metadata
             who = identify(meta)
             self._skip(str(error), where, connection)
+        self._report(item, meta, who, connection)
+
+    def _report(self, item: T | None, meta: BareMeta | None, who: Identity, connection: WatchConnection) -> None:
+        """Take in that an object is there, and report it unless it could not be read."""
         if self._known.get(who.key, who.uid) != who.uid:
             self._forget(who.key)
         self._unmet.pop(who.key, None)
@@ -331,7 +340,7 @@ class Reflector(Generic[T]):
             await self._complete_list()
             connection.version = meta.resource_version
 
-    def _advance(self, meta: ObjectMeta | None, connection: WatchConnection) -> None:
+    def _advance(self, meta: BareMeta | None, connection: WatchConnection) -> None:
         """Move the place, once there is one: a list that is not complete cannot be resumed."""
         if connection.version is None or meta is None or not meta.resource_version:
             return

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from extender.control.ports import REWOUND, ApiError
 from extender.kube.api import UNREADABLE, Query, decode_status
-from extender.objects.meta import DecodeError, Decoder, Identity, ObjectMeta
+from extender.objects.meta import BareMeta, DecodeError, Decoder, Identity, ObjectDecoder
 
 
 class WatchEvent(Struct, gc=False, frozen=True):
@@ -118,7 +118,7 @@ class ApiObject(Protocol):
     """Any object of the API."""
 
     @property
-    def metadata(self) -> ObjectMeta | None:
+    def metadata(self) -> BareMeta | None:
         """The object's metadata."""
 
 
@@ -137,7 +137,7 @@ class WatchFeed(Generic[T]):
 
     kind: str
     path: str
-    decode: Callable[[msgspec.Raw], T]
+    decode: ObjectDecoder[T]
     seen: Callable[[T], None]
     gone: Callable[[Identity], None]
     optional: bool = False

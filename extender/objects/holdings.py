@@ -72,15 +72,17 @@ class Holdings:
     problems: tuple[Problem, ...] = ()
 
 
-NO_HOLDINGS = Holdings()
+_NO_HOLDINGS = Holdings()
 
 
 def read_holdings(annotations: Mapping[str, str]) -> Holdings:
-    """Read what a pod's annotations say about the devices that it holds.
+    """Read what a pod's annotations say about the devices that it holds; of most it is nothing.
 
     Each fact is taken from the first that states it. GPUs: Muster's own `observed-gpus`, HAMi, Koordinator. Zones:
     Muster's own `observed-zones`, KAI.
     """
+    if HOLDING_KEYS.isdisjoint(annotations):
+        return _NO_HOLDINGS
     problems: list[Problem] = []
     gpus = _read_own(annotations, OBSERVED_GPUS, problems)
     uuids = () if gpus else _read_hami(annotations.get(_HAMI_GPUS, ""))

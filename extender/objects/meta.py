@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sys import intern
-from typing import Annotated, Generic, Self, TypeAlias, TypeVar
+from typing import Annotated, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 import orjson
@@ -26,10 +26,38 @@ from extender.objects.reason import Problem, quoted
 from extender.objects.text import parse_int64
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class DecodeError(ValueError):
     """Foreign bytes that do not have the expected form; the message names the path inside the document."""
+
+
+Body: TypeAlias = bytes | bytearray | memoryview | msgspec.Raw
+"""JSON as it came."""
+
+
+class ObjectDecoder(Protocol[T_co]):
+    """What reads the objects of one watched kind."""
+
+    def __call__(self, body: Body) -> T_co:
+        """Decode an object; raise DecodeError for one that cannot be read."""
+
+    def changed(self, line: bytes) -> T_co | None:
+        """Return the object that a line of a watch says was added or changed; None for any other line.
+
+        None for one that cannot be decoded, too: taken apart, it tells what is wrong with it.
+        """
+
+
+class WatchLine(Struct, Generic[T], gc=False, frozen=True):
+    """One line of a watch: what happened to an object, and the object."""
+
+    type: str | None = None
+    object: T | None = None
+
+
+_ADDED_OR_CHANGED = frozenset({"ADDED", "MODIFIED"})
 
 
 class Decoder(Generic[T]):
@@ -40,14 +68,23 @@ class Decoder(Generic[T]):
         self.kind = kind
         self.name = name or kind.__name__
         self._decode = msgspec.json.Decoder(kind).decode
+        self._decode_line = msgspec.json.Decoder(WatchLine[kind]).decode  # type: ignore[valid-type]  # made at run time
 
-    def __call__(self, body: bytes | bytearray | memoryview | msgspec.Raw) -> T:
+    def __call__(self, body: Body) -> T:
         """Decode `body`; raise DecodeError for malformed JSON, a wrong type, bad UTF-8 or excessive nesting."""
         try:
             return self._decode(body)
         except (ValueError, RecursionError) as error:  # msgspec's errors and UnicodeDecodeError are ValueErrors
             msg = f"cannot read {self.name}: {error}"
             raise DecodeError(msg) from error
+
+    def changed(self, line: bytes) -> T | None:
+        """Return the object of an ADDED or MODIFIED line that can be decoded, else None: read in one go, not in two."""
+        try:
+            told = self._decode_line(line)
+        except (ValueError, RecursionError):
+            return None
+        return told.object if told.type in _ADDED_OR_CHANGED else None
 
 
 def encode(value: object) -> bytes:
@@ -79,16 +116,21 @@ class OwnerReference(Struct, gc=False, frozen=True):
     controller: bool | None = None
 
 
-class ObjectMeta(Struct, gc=False, frozen=True, rename="camel"):
-    """Object metadata."""
+class BareMeta(Struct, gc=False, frozen=True, rename="camel"):
+    """Which object this is, of which version, and when it came and is to go."""
 
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
     resource_version: str | None = None
-    generation: Int64 | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+
+
+class ObjectMeta(BareMeta, gc=False, frozen=True, rename="camel"):
+    """Object metadata."""
+
+    generation: Int64 | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -173,7 +215,7 @@ class Identity:
         return f"{self.namespace}/{self.name}"
 
 
-def identify(meta: ObjectMeta | None) -> Identity:
+def identify(meta: BareMeta | None) -> Identity:
     """Return which object the metadata belong to; raise DecodeError where they do not say."""
     if meta is None or not meta.name or not meta.uid:
         raise DecodeError("cannot tell which object this is: metadata.name or metadata.uid is missing")

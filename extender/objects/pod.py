@@ -6,15 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from sys import intern
-from typing import Self
+from typing import NamedTuple, Self
 
 from extender.caches import Shared
-from extender.objects.holdings import HOLDING_KEYS, NO_HOLDINGS, DeviceHolding, read_holdings
+from extender.objects.holdings import DeviceHolding, Holdings, read_holdings
 from extender.objects.keys import NO_OPTIONS, Options
-from extender.objects.meta import NO_LABELS, ObjectMeta, Selector, read_selector, read_timestamp, share_labels
+from extender.objects.meta import NO_LABELS, BareMeta, ObjectMeta, Selector, read_selector, read_timestamp
 from extender.objects.podgroup import NO_GROUP, POD, GroupRef
-from extender.objects.podoptions import UNRANKED, RoleRank, read_group, read_pod_options, read_rank, read_role
-from extender.objects.podspec import PodObject, PodSpec, PodStatus, Toleration, read_tolerations
+from extender.objects.podoptions import UNRANKED, PodWords, RoleRank, read_words
+from extender.objects.podspec import (
+    PodObject,
+    PodSpec,
+    PodSpecFields,
+    PodStatus,
+    PodStatusFields,
+    Toleration,
+    read_tolerations,
+)
 from extender.objects.reason import Problem
 from extender.objects.requests import (
     GPU_RESOURCES,
@@ -216,62 +224,76 @@ def read_pod(pod: PodObject, default_priority: int = 0) -> Pod:
     A request that cannot be read leaves the pod with an empty shape and a `problem`; it never raises. What many pods
     have in common (shape, namespace, node, scheduler) is one object for all of them.
     """
-    meta = pod.metadata or ObjectMeta()
-    spec = pod.spec or PodSpec()
-    status = pod.status or PodStatus()
-    labels, annotations = meta.labels or {}, meta.annotations or {}
-    namespace = intern(meta.namespace or "")
-    shape, problem = _read_shape(pod, spec)
-    holdings = NO_HOLDINGS if HOLDING_KEYS.isdisjoint(annotations) else read_holdings(annotations)
-    group = read_group(spec, namespace, labels, annotations)
-    gates = tuple([intern(gate.name or "") for gate in spec.scheduling_gates]) if spec.scheduling_gates else ()
-    options = read_pod_options(labels, annotations, gates)
-    if group is None and (options.packings or options.peer_queue):
-        options = options.alone({resource for resource, _ in shape.requests})
-    role = intern(read_role(labels, annotations))
+    meta, spec, status = pod.metadata or ObjectMeta(), pod.spec or PodSpec(), pod.status or PodStatus()
+    holdings = read_holdings(meta.annotations or {})
+    return assemble(meta, spec, status, read_form(pod), read_words(meta, spec), holdings, default_priority)
+
+
+class PodForm(NamedTuple):
+    """The shape of a pod, and what is wrong with its requests."""
+
+    shape: Shape
+    problem: Problem | None
+
+
+def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
+    meta: BareMeta,
+    spec: PodSpecFields,
+    status: PodStatusFields,
+    form: PodForm,
+    words: PodWords,
+    holdings: Holdings,
+    default_priority: int,
+) -> Pod:
+    """Put a pod together from what is its own and what it may have in common with others."""
+    options = words.options
+    if words.group is None and options.packings:
+        options = options.alone({resource for resource, _ in form.shape.requests})
     return Pod(
         uid=meta.uid or "",
-        namespace=namespace,
+        namespace=intern(meta.namespace or ""),
         name=meta.name or "",
-        shape=_shared(shape),
+        shape=form.shape,
         created=meta.creation_timestamp or "",
-        group=group or NO_GROUP,
-        role=role,
-        rank=read_rank(labels, annotations, role),
+        group=words.group or NO_GROUP,
+        role=words.role,
+        rank=words.rank,
         priority=default_priority if spec.priority is None else spec.priority,
         scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
         node_name=intern(spec.node_name or ""),
         nominated_node=intern(status.nominated_node_name or ""),
         phase=_read_phase(status.phase),
-        gated=bool(gates),
+        gated=bool(words.gates),
         deleting=meta.deletion_timestamp is not None,
         refusal=_read_refusal(status),
-        options=options.with_problems(holdings.problems) if holdings.problems else options,
-        problem=problem,
+        options=options.with_problems(holdings.problems),
+        problem=form.problem,
         observed=holdings.observed,
         predicted=holdings.predicted,
         rejection=_read_rejection(status),
-        labels=share_labels(labels),
+        labels=words.labels,
         never_preempts=spec.preemption_policy == "Never",
         active_deadline=None if spec.active_deadline_seconds is None else float(spec.active_deadline_seconds),
         started_at=None if status.start_time is None else read_timestamp(status.start_time),
-        gates=gates,
-        controller=intern(meta.controller) if meta.owner_references else "",
+        gates=words.gates,
+        controller=words.controller,
     )
 
 
 _ANY_NODE = Selector()
 
 
-def _read_shape(pod: PodObject, spec: PodSpec) -> tuple[Shape, Problem | None]:
+def read_form(pod: PodObject) -> PodForm:
+    """Read what a pod asks for; requests that cannot be read leave it with an empty shape and a problem."""
+    spec = pod.spec or PodSpec()
     selector = read_selector(spec.node_selector, spec.affinity) if spec.node_selector or spec.affinity else _ANY_NODE
     tolerations = read_tolerations(spec.tolerations) if spec.tolerations else ()
     try:
         request = effective_request(pod)
         shape = Shape(tuple(sorted(request.items())), selector, tolerations, read_containers(pod), is_guaranteed(pod))
-        return shape, excess(pod, request)
+        return PodForm(_shared(shape), excess(pod, request))
     except ResourceListError as error:
-        return Shape(((PODS, 1),), selector, tolerations), error.problem
+        return PodForm(_shared(Shape(((PODS, 1),), selector, tolerations)), error.problem)
 
 
 def _read_phase(text: str | None) -> Phase:
@@ -280,13 +302,13 @@ def _read_phase(text: str | None) -> Phase:
     return _PHASES.get(text, Phase.UNKNOWN)
 
 
-def _read_rejection(status: PodStatus) -> Rejection | None:
+def _read_rejection(status: PodStatusFields) -> Rejection | None:
     if status.phase != Phase.FAILED or status.reason not in _REJECTION_REASONS:
         return None
     return Rejection(_REJECTION_REASONS[status.reason], status.message or "")
 
 
-def _read_refusal(status: PodStatus) -> str:
+def _read_refusal(status: PodStatusFields) -> str:
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message or condition.reason or ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 from typing import Final, NamedTuple
 
 from extender.caches import size_of, sized_cache
@@ -22,6 +23,7 @@ from extender.objects.keys import (
     parse_count,
     read_options,
 )
+from extender.objects.meta import LabelSet, ObjectMeta, share_labels
 from extender.objects.peers import KUEUE_QUEUE, PEER_KEYS, field_of, read_peer_queue, read_peers
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import PodSpec
@@ -62,6 +64,46 @@ _RANK_BYTES = 8 << 20
 
 #: The rank of a member of which nothing is known but its name.
 UNRANKED = RoleRank()
+
+
+class PodWords(NamedTuple):
+    """What a pod's metadata and its references say: whose it is, and what is asked for it.
+
+    `group` is None for a pod that names none. `options` are without regard to the resources that the pod asks for.
+    """
+
+    labels: LabelSet
+    group: GroupRef | None
+    role: str
+    rank: RoleRank
+    options: Options
+    gates: tuple[str, ...]
+    controller: str
+
+
+def asking(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a pod's annotations that `read_words` reads."""
+    return {
+        key: text
+        for key, text in annotations.items()
+        if key in _ASKING_KEYS or (key.startswith(PREFIX) and key not in OWN_HOLDING_KEYS)
+    }
+
+
+def read_words(meta: ObjectMeta, spec: PodSpec) -> PodWords:
+    """Read what metadata and references of a pod say, but for what it holds; `asking` annotations are enough."""
+    labels, annotations = meta.labels or {}, meta.annotations or {}
+    gates = tuple([intern(gate.name or "") for gate in spec.scheduling_gates]) if spec.scheduling_gates else ()
+    role = intern(read_role(labels, annotations))
+    return PodWords(
+        labels=share_labels(labels),
+        group=read_group(spec, intern(meta.namespace or ""), labels, annotations),
+        role=role,
+        rank=read_rank(labels, annotations, role),
+        options=read_pod_options(labels, annotations, gates),
+        gates=gates,
+        controller=intern(meta.controller) if meta.owner_references else "",
+    )
 
 
 def read_group(
@@ -124,6 +166,7 @@ def _shared_rank(role: str, texts: tuple[str, ...]) -> RoleRank:
 #: with its other keys.
 SIZES: Final = tuple(each.size_annotation for each in SOURCES if each.size_annotation not in {"", MIN_MEMBER})
 _READ: Final = PEER_KEYS.union(SIZES)
+_ASKING_KEYS: Final = _READ.union(_GANG_KEYS, _ROLE_KEYS, _INDEX_KEYS)
 
 #: Words longer than this are read for each pod by itself, so that one pod does not crowd out the others (characters).
 _LONGEST_SHARED = 1024

@@ -161,22 +161,27 @@ class SchedulingGroup(Struct, gc=False, frozen=True, rename="camel"):
     pod_group_name: str | None = None
 
 
-class PodSpec(Struct, gc=False, frozen=True, rename="camel"):
+class PodSpecFields(Struct, gc=False, frozen=True, rename="camel"):
+    """What each pod is asked for, whichever others are like it."""
+
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: Int32 | None = None
+    preemption_policy: str | None = None
+    active_deadline_seconds: Int64 | None = None
+
+
+class PodSpec(PodSpecFields, gc=False, frozen=True, rename="camel"):
     """The part of a pod's spec that decides where it may run."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     overhead: ResourceList | None = None
     resources: Resources | None = None
-    node_name: str | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[TolerationObject] | None = None
-    scheduler_name: str | None = None
-    priority: Int32 | None = None
     priority_class_name: str | None = None
-    preemption_policy: str | None = None
-    active_deadline_seconds: Int64 | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
 
@@ -198,8 +203,8 @@ class ContainerStatus(Struct, gc=False, frozen=True, rename="camel"):
     resources: Resources | None = None
 
 
-class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
-    """The part of a pod's status that decides what it holds; `resources` are those of the pod as a whole."""
+class PodStatusFields(Struct, gc=False, frozen=True, rename="camel"):
+    """How far a pod has come."""
 
     phase: str | None = None
     reason: str | None = None
@@ -207,6 +212,11 @@ class PodStatus(Struct, gc=False, frozen=True, rename="camel"):
     start_time: str | None = None
     nominated_node_name: str | None = None
     conditions: list[PodCondition] | None = None
+
+
+class PodStatus(PodStatusFields, gc=False, frozen=True, rename="camel"):
+    """The part of a pod's status that decides what it holds; `resources` are those of the pod as a whole."""
+
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     allocated_resources: ResourceList | None = None

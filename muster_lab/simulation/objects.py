@@ -13,8 +13,9 @@ from extender.objects.budget import DisruptionBudget, read_budget
 from extender.objects.meta import ObjectRef, encode
 from extender.objects.node import Node, read_node
 from extender.objects.nodetopology import NodeTopology, read_node_topology
-from extender.objects.pod import Pod, read_pod
+from extender.objects.pod import Pod
 from extender.objects.queue import Queue, read_queue
+from extender.objects.seenpod import SeenPod
 
 Json: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
@@ -26,7 +27,7 @@ Value: TypeAlias = Pod | Node | NodeTopology | Queue | DisruptionBudget | None
 ROWS: Final[Mapping[str, Watched[Any]]] = {row.name: row for row in WATCHED}
 
 _VALUES: Final[Mapping[str, Callable[[Any], Value]]] = {
-    WatchedKind.POD: read_pod,
+    WatchedKind.POD: SeenPod.pod,
     WatchedKind.NODE: read_node,
     WatchedKind.NODE_TOPOLOGY: read_node_topology,
     WatchedKind.QUEUE: read_queue,
