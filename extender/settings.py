@@ -52,8 +52,8 @@ class Settings(BaseModel):
 
     reservation_timeout_seconds: float = Field(default=60.0, gt=0)
     """How long a reservation may wait for minMember members to reach bind, where the PodGroup names no
-    scheduleTimeoutSeconds; of more than 1,000 members each has 10 ms more. 60 s is coscheduling's default. Too short: slow kube-schedulers never start a large gang;
-    too long: a gang that cannot start keeps others out."""
+    scheduleTimeoutSeconds; of more than 1,000 members each has 10 ms more. 60 s is coscheduling's default. Too short:
+    slow kube-schedulers never start a large gang; too long: a gang that cannot start keeps others out."""
 
     bind_hold_seconds: float = Field(default=20.0, gt=0)
     """How long one bind call may wait for the rest of its gang. Keep it under the extender's httpTimeout (30 s in the

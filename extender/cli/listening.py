@@ -94,7 +94,7 @@ class SiteServer(uvicorn.Server):
                 lifespan="off",
                 log_config=None,
                 access_log=False,
-                proxy_headers=False,  # nobody asks where a request comes from
+                proxy_headers=False,  # where a request comes from decides nothing
                 server_header=False,
                 date_header=False,
                 headers=[("x-content-type-options", "nosniff")],

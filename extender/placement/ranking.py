@@ -51,7 +51,7 @@ class BestNode(NamedTuple):
 
 
 #: What is remembered for the pods of one shape: other terms than these few are seldom asked for in turn.
-_MOST_STANDING: Final = 4
+_MOST_ORDERS: Final = 4
 
 
 def best_single(whatif: WhatIf, candidates: Candidates, terms: PlacementTerms, pod: Pod) -> BestNode | None:
@@ -69,16 +69,16 @@ def best_single(whatif: WhatIf, candidates: Candidates, terms: PlacementTerms, p
         return BestNode(int(ranking.nodes[best]), 0.0 if ranking.loss is None else float(ranking.loss[best]))
     rooms = whatif.rooms(pod.shape)
     key = candidates.eligible, candidates.avoided, id(candidates.tree), terms, pod.role  # which it keeps alive
-    standing = rooms.followers.get(key)
-    if not isinstance(standing, _Standing):  # what follows rooms is of no other class, which they cannot know
+    order = rooms.followers.get(key)
+    if not isinstance(order, _RowOrder):  # what follows rooms is of no other class, which they cannot know
         question = _question(whatif, candidates, terms, pod)
         if question is None:
             return None
-        standing = _Standing(whatif.table, rooms, candidates.tree, terms, pod.shape, question)
-        while len(rooms.followers) >= _MOST_STANDING:
+        order = _RowOrder(whatif.table, rooms, candidates.tree, terms, pod.shape, question)
+        while len(rooms.followers) >= _MOST_ORDERS:
             del rooms.followers[next(iter(rooms.followers))]
-        rooms.followers[key] = standing
-    return standing.best(rooms)
+        rooms.followers[key] = order
+    return order.best(rooms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class _DomainRoom:
 #
 # n1 loses least. A pod goes there: it is in state 2 then, of which a step and a loss are computed, and takes 2 pods
 # more; rack aa takes 6.
-class _Standing:
+class _RowOrder:
     """What compares nodes for pods of one shape, right as long as only claims come and go.
 
     The rooms of that shape are given with each call: they remember this.

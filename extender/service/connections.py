@@ -6,7 +6,7 @@ uvicorn leaves these to a proxy in front. There is none: kube-scheduler calls Mu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from http import HTTPStatus
@@ -60,7 +60,7 @@ class ConnectionRules:
         )
 
 
-class _Part(Enum):
+class _RequestPart(Enum):
     """Which part of a request comes in."""
 
     NONE = auto()
@@ -181,8 +181,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, config: uvicorn.Config, server_state: ServerState, rules: ConnectionRules) -> None:
         super().__init__(config, server_state, {})
         self._rules = rules
-        self._part = _Part.NONE
-        self._timed = _Part.NONE
+        self._part = _RequestPart.NONE
+        self._timed = _RequestPart.NONE
         self._head_bytes = 0
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
@@ -213,12 +213,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and count it while it belongs to a head."""
-        if self._part is _Part.NONE:
+        if self._part is _RequestPart.NONE:
             self._start_head()
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._part is _Part.HEAD:
+        if self._part is _RequestPart.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > self._rules.head_bytes:
                 self._refuse(self._too_large())
@@ -248,13 +248,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._stop_parser(self._too_large())
         if why := foreign(self.parser.get_method(), dict(self.headers), loopback=self._loopback):
             self._stop_parser(_Refusal(HTTPStatus.FORBIDDEN, CloseCause.FOREIGN, why))
-        self._part = _Part.BODY
+        self._part = _RequestPart.BODY
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """End the wait for the request."""
         self._stop_reading()
-        self._part = _Part.NONE
+        self._part = _RequestPart.NONE
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -275,20 +275,20 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_writing()
 
     def _start_head(self) -> None:
-        self._part = _Part.HEAD
+        self._part = _RequestPart.HEAD
         self._head_bytes = 0
 
     def _set_timer(self) -> None:
         """Wait for the rest of the part of a request that has begun to come."""
         self._stop_reading()
-        if self._part is _Part.HEAD:
+        if self._part is _RequestPart.HEAD:
             self._reading = self.loop.call_later(self._rules.head_seconds, self._slow_head)
-        elif self._part is _Part.BODY:
+        elif self._part is _RequestPart.BODY:
             self._reading = self.loop.call_later(self._rules.body_seconds, self._slow_body)
         self._timed = self._part
 
     def _stop_reading(self) -> None:
-        self._timed = _Part.NONE
+        self._timed = _RequestPart.NONE
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None

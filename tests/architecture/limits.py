@@ -36,10 +36,12 @@ COUNTS: Mapping[str, Limit] = {
     # by eviction, subgroups by the values of labels, commands that may be interrupted at any moment, the status of
     # PodGroups without pods, gangs that move by themselves to make room, with their places kept, telling of each
     # start where a gang is, bandwidth and whole nodes weighed against each other, and what was passed by for a place.
-    # How much of a node pods of several shapes can use together is counted before they are planned.
-    "lines in extender": Limit(47_510, goal=38_000),
+    # How much of a node pods of several shapes can use together is counted before they are planned. A gang starts with
+    # any of its pods that fit, however many choices there are; the best node for a pod is known while claims come and
+    # go, and what a watch tells of a pod again is known by its text.
+    "lines in extender": Limit(48_160, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
-    "own imports of a module, on average": Limit(5.75, goal=3.5),
+    "own imports of a module, on average": Limit(5.76, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
     "class names in several modules": Limit(0, goal=0),
     "words of dialect": Limit(0, goal=0),
