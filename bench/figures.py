@@ -12,7 +12,8 @@ class Figure:
     """One measured quantity, over several repeats.
 
     `value` is their median, or the percentile that `name` says. `bound` is None where the budget names none; a value
-    that reaches it holds, unless the bound is `exclusive`.
+    that reaches it holds, unless the bound is `exclusive`. `repeats` are the values that `value` is the median of, in
+    the order in which they were measured, so that those of several figures can be paired; empty for other figures.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Figure:
     high: float
     bound: float | None = None
     exclusive: bool = False
+    repeats: tuple[float, ...] = ()
 
     @property
     def holds(self) -> bool | None:
@@ -46,6 +48,7 @@ class Figure:
             "min": round(self.low, 4),
             "max": round(self.high, 4),
             "unit": self.unit,
+            "repeats": [round(value, 4) for value in self.repeats],
         }
 
 
@@ -53,7 +56,7 @@ def of_repeats(
     name: str, unit: str, values: Sequence[float], *, bound: float | None = None, exclusive: bool = False
 ) -> Figure:
     """Return the median of what the repeats measured, with the least and the most."""
-    return Figure(name, unit, statistics.median(values), min(values), max(values), bound, exclusive)
+    return Figure(name, unit, statistics.median(values), min(values), max(values), bound, exclusive, tuple(values))
 
 
 def ratio(name: str, above: Figure, below: Figure, *, bound: float | None = None, exclusive: bool = False) -> Figure:

@@ -45,7 +45,7 @@ def test_a_ratio_is_taken_within_each_repeat() -> None:
     ]
     figures = by_name(case.figures(repeats))
     assert figures["some_vs_native"].as_json() == {
-        "value": 0.4, "bound": 0.5, "holds": True, "min": 0.4, "max": 0.8, "unit": "ratio",
+        "value": 0.4, "bound": 0.5, "holds": True, "min": 0.4, "max": 0.8, "unit": "ratio", "repeats": [0.4, 0.4, 0.8],
     }  # fmt: skip
     assert figures["filter_calls_per_pod"].value == 1.1
     assert figures["some_muster_s"].high == 40.0

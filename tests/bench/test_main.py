@@ -18,7 +18,15 @@ def test_json_names_each_figure_with_its_bound(capsys: pytest.CaptureFixture[str
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {
         "figures": {
-            name: {"value": 1.0, "bound": 2.0, "holds": True, "min": 1.0, "max": 1.0, "unit": "ms"}
+            name: {
+                "value": 1.0,
+                "bound": 2.0,
+                "holds": True,
+                "min": 1.0,
+                "max": 1.0,
+                "unit": "ms",
+                "repeats": [1.0, 1.0],
+            }
             for name in ("first_ms", "second_ms")
         }
     }
