@@ -12,15 +12,16 @@ from typing import Protocol, cast
 from rich.console import Console
 from rich.table import Column, Table
 
+from bench.controlplane.contenders import EXPLAINED, Contender
 from bench.figures import Figure, ratios_first
 from bench.options import Options, Say
 from localcluster.errors import LocalClusterError
 
 
 class Family(Protocol):
-    """Measurements that belong together: a module with the names of its cases and a function."""
+    """Measurements that belong together: a module that says by name what its cases measure, and a function."""
 
-    CASES: Sequence[str]
+    CASES: Mapping[str, str]
 
     def measure(self, options: Options, say: Say) -> list[Figure]:
         """Measure the cases that `options` names, all of them if it names none."""
@@ -37,6 +38,9 @@ FAMILIES: Mapping[str, str] = {
     "preemption": "bench.preemption",
 }
 
+#: The family whose cases compare contenders.
+_COMPARES = "control-plane"
+
 #: Columns. Names of figures must stay whole, also where no terminal says how wide it is.
 _WIDTH = 140
 
@@ -51,7 +55,9 @@ def show(figures: Sequence[Figure], console: Console) -> None:
 
 
 def _parser(families: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Muster against its budget.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure Muster against its budget.", epilog=EXPLAINED
+    )
     parser.add_argument(
         "--family",
         choices=tuple(families),
@@ -67,8 +73,19 @@ def _parser(families: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--case", action="extend", nargs="+", default=[], metavar="NAME", help="measure only these (see --list)"
     )
+    parser.add_argument(
+        "--contender",
+        action="extend",
+        nargs="+",
+        default=[],
+        choices=tuple(Contender),
+        metavar="NAME",
+        help=f"measure only these of a case's contenders, in the family {_COMPARES}: {', '.join(Contender)}",
+    )
     parser.add_argument("--short", action="store_true", help="small sizes: whether it works, not how fast")
-    parser.add_argument("--list", action="store_true", help="print the names of the family's cases")
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the family's cases, and what they measure"
+    )
     return parser
 
 
@@ -88,12 +105,16 @@ def main(arguments: Sequence[str] | None = None, families: Mapping[str, str] = F
     chosen = parser.parse_args(arguments)
     family = cast("Family", importlib.import_module(families[chosen.family]))
     if chosen.list:
-        print("\n".join(family.CASES))
+        longest = max(map(len, family.CASES))
+        print("\n".join(f"{name:<{longest}}  {measured}" for name, measured in family.CASES.items()))
         return 0
     if unknown := [name for name in chosen.case if name not in family.CASES]:
         parser.error(f"--case: {chosen.family} has no {', '.join(unknown)}; it has {', '.join(family.CASES)}")
+    if chosen.contender and chosen.family != _COMPARES:
+        parser.error(f"--contender: {chosen.family} compares none; {_COMPARES} does")
+    options = Options(chosen.repeats, tuple(chosen.case), chosen.short, tuple(chosen.contender))
     try:
-        figures = family.measure(Options(chosen.repeats, tuple(chosen.case), chosen.short), _say)
+        figures = family.measure(options, _say)
     except LocalClusterError as error:
         sys.stderr.write(f"bench: {error}\n")
         return 1

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, required=True, metavar="FILE", help="where the SVG goes")
     parser.add_argument("--short", action="store_true", help="a small gang: whether it works, not where time goes")
     chosen = parser.parse_args(arguments)
-    case = cast("Comparison", (SHORT if chosen.short else FULL)["gang-1000"])
+    case = cast("Comparison", (SHORT if chosen.short else FULL)["gang-1000-5000-empty"])
     title = f"Muster while one gang of {case.workload.pods:,} pods starts on {case.nodes:,} nodes"
     chosen.into.parent.mkdir(parents=True, exist_ok=True)
     try:

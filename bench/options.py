@@ -14,9 +14,11 @@ class Options:
     """How much to measure.
 
     `repeats` is how often each thing is measured, None for what the family takes by default. `cases` names the parts
-    of the family to run, all of them if it is empty. `short` chooses sizes that fit into a test.
+    of the family to run, all of them if it is empty. `short` chooses sizes that fit into a test. `contenders` names
+    those that are compared, all of them if it is empty.
     """
 
     repeats: int | None = None
     cases: tuple[str, ...] = ()
     short: bool = False
+    contenders: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.figures import Figure, of_repeats, ratio
 from bench.options import Options, Say
@@ -23,7 +23,10 @@ from extender.placement.candidates import Candidates, Eligibility, PlacementTerm
 from extender.placement.plan import plan
 from extender.settings import Settings
 
-CASES = ("plan", "pass")
+CASES: Mapping[str, str] = {
+    "plan": "what a plan takes, by pods and nodes",
+    "pass": "what a pass over waiting gangs takes, by gangs and nodes",
+}
 
 GPU = "nvidia.com/gpu"
 #: GPUs of a node; milli-CPU of a worker; members of a gang that waits.

@@ -36,8 +36,6 @@ from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.placement.capacityview import PodSetRequest
 from extender.settings import Settings
 
-CASES = ("turns",)
-
 #: Nodes, pods that run, gangs that wait, members of the large gang, Queues.
 _NODES, _RUNNING, _WAITING, _LARGE, _QUEUES = 5_000, 50_000, 5_000, 1_000, 10
 #: In a short measurement one part in so many of each.

@@ -28,14 +28,16 @@ MUSTER_COMMAND = (sys.executable, "-m", "extender")
 class SchedulerProfile:
     """Which KubeSchedulerConfiguration a kube-scheduler runs with, and what differs on this machine.
 
-    `extender_port` replaces the port in every extender's urlPrefix; None leaves the file's own. `scheduler_name`
-    replaces the name of the only profile. Without `leader_election` the scheduler serves at once.
+    `extender_port` replaces the port in every extender's urlPrefix, `percentage_of_nodes_to_score` how many of the
+    nodes are looked at for a pod; None leaves the file's own. `scheduler_name` replaces the name of the only profile.
+    Without `leader_election` the scheduler serves at once.
     """
 
     config: Path
     extender_port: int | None = None
     scheduler_name: str | None = None
     leader_election: bool = False
+    percentage_of_nodes_to_score: int | None = None
 
     def render(self, kubeconfig: Path) -> JsonObject:
         """Return the configuration as this run needs it: same file, with other addresses."""
@@ -45,6 +47,8 @@ class SchedulerProfile:
         if self.scheduler_name is not None:
             (profile,) = rendered["profiles"]
             profile["schedulerName"] = self.scheduler_name
+        if self.percentage_of_nodes_to_score is not None:
+            rendered["percentageOfNodesToScore"] = self.percentage_of_nodes_to_score
         if self.extender_port is not None:
             for extender in rendered["extenders"]:
                 _, _, path = extender["urlPrefix"].removeprefix("http://").partition("/")

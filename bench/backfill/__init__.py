@@ -6,13 +6,18 @@ and utilisation and waits with EASY, conservative and no backfill (`gains`). The
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bench.backfill.gains import measure_gains
 from bench.backfill.starts import measure_starts
 from bench.figures import Figure
 from bench.options import Options, Say
 
-#: The names of the cases.
-CASES = ("start", "gain")
+#: What each case measures.
+CASES: Mapping[str, str] = {
+    "start": "what it takes to say when a waiting gang will start",
+    "gain": "utilisation and waits with EASY, conservative and no backfill",
+}
 
 _REPEATS, _SHORT_REPEATS = 20, 3
 

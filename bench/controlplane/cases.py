@@ -1,40 +1,48 @@
-"""What can be measured: gangs that are placed, gangs that wait, and gangs that follow others; and their figures."""
+"""What a case is; and those in which several contenders place a workload that comes at once."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 import uvloop
 
 from bench.controlplane import comparison
 from bench.controlplane.comparison import Repeat
 from bench.controlplane.contenders import Contender
-from bench.controlplane.progress import Progress
+from bench.controlplane.fill import Fill
+from bench.controlplane.progress import QUIET_PROCESSORS, Progress
 from bench.controlplane.runs import Run, place
 from bench.controlplane.stage import Arena
-from bench.controlplane.waitingrun import Beside, Rest, Succession, beside, rest, successions
-from bench.controlplane.workload import GPUS_PER_NODE, Workload
-from bench.figures import Figure, of_repeats
-from extender.objects.keys import ADMISSION_GATE
+from bench.controlplane.workload import Workload
+from bench.figures import Figure
 
-#: Seconds to start a contender, let it warm up and clean up after it; and to start a control plane.
-_AROUND_A_RUN_SECONDS = 4.0
-_START_SECONDS = 10.0
+Found = TypeVar("Found")
+
+#: Seconds to start a contender, let it warm up and rest, and clean up after it.
+AROUND_A_RUN_SECONDS = 6.0
 
 
-MUSTER = Contender.MUSTER
+def start_seconds(nodes: int, occupied: int = 0) -> float:
+    """Return about how long it takes to start a control plane with so many nodes, and so many of them taken."""
+    return 10.0 + nodes / 1000 + occupied / 400
 
 
 class Case(Protocol):
     """One thing to measure on a control plane of its own."""
 
     @property
+    def title(self) -> str:
+        """Return what it measures, for people."""
+
+    @property
     def nodes(self) -> int:
         """Return how many nodes it needs."""
+
+    @property
+    def occupied(self) -> int:
+        """Return how many of them are taken from the beginning on."""
 
     def seconds(self, repeats: int) -> float:
         """Return about how long it takes."""
@@ -47,256 +55,92 @@ class Case(Protocol):
 class Comparison:
     """A workload that several contenders place, one after the other in each repeat.
 
-    `rivals` are those that Muster is compared with, with the bound of the ratio; `seconds_per_pod` is about what each
-    contender takes. `filter_bound` is that of filter calls per pod, for the case whose figure is named without a case.
+    `contenders` are told with about how many seconds each takes. `bounds` are those of Muster's time as a part of a
+    rival's, `cpu_bound` is that of Muster's own processor time (ms for each pod), `filter_bound` that of filter calls
+    for each pod.
     """
 
     name: str
     nodes: int
     workload: Workload
-    rivals: Mapping[Contender, float | None]
-    seconds_per_pod: Mapping[Contender, float]
+    contenders: Mapping[Contender, float]
+    fill: Fill = Fill.EMPTY
+    bounds: Mapping[Contender, float] = field(default_factory=dict)
+    cpu_bound: float | None = None
     filter_bound: float | None = None
+
+    @property
+    def title(self) -> str:
+        """Return what people call it."""
+        return f"{self.workload.title} on {self.nodes:,} nodes, {self.fill.label}"
+
+    @property
+    def occupied(self) -> int:
+        """Return how many nodes are taken from the beginning on."""
+        return self.fill.occupied(self.nodes, self.workload.least_nodes)
 
     def seconds(self, repeats: int) -> float:
         """Return about how long it takes."""
-        return _START_SECONDS + repeats * sum(map(self._run_seconds, self.seconds_per_pod))
+        return start_seconds(self.nodes, self.occupied) + repeats * sum(map(self._run_seconds, self.contenders))
 
     def measure(self, arena: Arena, repeats: int, progress: Progress) -> list[Figure]:
         """Measure all contenders so many times, in turns: what the machine does meanwhile hits all of them."""
-        titles = [f"{self.name} {number} of {repeats}" for number in range(1, repeats + 1)]
-        return self.figures([self._repeat(arena, title, progress) for title in titles])
+
+        def run(contender: Contender, title: str) -> Run:
+            progress.step(title, self._run_seconds(contender))
+            found = uvloop.run(self._run(arena, contender))
+            tell(found, progress)
+            return found
+
+        return self.figures(in_turns(self.name, self.contenders, repeats, run))
 
     def figures(self, repeats: Sequence[Repeat]) -> list[Figure]:
         """Return everything that was found in the repeats."""
-        filter_name = "filter_calls_per_pod" if self.filter_bound else f"{self.name}_filter_calls_per_pod"
         return [
-            *comparison.ratios(self.name, repeats, self.rivals),
-            comparison.filter_calls_per_pod(filter_name, repeats, self.filter_bound),
+            *comparison.ratios(self.name, repeats, self.bounds),
             *comparison.times(self.name, repeats),
+            *comparison.processor_time(self.name, repeats, self.cpu_bound),
+            *comparison.writes(self.name, repeats),
             *comparison.attempts(self.name, repeats),
             *comparison.phases(self.name, repeats),
-            *comparison.processor_time(self.name, repeats),
-            *comparison.work(self.name, repeats),
+            *comparison.work(self.name, repeats, filter_bound=self.filter_bound),
+            *comparison.disturbance(self.name, repeats),
         ]
-
-    def _repeat(self, arena: Arena, title: str, progress: Progress) -> Repeat:
-        runs: dict[Contender, Run] = {}
-        for contender in self.seconds_per_pod:
-            progress.step(f"{title}: {contender}", self._run_seconds(contender))
-            runs[contender] = run = uvloop.run(self._run(arena, contender))
-            progress.say(f"  {run.pods} pods bound in {run.seconds:.2f} s, {run.pods / run.seconds:.0f} a second")
-        return runs
 
     async def _run(self, arena: Arena, contender: Contender) -> Run:
         async with arena.stage(contender) as stage:
             return await place(stage, self.workload)
 
     def _run_seconds(self, contender: Contender) -> float:
-        return _AROUND_A_RUN_SECONDS + self.workload.pods * self.seconds_per_pod[contender]
+        return AROUND_A_RUN_SECONDS + self.contenders[contender]
 
 
-@dataclass(frozen=True, slots=True)
-class NextGang:
-    """A full cluster with `waiting` gangs: one running gang after the other ends, the next has to start.
+def in_turns(
+    name: str, contenders: Iterable[Contender], repeats: int, run: Callable[[Contender, str], Found]
+) -> list[dict[Contender, Found]]:
+    """Run each contender once in each repeat, and return what was found.
 
-    `nodes` gangs run, each on a node of its own; `ends` of them end in each repeat.
+    Another one comes first in each repeat, so that none has always the fresher API server. `run` is given a title, too.
     """
-
-    name: str
-    nodes: int
-    waiting: Workload
-    ends: int
-    contenders: tuple[Contender, ...]
-
-    #: Of one contender: creating and settling; and one end.
-    _SETUP_SECONDS: ClassVar[float] = 20.0
-    _END_SECONDS: ClassVar[float] = 4.0
-
-    def seconds(self, repeats: int) -> float:
-        """Return about how long it takes."""
-        return _START_SECONDS + repeats * len(self.contenders) * self._run_seconds
-
-    def measure(self, arena: Arena, repeats: int, progress: Progress) -> list[Figure]:
-        """Measure all contenders so many times, in turns."""
-        found: dict[Contender, list[list[Succession]]] = {contender: [] for contender in self.contenders}
-        for number in range(1, repeats + 1):
-            for contender, repeated in found.items():
-                progress.step(f"{self.name} {number} of {repeats}: {contender}", self._run_seconds)
-                repeated.append(uvloop.run(self._run(arena, contender, progress)))
-        return self.figures(found)
-
-    def figures(self, found: Mapping[Contender, Sequence[Sequence[Succession]]]) -> list[Figure]:
-        """Return everything that was found, by contender and repeat; the ratio is of the medians within a repeat."""
-        medians = {
-            contender: [statistics.median(end.seconds for end in ends) for ends in repeats]
-            for contender, repeats in found.items()
-        }
-        pairs = {rival: zip(medians[MUSTER], times, strict=True) for rival, times in medians.items() if rival != MUSTER}
-        figures = [
-            of_repeats(f"{self.name}_vs_{rival}", "ratio", [ours / theirs for ours, theirs in pair])
-            for rival, pair in pairs.items()
-        ]
-        for contender, repeats in found.items():
-            ends = list(chain.from_iterable(repeats))
-            prefix = f"{self.name}_{contender}"
-            figures.append(of_repeats(f"{prefix}_next_gang_s", "s", [end.seconds for end in ends]))
-            attempts = [end.attempts / self.waiting.size for end in ends]
-            figures.append(of_repeats(f"{prefix}_attempts_per_pod", "per pod", attempts))
-            for process in ends[0].cpu:
-                used = [end.cpu[process] for end in ends]
-                figures.append(of_repeats(f"{prefix}_cpu_{process}_s", "CPU s", used))
-        calls = [end.filter_calls / self.waiting.size for ends in found[MUSTER] for end in ends]
-        return [*figures, of_repeats(f"{self.name}_filter_calls_per_pod", "per pod", calls)]
-
-    async def _run(self, arena: Arena, contender: Contender, progress: Progress) -> list[Succession]:
-        async with arena.stage(contender) as stage:
-            ends = await successions(stage, self.waiting, self.ends, progress.say)
-        taken = ", ".join(f"{end.seconds:.2f}" for end in ends)
-        progress.say(f"  the next gang was bound {taken} s after one had ended")
-        return ends
-
-    @property
-    def _run_seconds(self) -> float:
-        return _AROUND_A_RUN_SECONDS + self._SETUP_SECONDS + self.ends * self._END_SECONDS
+    found: list[dict[Contender, Found]] = []
+    for number in range(repeats):
+        order = [*contenders]
+        ahead = number % len(order)
+        order = order[ahead:] + order[:ahead]
+        title = f"{name} {number + 1} of {repeats}"
+        found.append({contender: run(contender, f"{title}: {contender}") for contender in order})
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Gangs that wait while nothing happens: for members in one run, for room in another; the figure is the worse.
-
-    `for_members` are gangs that lack some; `for_room` are gangs of pods that fit singly, on the few nodes that are left
-    free, but not together. Each run is watched for `rest_seconds`.
-    """
-
-    name: str
-    nodes: int
-    for_members: Workload
-    for_room: Workload
-    free_nodes: int
-    rest_seconds: float
-    bound: float
-
-    #: Creating the gangs and waiting until they have settled.
-    _SETUP_SECONDS: ClassVar[float] = 20.0
-
-    def seconds(self, repeats: int) -> float:
-        """Return about how long it takes."""
-        return _START_SECONDS + 2 * repeats * self._run_seconds
-
-    def measure(self, arena: Arena, repeats: int, progress: Progress) -> list[Figure]:
-        """Measure both ways to wait so many times."""
-        found: dict[str, list[Rest]] = {"members": [], "room": []}
-        for number in range(1, repeats + 1):
-            for lack, rests in found.items():
-                progress.step(f"{self.name} for {lack} {number} of {repeats}", self._run_seconds)
-                rests.append(uvloop.run(self._run(arena, lack, progress)))
-        return self.figures(found)
-
-    def figures(self, found: Mapping[str, Sequence[Rest]]) -> list[Figure]:
-        """Return everything that was found, by what was lacking."""
-        name, unit = f"{self.name}_filter_calls_per_pod_minute", "per pod and minute"
-        rates = {lack: [rest.filter_calls_per_pod_minute for rest in rests] for lack, rests in found.items()}
-        worst = [max(repeat) for repeat in zip(*rates.values(), strict=True)]
-        figures = [of_repeats(name, unit, worst, bound=self.bound, exclusive=True)]
-        for lack, rests in found.items():
-            prefix = f"{self.name}_for_{lack}"
-            figures.append(of_repeats(f"{prefix}_filter_calls_per_pod_minute", unit, rates[lack]))
-            attempts = [60 * rest.attempts / rest.seconds / rest.pods for rest in rests]
-            figures.append(of_repeats(f"{prefix}_attempts_per_pod_minute", unit, attempts))
-            first = [rest.first_calls / rest.pods for rest in rests]
-            figures.append(of_repeats(f"{prefix}_first_filter_calls_per_pod", "per pod", first))
-            for process in rests[0].cpu:
-                used = [rest.cpu[process] / rest.seconds for rest in rests]
-                figures.append(of_repeats(f"{prefix}_cpu_{process}", "processors", used))
-        return figures
-
-    async def _run(self, arena: Arena, lack: str, progress: Progress) -> Rest:
-        async with arena.stage(MUSTER) as stage:
-            waiting, occupied = self.for_members, 0
-            if lack == "room":
-                waiting, occupied = self.for_room, len(stage.nodes) - self.free_nodes
-            found = await rest(stage, waiting, occupied, self.rest_seconds, progress.say)
-        progress.say(f"  {found.filter_calls:.0f} filter calls in {found.seconds:.0f} s for {found.pods} waiting pods")
-        return found
-
-    @property
-    def _run_seconds(self) -> float:
-        return _AROUND_A_RUN_SECONDS + self._SETUP_SECONDS + self.rest_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Crowd:
-    """What `pods` that wait cost the gangs that start beside them, by what those that wait lack.
-
-    They lack room on every node, with Muster and with stock kube-scheduler, where they are single pods; or they lack
-    members; or they have the scheduling gate that Muster takes off. Each run is watched for `watched_seconds`.
-    """
-
-    name: str
-    nodes: int
-    pods: int
-    watched_seconds: float
-
-    #: Gangs that wait have eight pods each.
-    _SIZE: ClassVar[int] = 8
-    _SETUP_SECONDS: ClassVar[float] = 30.0
-
-    def seconds(self, repeats: int) -> float:
-        """Return about how long it takes."""
-        return _START_SECONDS + len(self._runs) * repeats * self._run_seconds
-
-    def measure(self, arena: Arena, repeats: int, progress: Progress) -> list[Figure]:
-        """Measure each way to wait so many times, in turns."""
-        found: dict[str, list[Beside]] = {name: [] for name in self._runs}
-        for number in range(1, repeats + 1):
-            for name, runs in found.items():
-                progress.step(f"{self.name} {name} {number} of {repeats}", self._run_seconds)
-                contender, waiting = self._runs[name]
-                runs.append(uvloop.run(self._run(arena, contender, waiting, progress)))
-        return self.figures(found)
-
-    def figures(self, found: Mapping[str, Sequence[Beside]]) -> list[Figure]:
-        """Return everything that was found, by how pods waited."""
-        figures = []
-        for name, runs in found.items():
-            prefix, unit = f"{self.name}_{name}", "per pod and minute"
-            tried = [60 * run.attempts / run.seconds / run.pods for run in runs]
-            asked = [60 * run.filter_calls / run.seconds / run.pods for run in runs]
-            first = [run.first_attempts / run.pods for run in runs]
-            figures += [
-                of_repeats(f"{prefix}_attempts_per_pod_minute", unit, tried),
-                of_repeats(f"{prefix}_filter_calls_per_pod_minute", unit, asked),
-                of_repeats(f"{prefix}_first_attempts_per_pod", "per pod", first),
-                of_repeats(f"{prefix}_gang_right_behind_s", "s", [run.behind for run in runs]),
-                of_repeats(f"{prefix}_gang_beside_s", "s", list(chain.from_iterable(run.starts for run in runs))),
-            ]
-            for process in runs[0].cpu:
-                used = [run.cpu[process] / run.seconds for run in runs]
-                figures.append(of_repeats(f"{prefix}_cpu_{process}", "processors", used))
-        return figures
-
-    async def _run(self, arena: Arena, contender: Contender, waiting: Workload, progress: Progress) -> Beside:
-        async with arena.stage(contender) as stage:
-            found = await beside(stage, waiting, self.nodes, self.watched_seconds, progress.say)
+def tell(run: Run, progress: Progress) -> None:
+    """Say how a run went, and warn if others took much of the processors meanwhile."""
+    spent = run.spent
+    costs = ", ".join(f"{name} {1000 * seconds / run.pods:.1f}" for name, seconds in spent.cpu.items())
+    progress.say(
+        f"  {run.pods} pods bound in {run.seconds:.2f} s, {run.pods / run.seconds:.0f} a second;"
+        f" CPU ms a pod: {costs}; {sum(spent.writes.values()) / run.pods:.2f} writes a pod"
+    )
+    if spent.elsewhere > QUIET_PROCESSORS:
         progress.say(
-            f"  {found.attempts:.0f} attempts in {found.seconds:.0f} s; gangs beside were bound in"
-            f" {statistics.median(found.starts):.2f} s, the one right behind in {found.behind:.1f} s"
+            f"warning: others kept {spent.elsewhere:.2f} processors busy meanwhile; times need a quiet machine"
         )
-        return found
-
-    @property
-    def _runs(self) -> Mapping[str, tuple[Contender, Workload]]:
-        """Return by name who places, and what waits: of the eight GPUs of each node five are taken."""
-        for_room = Workload(self.pods // self._SIZE, self._SIZE, gpus=GPUS_PER_NODE, prefix="crowd")
-        for_members = replace(for_room, size=self._SIZE + 1, missing=1, gpus=1)
-        return {
-            "stock_room": (Contender.STOCK, for_room),
-            "room": (MUSTER, for_room),
-            "members": (MUSTER, for_members),
-            "gated": (MUSTER, replace(for_members, gates=(ADMISSION_GATE,))),
-        }
-
-    @property
-    def _run_seconds(self) -> float:
-        return _AROUND_A_RUN_SECONDS + self._SETUP_SECONDS + self.watched_seconds

@@ -14,16 +14,22 @@ from bench.figures import Figure, of_repeats
 #: What each contender did, in one repeat.
 Repeat = Mapping[Contender, Run]
 
+#: The name of Muster among the processes of a team.
+MUSTER_PROCESS = "muster"
+_CPU_UNIT = "CPU ms per pod"
 
-def ratios(name: str, repeats: Sequence[Repeat], bounds: Mapping[Contender, float | None]) -> Iterator[Figure]:
-    """Yield Muster's time and processor time over each rival's in `bounds`.
+
+def ratios(name: str, repeats: Sequence[Repeat], bounds: Mapping[Contender, float]) -> Iterator[Figure]:
+    """Yield Muster's time and processor time over each other contender's; nothing without Muster.
 
     A ratio is taken within a repeat, then their median. `bounds` are those of time. Processor time is less disturbed by
     what else runs on the machine.
     """
-    for rival, bound in bounds.items():
+    for rival in repeats[0]:
+        if rival is Contender.MUSTER or Contender.MUSTER not in repeats[0]:
+            continue
         found = [repeat[Contender.MUSTER].seconds / repeat[rival].seconds for repeat in repeats]
-        yield of_repeats(f"{name}_vs_{rival}", "ratio", found, bound=bound)
+        yield of_repeats(f"{name}_vs_{rival}", "ratio", found, bound=bounds.get(rival))
         costs = [_cost(repeat[Contender.MUSTER]) / _cost(repeat[rival]) for repeat in repeats]
         yield of_repeats(f"{name}_cpu_vs_{rival}", "ratio", costs)
 
@@ -38,7 +44,9 @@ def times(name: str, repeats: Sequence[Repeat]) -> Iterator[Figure]:
 def attempts(name: str, repeats: Sequence[Repeat]) -> Iterator[Figure]:
     """Yield, for each contender, how often kube-scheduler tried to place one pod."""
     for contender, runs in _by_contender(repeats):
-        yield of_repeats(f"{name}_{contender}_attempts_per_pod", "per pod", [run.attempts / run.pods for run in runs])
+        yield of_repeats(
+            f"{name}_{contender}_attempts_per_pod", "per pod", [run.spent.attempts / run.pods for run in runs]
+        )
 
 
 def phases(name: str, repeats: Sequence[Repeat]) -> Iterator[Figure]:
@@ -49,36 +57,65 @@ def phases(name: str, repeats: Sequence[Repeat]) -> Iterator[Figure]:
             yield of_repeats(f"{name}_{contender}_{phase}_at_s", "s", reached)
 
 
-def processor_time(name: str, repeats: Sequence[Repeat]) -> Iterator[Figure]:
-    """Yield, for each contender, the processor seconds of the whole system without the harness, and of each process."""
+def processor_time(name: str, repeats: Sequence[Repeat], muster_bound: float | None = None) -> Iterator[Figure]:
+    """Yield, for each contender, processor time by pod, of the whole without the harness and of each process.
+
+    `muster_bound` is what Muster itself may need, in milliseconds for each pod.
+    """
     for contender, runs in _by_contender(repeats):
-        yield of_repeats(f"{name}_{contender}_cpu_s", "CPU s", [_cost(run) for run in runs])
-        for process in runs[0].cpu:
-            yield of_repeats(f"{name}_{contender}_cpu_{process}_s", "CPU s", [run.cpu[process] for run in runs])
+        yield of_repeats(f"{name}_{contender}_cpu_ms", _CPU_UNIT, [1000 * _cost(run) / run.pods for run in runs])
+        for process in runs[0].spent.cpu:
+            used = [1000 * run.spent.cpu[process] / run.pods for run in runs]
+            bound = muster_bound if process == MUSTER_PROCESS else None
+            yield of_repeats(f"{name}_{contender}_cpu_{process}_ms", _CPU_UNIT, used, bound=bound)
 
 
-def work(name: str, repeats: Sequence[Repeat]) -> Iterator[Figure]:
-    """Yield what Muster did: writes by pod, passes, and the mean time of a pass, a filter call and a bind call."""
-    runs = [repeat[Contender.MUSTER] for repeat in repeats]
-    yield of_repeats(f"{name}_nominations_per_pod", "per pod", [run.work.nominations / run.pods for run in runs])
-    yield of_repeats(f"{name}_bindings_per_pod", "per pod", [run.work.bindings / run.pods for run in runs])
-    yield of_repeats(f"{name}_renominations", "pods", [run.work.renominations for run in runs])
-    yield of_repeats(f"{name}_passes", "passes", [run.work.passes for run in runs])
-    yield of_repeats(f"{name}_pass_ms", "ms", [_mean_ms(run.work.pass_seconds, run.work.passes) for run in runs])
-    filters = [_mean_ms(run.work.filter_seconds, run.work.filter_calls) for run in runs]
-    yield of_repeats(f"{name}_filter_ms", "ms", filters)
-    held = [_mean_ms(run.work.bind_seconds, run.work.bindings) for run in runs]
-    yield of_repeats(f"{name}_bind_ms", "ms", held)
+def writes(name: str, repeats: Sequence[Repeat]) -> Iterator[Figure]:
+    """Yield, for each contender, writes by pod as the API server counts them, and how many were answered 429."""
+    for contender, runs in _by_contender(repeats):
+        prefix = f"{name}_{contender}"
+        every = [sum(run.spent.writes.values()) / run.pods for run in runs]
+        yield of_repeats(f"{prefix}_writes", "per pod", every)
+        for kind in dict.fromkeys(chain.from_iterable(run.spent.writes for run in runs)):
+            known = kind.lower().replace(" ", "_").replace("/", "_")
+            counted = [run.spent.writes.get(kind, 0.0) / run.pods for run in runs]
+            yield of_repeats(f"{prefix}_writes_{known}", "per pod", counted)
+        yield of_repeats(f"{prefix}_writes_refused", "writes", [run.spent.refused for run in runs])
 
 
-def filter_calls_per_pod(name: str, repeats: Sequence[Repeat], bound: float | None = None) -> Figure:
-    """Return how often kube-scheduler asked Muster's filter for one bound pod."""
-    runs = [repeat[Contender.MUSTER] for repeat in repeats]
-    return of_repeats(name, "per pod", [run.work.filter_calls / run.pods for run in runs], bound=bound)
+def disturbance(name: str, repeats: Sequence[Repeat]) -> Iterator[Figure]:
+    """Yield, for each contender, the load average when it began, and how many processors others kept busy meanwhile."""
+    for contender, runs in _by_contender(repeats):
+        yield of_repeats(f"{name}_{contender}_load", "processes", [run.load for run in runs])
+        yield of_repeats(f"{name}_{contender}_elsewhere", "processors", [run.spent.elsewhere for run in runs])
+
+
+def work(
+    name: str, repeats: Sequence[Repeat], *, filter_bound: float | None = None, turns_bound: float | None = None
+) -> Iterator[Figure]:
+    """Yield what Muster did: calls and writes by pod, passes, and the mean time of a pass, a filter and a bind call.
+
+    `filter_bound` is how often kube-scheduler may ask Muster's filter for one bound pod, `turns_bound` how many turns
+    of its event loop may take more than 10 ms. Nothing without Muster.
+    """
+    runs = [repeat[Contender.MUSTER] for repeat in repeats if Contender.MUSTER in repeat]
+    if not runs:
+        return
+    did = [(run.spent.work, run.pods) for run in runs]
+    calls = [work.filter_calls / pods for work, pods in did]
+    yield of_repeats(f"{name}_filter_calls_per_pod", "per pod", calls, bound=filter_bound)
+    yield of_repeats(f"{name}_nominations_per_pod", "per pod", [work.nominations / pods for work, pods in did])
+    yield of_repeats(f"{name}_bindings_per_pod", "per pod", [work.bindings / pods for work, pods in did])
+    yield of_repeats(f"{name}_renominations", "pods", [work.renominations for work, _ in did])
+    yield of_repeats(f"{name}_passes", "passes", [work.passes for work, _ in did])
+    yield of_repeats(f"{name}_pass_ms", "ms", [_mean_ms(work.pass_seconds, work.passes) for work, _ in did])
+    yield of_repeats(f"{name}_filter_ms", "ms", [_mean_ms(work.filter_seconds, work.filter_calls) for work, _ in did])
+    yield of_repeats(f"{name}_bind_ms", "ms", [_mean_ms(work.bind_seconds, work.bindings) for work, _ in did])
+    yield of_repeats(f"{name}_busy_turns", "turns", [work.busy_turns for work, _ in did], bound=turns_bound)
 
 
 def _cost(run: Run) -> float:
-    return sum(seconds for process, seconds in run.cpu.items() if process != HARNESS)
+    return sum(seconds for process, seconds in run.spent.cpu.items() if process != HARNESS)
 
 
 def _mean_ms(seconds: float, count: float) -> float:

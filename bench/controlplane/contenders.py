@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from localcluster.client import NATIVE_POD_GROUPS, POD_GROUPS, Resource
@@ -16,19 +16,44 @@ from localcluster.processes import Server
 
 
 class Contender(StrEnum):
-    """A system under comparison."""
+    """A system under comparison. The value names it in figures.
+
+    All may send 1,000 requests a second: kube-scheduler's default of 50 would be the slowest part of each. How many
+    nodes kube-scheduler looks at for a pod is its own default (adaptive) unless said otherwise.
+    """
 
     STOCK = "stock"
     """kube-scheduler alone: pods one by one, gangs unknown."""
 
+    STOCK_100 = "stock_100"
+    """The same with percentageOfNodesToScore: 100."""
+
     NATIVE = "native"
     """kube-scheduler's own gang scheduling: feature gate GenericWorkload, PodGroups of scheduling.k8s.io/v1beta1."""
 
-    MUSTER = "muster"
-    """kube-scheduler with Muster as its extender, PodGroups of scheduling.x-k8s.io/v1alpha1."""
+    NATIVE_100 = "native_100"
+    """The same with percentageOfNodesToScore: 100."""
 
     FLOOR = "floor"
     """What nominating costs at least: kube-scheduler alone, told each pod's node by the one who creates the pods."""
+
+    MUSTER = "muster"
+    """kube-scheduler with Muster as its extender, both as shipped; PodGroups of scheduling.x-k8s.io/v1alpha1."""
+
+    @property
+    def label(self) -> str:
+        """Return what people call it."""
+        return _LABELS[self]
+
+    @property
+    def native(self) -> bool:
+        """Tell whether kube-scheduler's own gang scheduling is on."""
+        return self in (Contender.NATIVE, Contender.NATIVE_100)
+
+    @property
+    def looks_at_all_nodes(self) -> bool:
+        """Tell whether kube-scheduler is made to look at all nodes for each pod, instead of its own default."""
+        return self in (Contender.STOCK_100, Contender.NATIVE_100)
 
     @property
     def scheduler_name(self) -> str:
@@ -38,10 +63,35 @@ class Contender(StrEnum):
     @property
     def groups(self) -> Resource | None:
         """Return the resource of its PodGroups, None if it knows no gangs."""
-        return _GROUPS.get(self)
+        if self.native:
+            return NATIVE_POD_GROUPS
+        return POD_GROUPS if self is Contender.MUSTER else None
+
+    @property
+    def profile(self) -> SchedulerProfile:
+        """Return how its kube-scheduler is configured; Muster's port is left to the file."""
+        name = "muster.yaml" if self is Contender.MUSTER else "stock.yaml"
+        return SchedulerProfile(
+            SCHEDULER_CONFIGS / name, percentage_of_nodes_to_score=100 if self.looks_at_all_nodes else None
+        )
 
 
-_GROUPS: Mapping[Contender, Resource] = {Contender.NATIVE: NATIVE_POD_GROUPS, Contender.MUSTER: POD_GROUPS}
+_LABELS: Mapping[Contender, str] = {
+    Contender.STOCK: "stock",
+    Contender.STOCK_100: "stock, 100 %",
+    Contender.NATIVE: "native gang",
+    Contender.NATIVE_100: "native gang, 100 %",
+    Contender.FLOOR: "floor",
+    Contender.MUSTER: "Muster",
+}
+
+#: What each is, for people who choose.
+EXPLAINED = (
+    "contenders: stock: kube-scheduler alone, at its own defaults; native: the same with its own gang scheduling"
+    " (GenericWorkload); stock_100, native_100: the same made to look at all nodes (percentageOfNodesToScore: 100);"
+    " floor: kube-scheduler alone, told the node of each pod by who creates it; muster: Muster as shipped. All may send"
+    " 1,000 requests a second"
+)
 
 
 @dataclass(slots=True)
@@ -94,11 +144,8 @@ class Teams:
     def _team(self, contender: Contender) -> Team:
         cluster = self.cluster
         extender = contender is Contender.MUSTER
-        profile = SchedulerProfile(
-            SCHEDULER_CONFIGS / ("muster.yaml" if extender else "stock.yaml"),
-            extender_port=cluster.muster_port if extender else None,
-        )
-        gates = NATIVE_PODGROUP_GATES if contender is Contender.NATIVE else {}
+        profile = replace(contender.profile, extender_port=cluster.muster_port if extender else None)
+        gates = NATIVE_PODGROUP_GATES if contender.native else {}
         name, (port,) = f"{contender}-contender", free_ports(1)
         scheduler = cluster.scheduler(name, profile, feature_gates=gates, port=port)
         address = Connection(f"https://{LOOPBACK}:{port}", cluster.folder / name / "kube-scheduler.crt", "")

@@ -1,7 +1,8 @@
 """Where contenders are measured: a control plane with ready nodes, and one contender at a time on it.
 
 No kwok runs: it would take part of the two processors that are measured. Nodes are ready from their creation and stay
-so, since no node controller runs either; bound pods never start, which no contender waits for.
+so, since no node controller runs either; bound pods never start, which no contender waits for. Pods that take nodes
+from the beginning on are created once and stay, whoever is measured.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from typing import Self
 import orjson
 import uvloop
 
-from bench.controlplane.accounts import cpu_seconds, milestones, read_muster, read_scheduler
+from bench.controlplane import fill
+from bench.controlplane.accounts import cpu_seconds, milestones, read_api_server, read_muster, read_scheduler
 from bench.controlplane.client import LoadClient, Request
 from bench.controlplane.contenders import Contender, Team, Teams
+from bench.controlplane.meter import Counters, Meter
 from bench.controlplane.podwatch import PodWatch
 from bench.controlplane.workload import GPUS_PER_NODE, GROUP_RESOURCES, NAMESPACE, Workload
 from bench.soak.sampling import Page
@@ -30,13 +33,14 @@ from localcluster.build import ensure_binaries
 from localcluster.client import NATIVE_POD_GROUPS, NODES, PODS
 from localcluster.cluster import LocalCluster
 from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER
+from localcluster.credentials import Connection
 from localcluster.errors import NotInTimeError
 from localcluster.nodes import NodeShape, numbered_nodes
 
 #: Requests under way at once while things are created and patched. More do not help an API server on two cores.
 CONCURRENCY = 32
 
-#: How long everything may take to be bound, in seconds: native gang scheduling needs half a minute for 1,000 pods.
+#: How long everything may take to be bound, in seconds: native gang scheduling needs 80 s for 3,000 pods.
 GIVE_UP_SECONDS = 300.0
 
 #: The name of this process among those whose processor time is read.
@@ -47,42 +51,31 @@ _WARM_UP_PODS = 8
 _PAUSE_SECONDS = 0.5
 #: The queues of kube-scheduler from which pods are tried without anything happening, and seconds between two looks.
 _QUEUES_AT_WORK, _LOOK_SECONDS = ("active", "backoff", "pending"), 0.5
+#: Below so many processors all servers are at rest: what they have to write after the last pod is bound is written. And
+#: how long that may take, in seconds.
+_REST_PROCESSORS, _REST_SECONDS = 0.15, 15.0
 #: How long the API server may take to delete everything, in seconds.
 _CLEAR_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What has been used up so far.
-
-    Processor seconds by process, Muster's metrics (empty without Muster), and how often kube-scheduler has tried to
-    place a pod.
-    """
-
-    cpu: Mapping[str, float]
-    muster: Page
-    attempts: float
-
-
 @dataclass(slots=True)
 class Stage:
-    """One contender at work, seen from outside."""
+    """One contender at work, seen from outside. `nodes` are those that are free."""
 
     team: Team
     client: LoadClient
+    admin: Connection
     watch: PodWatch
     nodes: list[str]
     pids: Mapping[str, int]
 
-    def account(self) -> Account:
-        """Return what has been used up so far."""
-        cpu = self.cpu()  # first: to be asked for metrics is work, too
-        muster = read_muster(self.team.muster_url) if self.team.muster is not None else Page()
-        return Account(cpu, muster, self._scheduler().sum("scheduler_schedule_attempts_total"))
+    def meter(self) -> Meter:
+        """Begin to measure what is spent."""
+        return Meter(self._counters, self.pids)
 
-    def cpu(self) -> dict[str, float]:
-        """Return the processor seconds that each process has used so far."""
-        return cpu_seconds(self.pids)
+    def muster(self) -> Page:
+        """Return Muster's metrics, empty without Muster."""
+        return read_muster(self.team.muster_url) if self.team.muster is not None else Page()
 
     def milestones(self, since: float) -> Iterator[tuple[str, float]]:
         """Yield Muster's decisions about gangs since a time in Unix seconds; none without Muster."""
@@ -106,6 +99,14 @@ class Stage:
             await asyncio.sleep(_LOOK_SECONDS)
         return False
 
+    async def rests(self) -> None:
+        """Wait until all servers have done what is left for them to do, or some time has passed."""
+        await _until_at_rest({name: pid for name, pid in self.pids.items() if name != HARNESS})
+
+    def _counters(self) -> Counters:
+        attempts = self._scheduler().sum("scheduler_schedule_attempts_total")
+        return Counters(self.muster(), attempts, read_api_server(self.admin))
+
     def _scheduler(self) -> Page:
         return read_scheduler(self.team.scheduler_address)
 
@@ -120,21 +121,23 @@ class Stage:
 
 
 class Arena:
-    """A control plane of its own with nodes of eight GPUs, as a context manager."""
+    """A control plane of its own with nodes of eight GPUs, `occupied` of which are taken, as a context manager."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, occupied: int = 0) -> None:
         """Prepare; nothing runs yet. Raises LocalClusterError that says what to install if Go is missing."""
         binaries = ensure_binaries()
         folder = Path(tempfile.mkdtemp(prefix="muster-bench-"))
         self._cluster = LocalCluster(folder, binaries, NATIVE_PODGROUP_API_SERVER, kubelets=False)
         self._teams = Teams(self._cluster)
         self._nodes = numbered_nodes(nodes, NodeShape(gpus=GPUS_PER_NODE))
+        self._names = [node["metadata"]["name"] for node in self._nodes]
+        self._taken = fill.taken(self._names, occupied)
 
     def __enter__(self) -> Self:
-        """Start the control plane and create the nodes."""
+        """Start the control plane, create the nodes, and the pods that take some of them."""
         self._cluster.__enter__()
         try:
-            uvloop.run(self._create_nodes())
+            uvloop.run(self._create())
         except BaseException:
             self._cluster.stop()
             raise
@@ -151,19 +154,17 @@ class Arena:
         """Start a contender afresh and let it place a small gang; at the end, kill it and delete what was created."""
         team = self._teams.of(contender)
         control_plane = self._cluster.control_plane
-        names = [node["metadata"]["name"] for node in self._nodes]
+        taken = set(self._taken)
+        free = [name for name in self._names if name not in taken]
         async with LoadClient(control_plane.admin) as client:
             try:
                 team.start()
                 await self._warm_up(team, client)
-                pids = {
-                    "apiserver": control_plane.api_server.pid,
-                    "etcd": control_plane.etcd.pid,
-                    **{role: server.pid for role, server in team.servers.items()},
-                    HARNESS: os.getpid(),
-                }
+                pids = self._pids | {role: server.pid for role, server in team.servers.items()}
+                await _until_at_rest(pids)
+                pids[HARNESS] = os.getpid()
                 async with PodWatch(client, NAMESPACE) as watch:
-                    yield Stage(team, client, watch, names, pids)
+                    yield Stage(team, client, control_plane.admin, watch, free, pids)
                     team.check()
             except NotInTimeError as error:
                 logs = "\n".join(f"end of {role}'s log:\n{server.log_tail()}" for role, server in team.servers.items())
@@ -172,11 +173,18 @@ class Arena:
                 team.kill()
                 await self._clear(client)
             self._cluster.check()
+            await _until_at_rest(self._pids)
 
-    async def _create_nodes(self) -> None:
-        requests = [Request("POST", NODES.path(), orjson.dumps(node)) for node in self._nodes]
+    @property
+    def _pids(self) -> dict[str, int]:
+        return {"apiserver": self._cluster.control_plane.api_server.pid, "etcd": self._cluster.control_plane.etcd.pid}
+
+    async def _create(self) -> None:
+        nodes = [Request("POST", NODES.path(), orjson.dumps(node)) for node in self._nodes]
         async with LoadClient(self._cluster.control_plane.admin) as client:
-            await client.send_all(requests, CONCURRENCY)
+            await client.send(fill.namespace())
+            for requests in (nodes, fill.creations(self._taken), fill.starts(self._taken)):
+                await client.send_all(requests, CONCURRENCY)
 
     async def _warm_up(self, team: Team, client: LoadClient) -> None:
         """Open the connections, and see that the contender works: what it does once only is not measured."""
@@ -209,3 +217,15 @@ class Arena:
                 if time.monotonic() > deadline:
                     raise NotInTimeError(f"{collection} not empty {_CLEAR_SECONDS:g} s after everything was deleted")
                 await asyncio.sleep(_PAUSE_SECONDS / 5)
+
+
+async def _until_at_rest(servers: Mapping[str, int]) -> None:
+    """Wait until these processes do next to nothing, or some time has passed.
+
+    Told by their processor time, which costs them nothing to be asked for.
+    """
+    deadline, busy = time.monotonic() + _REST_SECONDS, float("inf")
+    while busy > _REST_PROCESSORS * _LOOK_SECONDS and time.monotonic() < deadline:
+        before = sum(cpu_seconds(servers).values())
+        await asyncio.sleep(_LOOK_SECONDS)
+        busy = sum(cpu_seconds(servers).values()) - before

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.controlplane.runs import SETTLE_SECONDS, Work, spent
+from bench.controlplane.meter import Spent
 from bench.controlplane.stage import CONCURRENCY, Stage
 from bench.controlplane.workload import GPUS_PER_NODE, Workload
 from bench.options import Say
 from localcluster.client import POD_GROUPS
 
+#: A call is counted once it is answered, a moment after its effect was seen: how long to wait for it, in seconds.
+_COUNTED_SECONDS = 0.3
 #: How long kube-scheduler may go on trying pods that cannot be placed, in seconds, before it is measured anyway. By
 #: itself it never stops trying native PodGroups.
 _SETTLE_SECONDS = 20.0
@@ -26,23 +28,19 @@ _EVERY_SECONDS, _RUNNING = 2.0, 2
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What waiting pods cost while nothing happens, for so many seconds; `cpu` is processor seconds by process.
+    """What waiting pods cost while nothing happens.
 
-    `first_calls` are the filter calls between the creation of the pods and the beginning of that time; `attempts` is
-    how often kube-scheduler tried to place a pod in it.
+    `first_calls` are the filter calls between the creation of the pods and the beginning of that time.
     """
 
     pods: int
-    seconds: float
     first_calls: float
-    filter_calls: float
-    attempts: float
-    cpu: Mapping[str, float]
+    spent: Spent
 
     @property
     def filter_calls_per_pod_minute(self) -> float:
         """Return how often a minute kube-scheduler asks about one waiting pod."""
-        return self.filter_calls / self.pods / self.seconds * 60
+        return self.spent.work.filter_calls / self.pods / self.spent.seconds * 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,7 @@ class Succession:
     """One running gang that ended on a full cluster: seconds until the next was all bound, and what that took."""
 
     seconds: float
-    filter_calls: float
-    attempts: float
-    cpu: Mapping[str, float]
+    spent: Spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +56,26 @@ class Beside:
     """Gangs of two that started one after the other beside `pods` that wait: seconds from creation until bound.
 
     `behind` is of the one that was created right after those that wait; `first_attempts` is how often kube-scheduler
-    tried pods until all of them were put aside. `attempts`, `filter_calls` and `cpu` are of the `seconds` thereafter,
-    in which the others started.
+    tried pods until all of them were put aside. `spent` is of the time thereafter, in which the others started.
     """
 
     pods: int
     behind: float
     first_attempts: float
-    seconds: float
     starts: Sequence[float]
-    attempts: float
-    filter_calls: float
-    cpu: Mapping[str, float]
+    spent: Spent
 
 
 async def beside(stage: Stage, waiting: Workload, running: int, seconds: float, say: Say) -> Beside:
     """Have gangs wait beside `running` pods of five GPUs, and let others start and end for so many seconds."""
     await _occupy(stage, Workload(1, running, gpus=5, prefix=_OCCUPANTS))
-    empty = stage.account()
+    first = stage.meter()
     await stage.create(waiting)
     gangs = [Workload(1, 2, prefix="beside-0")]
     behind = await _start(stage, gangs[0])
     await _settle(stage, waiting, say)
-    before, began = stage.account(), time.monotonic()
+    first_attempts = first.read().attempts
+    meter, began = stage.meter(), time.monotonic()
     starts: list[float] = []
     while time.monotonic() < began + seconds:
         gangs.append(Workload(1, 2, prefix=f"beside-{len(gangs)}"))
@@ -90,17 +83,7 @@ async def beside(stage: Stage, waiting: Workload, running: int, seconds: float, 
         if len(gangs) > _RUNNING:
             await stage.client.send_all(gangs[-1 - _RUNNING].completions(0), CONCURRENCY)
         await asyncio.sleep(max(0.0, _EVERY_SECONDS - starts[-1]))
-    after, ended = stage.account(), time.monotonic()
-    return Beside(
-        waiting.pods,
-        behind,
-        before.attempts - empty.attempts,
-        ended - began,
-        starts,
-        after.attempts - before.attempts,
-        Work.between(before.muster, after.muster).filter_calls,
-        spent(before.cpu, after.cpu),
-    )
+    return Beside(waiting.pods, behind, first_attempts, starts, meter.read())
 
 
 async def _start(stage: Stage, gang: Workload) -> float:
@@ -118,20 +101,12 @@ async def _start(stage: Stage, gang: Workload) -> float:
 async def rest(stage: Stage, waiting: Workload, occupied: int, seconds: float, say: Say) -> Rest:
     """Have gangs wait while `occupied` nodes are full, let that come to rest, and watch for so many seconds."""
     await _occupy(stage, Workload(1, occupied, gpus=GPUS_PER_NODE, prefix=_OCCUPANTS))
-    empty = stage.account()
+    first = stage.meter()
     await stage.create(waiting)
     await _settle(stage, waiting, say)
-    before, began = stage.account(), time.monotonic()
+    first_calls, meter = first.read().work.filter_calls, stage.meter()
     await asyncio.sleep(seconds)
-    after, ended = stage.account(), time.monotonic()
-    return Rest(
-        waiting.pods,
-        ended - began,
-        Work.between(empty.muster, before.muster).filter_calls,
-        Work.between(before.muster, after.muster).filter_calls,
-        after.attempts - before.attempts,
-        spent(before.cpu, after.cpu),
-    )
+    return Rest(waiting.pods, first_calls, meter.read())
 
 
 async def successions(stage: Stage, waiting: Workload, count: int, say: Say) -> list[Succession]:
@@ -148,22 +123,16 @@ async def successions(stage: Stage, waiting: Workload, count: int, say: Say) -> 
 
 async def _succession(stage: Stage, running: Workload, number: int, waiting: Workload) -> Succession:
     """Let the running gang of that number end, the first being 0, and wait until one more waiting gang is whole."""
-    before, began = stage.account(), time.monotonic()
+    meter, began = stage.meter(), time.monotonic()
     await stage.client.send_all(running.completions(number), CONCURRENCY)
     await stage.watch.until(
         lambda: len(_whole(stage, waiting)) > number,
         timeout_seconds=_NEXT_SECONDS,
         description=lambda: f"{number + 1} waiting gangs all bound; whole are {_whole(stage, waiting)}",
     )
-    ended, cpu = time.monotonic(), stage.cpu()
-    await asyncio.sleep(SETTLE_SECONDS)
-    after = stage.account()
-    return Succession(
-        ended - began,
-        Work.between(before.muster, after.muster).filter_calls,
-        after.attempts - before.attempts,
-        spent(before.cpu, cpu),
-    )
+    ended = time.monotonic()
+    await asyncio.sleep(_COUNTED_SECONDS)
+    return Succession(ended - began, meter.read())
 
 
 def _whole(stage: Stage, waiting: Workload) -> list[str]:
@@ -179,7 +148,7 @@ async def _occupy(stage: Stage, running: Workload) -> None:
     groups = stage.team.contender.groups or POD_GROUPS
     await stage.client.send_all(running.running(groups, stage.nodes), CONCURRENCY)
     await stage.until_bound(running.pods)
-    await asyncio.sleep(SETTLE_SECONDS)
+    await asyncio.sleep(_COUNTED_SECONDS)
 
 
 async def _settle(stage: Stage, waiting: Workload, say: Say) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 
@@ -12,7 +12,7 @@ from localcluster.client import NATIVE_POD_GROUPS, POD_GROUPS, PODS, JsonObject,
 from localcluster.workloads import GangSpec, PodTemplate, Role
 
 NAMESPACE = "default"
-_MERGE_PATCH = "application/merge-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,18 @@ class Workload:
         """Return the number of pods that are created."""
         return self.gangs * (self.size - self.missing)
 
-    def named(self, prefix: str) -> Workload:
-        """Return the same under other names."""
-        return replace(self, prefix=prefix)
+    @property
+    def title(self) -> str:
+        """Return what people call it."""
+        if not self.grouped:
+            return f"{self.pods:,} single pods"
+        gangs = "1 gang" if self.gangs == 1 else f"{self.gangs:,} gangs"
+        return f"{gangs} of {self.size:,}"
+
+    @property
+    def least_nodes(self) -> int:
+        """Return on how many nodes it fits at least."""
+        return -(-self.pods // (GPUS_PER_NODE // self.gpus))
 
     def pod_names(self) -> Iterator[str]:
         """Yield the names of the pods, gang by gang."""
@@ -75,7 +84,7 @@ class Workload:
                 "PATCH",
                 PODS.path(NAMESPACE, name, "status"),
                 orjson.dumps({"status": {"nominatedNodeName": nodes[number // per_node]}}),
-                _MERGE_PATCH,
+                MERGE_PATCH,
             )
             for number, name in enumerate(self.pod_names())
         ]
@@ -84,7 +93,7 @@ class Workload:
         """Return what ends the pods of one gang well, as their kubelets would say it."""
         body = orjson.dumps({"status": {"phase": "Succeeded"}})
         names = [f"{self.prefix}-{gang}-{member}" for member in range(self.size)]
-        return [Request("PATCH", PODS.path(NAMESPACE, name, "status"), body, _MERGE_PATCH) for name in names]
+        return [Request("PATCH", PODS.path(NAMESPACE, name, "status"), body, MERGE_PATCH) for name in names]
 
     def _objects(self, scheduler: str, groups: Resource | None) -> Iterator[tuple[Resource, JsonObject]]:
         template = PodTemplate(gpus=self.gpus, cpu="4", memory="32Gi", scheduler=scheduler, gates=self.gates)

@@ -26,8 +26,16 @@ _MODULES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: The names of the cases.
-CASES = tuple(_MODULES)
+#: What each case measures.
+CASES: Mapping[str, str] = MappingProxyType(
+    {
+        "best-fit": "bandwidth, whole nodes and refusals against best fit by count, on random clusters",
+        "every-placement": "plans against every placement that there is, on small clusters",
+        "goals": "what each placement goal gains in bandwidth and costs in whole nodes",
+        "plan": "what a plan takes where the network has three tiers",
+        "pass": "what a pass over waiting gangs takes where the network has three tiers",
+    }
+)
 
 
 def measure(options: Options, say: Say) -> list[Figure]:

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
 
-from bench.controlplane.cases import Comparison, NextGang
+from bench.controlplane.cases import Comparison
 from bench.controlplane.contenders import Contender
-from bench.controlplane.workload import Workload
+from bench.controlplane.waitingcases import NextGang
 from bench.plots import paper
 from bench.plots.results import Missing, Results
 
 _COLOURS: Mapping[Contender, str] = {
     Contender.STOCK: paper.GREY,
+    Contender.STOCK_100: paper.GREY,
     Contender.NATIVE: paper.ORANGE,
-    Contender.MUSTER: paper.BLUE,
+    Contender.NATIVE_100: paper.ORANGE,
     Contender.FLOOR: paper.GREEN,
+    Contender.MUSTER: paper.BLUE,
 }
 _CAPTION = (
     "seconds: median, with the least and the most of the repeats; shorter is better; each panel has its own scale"
@@ -42,25 +44,29 @@ class Race:
 
     @classmethod
     def of_comparison(cls, case: str, measured: Comparison) -> Race:
-        """Return the panel of a workload that several contenders place."""
-        figures = {contender: f"{measured.name}_{contender}_s" for contender in measured.seconds_per_pod}
-        bounds = {rival: bound for rival, bound in measured.rivals.items() if bound is not None}
-        return cls(case, f"{_workload(measured.workload)} on {measured.nodes:,} nodes", figures, bounds)
+        """Return the panel of a workload that several contenders place.
+
+        Those that are made to look at all nodes are shown where the budget speaks of them.
+        """
+        figures = {
+            contender: f"{measured.name}_{contender}_s"
+            for contender in measured.contenders
+            if contender in measured.bounds or not contender.looks_at_all_nodes
+        }
+        return cls(case, measured.title, figures, measured.bounds)
 
     @classmethod
     def of_next_gang(cls, case: str, measured: NextGang) -> Race:
         """Return the panel of a full cluster, from the end of one gang until the next is bound."""
         figures = {contender: f"{measured.name}_{contender}_next_gang_s" for contender in measured.contenders}
-        waiting = _workload(measured.waiting)
-        title = f"{waiting} wait on {measured.nodes:,} full nodes: from the end of one to the next bound"
-        return cls(case, title, figures, {})
+        return cls(case, measured.title, figures, {})
 
     def draw(self, axes: Axes, results: Results) -> None:
         """Draw the bars from top to bottom, each with its median and with the least and the most as whiskers."""
         times = {one: results[self.figures[one]] for one in Contender if self.figures.get(one) in results}
         values = [time.value for time in times.values()]
         axes.barh(
-            [f"{contender}: {time.value:.3g} s" for contender, time in times.items()],
+            [f"{contender.label}: {time.value:.3g} s" for contender, time in times.items()],
             values,
             height=0.7,
             color=[_COLOURS[contender] for contender in times],
@@ -72,7 +78,7 @@ class Race:
         )
         for (rival, bound), dashes in zip(self.bounds.items(), _BOUND_STYLES, strict=False):
             row, seconds = list(times).index(Contender.MUSTER), bound * times[rival].value
-            label = f"bound: {bound:g} of {rival}"
+            label = f"bound: {bound:g} of {rival.label}"
             axes.vlines(seconds, row - 0.5, row + 0.5, colors=paper.RED, linestyles=dashes, label=label)
         axes.set(title=self.title, xlim=(0, None))
         axes.invert_yaxis()
@@ -106,10 +112,3 @@ class BarPlot:
         for place, race in enumerate(self.panels):
             race.draw(sheet.add_subplot(grid[place, 0]), results)
         return sheet
-
-
-def _workload(workload: Workload) -> str:
-    if not workload.grouped:
-        return f"{workload.pods:,} single pods"
-    gangs = "1 gang" if workload.gangs == 1 else f"{workload.gangs:,} gangs"
-    return f"{gangs} of {workload.size:,}"

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from matplotlib.figure import Figure as Sheet
 
-from bench.controlplane.cases import Comparison, NextGang
+from bench.controlplane.cases import Comparison
 from bench.controlplane.catalogue import FULL
+from bench.controlplane.waitingcases import NextGang
 from bench.placement import PLAN_BOUND_MS, PLAN_NODES, RESERVED
 from bench.plots.bars import BarPlot, Race
 from bench.plots.curves import Bound, CurvePlot, Line, Panel
@@ -86,9 +87,10 @@ def _pass_lines(axis: str) -> tuple[Line, ...]:
 
 
 def _races() -> Iterator[Race]:
+    """Yield the cases of which the budget says something; the tables have the others, too."""
     for name, case in FULL.items():
         match case:
-            case Comparison():
+            case Comparison() if case.bounds:
                 yield Race.of_comparison(name, case)
             case NextGang():
                 yield Race.of_next_gang(name, case)

@@ -18,8 +18,13 @@ _MODULES: Mapping[str, str] = MappingProxyType(
     {"search": "bench.preemption.scale", "every-choice": "bench.preemption.everychoice"}
 )
 
-#: The names of the cases.
-CASES = tuple(_MODULES)
+#: What each case measures.
+CASES: Mapping[str, str] = MappingProxyType(
+    {
+        "search": "what a search for victims takes on a large full cluster",
+        "every-choice": "what is found against every choice that there is, on small clusters",
+    }
+)
 
 
 def measure(options: Options, say: Say) -> list[Figure]:

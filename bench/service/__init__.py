@@ -29,8 +29,18 @@ _MODULES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: The names of the cases.
-CASES = tuple(_MODULES)
+#: What each case measures.
+CASES: Mapping[str, str] = MappingProxyType(
+    {
+        "verbs": "what each verb takes over HTTP, by nodes, at rest and under a stream of watch events",
+        "scale": "a large cluster: time to start, memory, and how late the event loop turns",
+        "plan": "what a plan takes, by pods and nodes",
+        "pass": "what a pass over waiting gangs takes, by gangs and nodes",
+        "turns": "the longest turns of the event loop, step by step, in one process",
+        "growth": "how each figure grows with nodes, pods and gangs",
+        "seeing": "what explanations and open pages cost the verbs",
+    }
+)
 
 #: Load average over the last minute from which on the times of this machine mean little.
 _QUIET_LOAD = 0.5

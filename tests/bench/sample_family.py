@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.figures import Figure, of_repeats
 from bench.options import Options, Say
 
-CASES = ("first", "second")
+CASES = {"first": "the first thing", "second": "the second thing"}
 
 
 def measure(options: Options, say: Say) -> list[Figure]:

@@ -52,7 +52,7 @@ def test_only_the_cases_asked_for_are_measured(capsys: pytest.CaptureFixture[str
     main(["--case", "second", "first", "--output", "json"], SAMPLE)
     assert list(json.loads(capsys.readouterr().out)["figures"]) == ["second_ms", "first_ms"]
     assert main(["--list"], SAMPLE) == 0
-    assert capsys.readouterr().out == "first\nsecond\n"
+    assert capsys.readouterr().out == "first   the first thing\nsecond  the second thing\n"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,8 @@ def test_only_the_cases_asked_for_are_measured(capsys: pytest.CaptureFixture[str
         (["--repeats", "0"], "a whole number, at least 1, is wanted, not '0'"),
         (["--repeats", "many"], "a whole number, at least 1, is wanted, not 'many'"),
         (["--family", "other"], "sample"),
+        (["--contender", "muster"], "sample compares none; control-plane does"),
+        (["--contender", "slurm"], "invalid choice: 'slurm'"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(
@@ -75,8 +77,9 @@ def test_what_cannot_be_measured_is_refused(
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_names_its_cases(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each has at least one case and a function that measures."""
+    """Each has at least one case, says what it measures, and has a function that does."""
     family = importlib.import_module(FAMILIES[name])
     assert main(["--family", name, "--list"]) == 0
-    assert capsys.readouterr().out.split() == list(family.CASES)
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert dict(lines) == family.CASES
     assert callable(family.measure)

@@ -11,8 +11,9 @@ import matplotlib as mpl
 import pytest
 
 from bench.__main__ import main as bench_main
-from bench.controlplane.cases import Comparison, NextGang
+from bench.controlplane.cases import Comparison
 from bench.controlplane.contenders import Contender
+from bench.controlplane.waitingcases import NextGang
 from bench.controlplane.workload import Workload
 from bench.figures import Figure, of_repeats
 from bench.placement import plan_figure
@@ -26,7 +27,13 @@ from bench.service.growth import curves
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREF = "{http://www.w3.org/1999/xlink}href"
-STOCK, NATIVE, MUSTER, FLOOR = Contender.STOCK, Contender.NATIVE, Contender.MUSTER, Contender.FLOOR
+STOCK, NATIVE, NATIVE_100, FLOOR, MUSTER = (
+    Contender.STOCK,
+    Contender.NATIVE,
+    Contender.NATIVE_100,
+    Contender.FLOOR,
+    Contender.MUSTER,
+)
 MAX_BYTES = 60_000
 
 LINEAR = {
@@ -159,21 +166,21 @@ def test_what_is_set_for_matplotlib_is_so_again_afterwards() -> None:
 
 def test_each_contender_has_a_bar_with_its_time() -> None:
     """The budget's bounds are parts of the rivals' times, marked at Muster's bar."""
-    case = Comparison(
-        "gang", 5000, Workload(1, 1000), {NATIVE: 0.2, FLOOR: 1.3, STOCK: None}, dict.fromkeys(Contender, 0.01)
-    )
-    times = {STOCK: 28.0, NATIVE: 25.0, MUSTER: 6.7, FLOOR: 5.2}
+    times = {STOCK: 12.0, NATIVE: 8.0, NATIVE_100: 25.0, FLOOR: 5.2, MUSTER: 6.7}
+    case = Comparison("gang", 5000, Workload(1, 1000), times, bounds={NATIVE: 0.65, NATIVE_100: 0.22})
     results = named(
         [of_repeats(f"gang_{contender}_s", "s", [time, time + 1, time]) for contender, time in times.items()]
     )
     read = texts(drawn(BarPlot("bars", "Bars", (Race.of_comparison("gang", case),)), results))
-    assert [text for text in read if ": " in text][:4] == [
-        "stock: 28 s",
-        "native: 25 s",
-        "muster: 6.7 s",
+    assert [text for text in read if ": " in text][:5] == [
+        "stock: 12 s",
+        "native gang: 8 s",
+        "native gang, 100 %: 25 s",
         "floor: 5.2 s",
+        "Muster: 6.7 s",
     ]
-    assert {"1 gang of 1,000 on 5,000 nodes", "bound: 0.2 of native", "bound: 1.3 of floor"} <= set(read)
+    bounds = {"bound: 0.65 of native gang", "bound: 0.22 of native gang, 100 %"}
+    assert {"1 gang of 1,000 on 5,000 nodes, empty", *bounds} <= set(read)
 
 
 def test_the_next_gang_on_a_full_cluster_has_bars_too() -> None:

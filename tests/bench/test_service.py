@@ -99,7 +99,7 @@ def test_a_start_is_measured_with_its_memory_and_its_stalls() -> None:
 
 def test_every_case_can_be_asked_for() -> None:
     """The names are those of the budget's parts."""
-    assert CASES == ("verbs", "scale", "plan", "pass", "turns", "growth", "seeing")
+    assert list(CASES) == ["verbs", "scale", "plan", "pass", "turns", "growth", "seeing"]
 
 
 def test_looking_is_measured_beside_not_looking() -> None:

@@ -11,10 +11,15 @@ from collections.abc import Iterator
 import pytest
 import uvloop
 
-from bench.controlplane.cases import Comparison, NextGang, Waiting
+from bench.controlplane.arrivals import Mix
+from bench.controlplane.cases import Comparison
 from bench.controlplane.contenders import Contender
+from bench.controlplane.fill import Fill
+from bench.controlplane.growthcases import Growth
+from bench.controlplane.mixedcases import Arrivals
 from bench.controlplane.progress import Progress
 from bench.controlplane.stage import Arena
+from bench.controlplane.waitingcases import NextGang, Waiting
 from bench.controlplane.waitingrun import Beside, beside
 from bench.controlplane.workload import GPUS_PER_NODE, Workload
 from bench.figures import Figure
@@ -43,10 +48,12 @@ def _by_name(figures: list[Figure]) -> dict[str, Figure]:
 
 def test_a_gang_that_fits_costs_one_filter_call_and_one_binding_for_each_pod(arena: Arena, progress: Progress) -> None:
     """A hundred pods created at once: few are asked about before the gang is complete, or nominated twice."""
-    case = Comparison("gang", NODES, Workload(1, 100), {}, {Contender.MUSTER: 0.05}, filter_bound=1.2)
+    case = Comparison("gang", NODES, Workload(1, 100), {Contender.MUSTER: 5.0}, filter_bound=1.2)
     figures = _by_name(case.measure(arena, 1, progress))
     assert figures["gang_bindings_per_pod"].value == 1.0
-    assert figures["filter_calls_per_pod"].holds is True
+    assert figures["gang_muster_writes_post_pods_binding"].value == 1.0
+    assert figures["gang_muster_writes_refused"].value == 0
+    assert figures["gang_filter_calls_per_pod"].holds is True
     assert figures["gang_nominations_per_pod"].value <= 1.1
     # kube-scheduler loses some nominations: those that come while it tries that very pod.
     assert figures["gang_renominations"].value <= 2
@@ -56,12 +63,45 @@ def test_a_gang_that_fits_costs_one_filter_call_and_one_binding_for_each_pod(are
 def test_the_rivals_place_the_same_gang(arena: Arena, progress: Progress) -> None:
     """Stock, native and floor bind every pod of some gangs; Muster does not run meanwhile."""
     rivals = [contender for contender in Contender if contender is not Contender.MUSTER]
-    case = Comparison("gangs", NODES, Workload(5, 4), {}, dict.fromkeys(Contender, 0.05))
+    case = Comparison("gangs", NODES, Workload(5, 4), dict.fromkeys(Contender, 1.0))
     figures = _by_name(case.measure(arena, 1, progress))
     for rival in rivals:
         assert figures[f"gangs_{rival}_pods_per_s"].value > 0
-        assert f"gangs_{rival}_cpu_muster_s" not in figures
-    assert figures["gangs_muster_cpu_muster_s"].value > 0
+        assert f"gangs_{rival}_cpu_muster_ms" not in figures
+        # Pod, Binding and Event: the API server counts what everybody has to write.
+        assert figures[f"gangs_{rival}_writes"].value >= 3.0
+        assert figures[f"gangs_{rival}_writes_post_pods_binding"].value == 1.0
+    assert figures["gangs_muster_cpu_muster_ms"].value > 0
+
+
+def test_a_full_cluster_still_has_room_for_what_comes(progress: Progress) -> None:
+    """All nodes but five are taken by pods that stay from contender to contender; forty pods need these five."""
+    workload = Workload(5, 8)
+    case = Comparison("full", NODES, workload, dict.fromkeys((Contender.FLOOR, Contender.MUSTER), 1.0), Fill.FULL)
+    with Arena(NODES, case.occupied) as arena:
+        figures = _by_name(case.measure(arena, 2, progress))
+    assert case.occupied == NODES - 5
+    for contender in case.contenders:
+        assert len(figures[f"full_{contender}_s"].repeats) == 2
+
+
+def test_a_mix_arrives_and_every_pod_of_it_is_bound(arena: Arena, progress: Progress) -> None:
+    """Single pods and gangs are told apart, for those who know gangs and for those who do not."""
+    contenders = (Contender.STOCK, Contender.NATIVE, Contender.MUSTER)
+    case = Arrivals("mix", NODES, Mix(singles=32, gangs=2, size=4, pods_per_second=40.0), contenders, {})
+    figures = _by_name(case.measure(arena, 1, progress))
+    for contender in contenders:
+        assert 0 < figures[f"mix_{contender}_single_p50_ms"].value <= figures[f"mix_{contender}_single_p99_ms"].value
+        assert figures[f"mix_{contender}_gang_p50_ms"].value > 0
+        assert figures[f"mix_{contender}_writes_post_pods_binding"].value == 1.0
+
+
+def test_gangs_of_several_sizes_are_compared(arena: Arena, progress: Progress) -> None:
+    """Each is placed by a fresh Muster, whose loop is looked at meanwhile."""
+    figures = _by_name(Growth("large", NODES, (10, 100), 0.01).measure(arena, 1, progress))
+    assert figures["large_100_cpu_growth"].value > 0
+    assert figures["large_100_longest_turn_ms"].value > 0
+    assert figures["large_100_given_up"].value == 0
 
 
 def test_waiting_gangs_are_not_asked_about_while_nothing_happens(arena: Arena, progress: Progress) -> None:

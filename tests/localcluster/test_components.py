@@ -40,10 +40,19 @@ def test_profile_can_be_renamed() -> None:
     assert rendered["profiles"] == [{"schedulerName": "other"}]
 
 
-def test_stock_configuration_differs_in_the_extender_alone() -> None:
-    """The comparison is fair: same client limits, same sampling; only the extender and names differ."""
+def test_profile_can_look_at_other_shares_of_the_nodes() -> None:
+    """The same configuration is compared with itself, made to look at every node."""
+    assert SchedulerProfile(STOCK, percentage_of_nodes_to_score=100).render(KUBECONFIG) == {
+        **SchedulerProfile(STOCK).render(KUBECONFIG),
+        "percentageOfNodesToScore": 100,
+    }
+
+
+def test_stock_configuration_differs_in_the_extender_and_what_it_needs() -> None:
+    """The comparison is fair: same client limits; how many nodes are looked at is kube-scheduler's own default."""
     muster, stock = load(MUSTER), load(STOCK)
     assert muster.pop("extenders")
+    muster.pop("percentageOfNodesToScore", None)
     named_apart = ("profiles", "leaderElection")
     assert {key: value for key, value in muster.items() if key not in named_apart} == {
         key: value for key, value in stock.items() if key not in named_apart
