@@ -479,6 +479,8 @@ class AdmissionPass:
             cycle.firm = self._firm()
         if growth.short is None or not self._preemptions.may_help(gang, entry.queue):
             return
+        if self._pending_evictions.leaving_for(gang.ref) is not None:
+            return  # what it has cleared now it would need for those that leave themselves
         case, *larger = (growth.case(each, cycle) for each in (growth.short, *growth.larger))
         result = judge(case)
         if isinstance(result, NoFit):

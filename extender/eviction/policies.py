@@ -290,7 +290,10 @@ class QuotaRights:
         self._sharing = sharing
         self._claimant = claimant
         self._leaving = tuple(leaving)
-        others = (victim for victim in victims if victim.queue != claimant.queue)
+        victims = list(victims)
+        others = [victim for victim in victims if victim.extras and not self._is_own(victim)]
+        if others and self._evens_shares():
+            others = self._that_might_go(others, filter(self._is_own, victims))
         self._extras = [pod.uid for victim in others for pod in victim.extras]
 
     def concern(self, uid: str) -> bool:
@@ -485,6 +488,16 @@ class QuotaRights:
         """Tell whether a piece gives way also to a gang that borrows itself."""
         policy = self._sharing.tree.queue(self._claimant.queue).preemption
         return piece.victim.priority <= _most_taken(policy, self._claimant)
+
+    def _that_might_go(self, victims: Iterable[Victim], own: Iterable[Victim]) -> list[Victim]:
+        """Return the victims that can spare members to which the gang has a right now, or once its `own` have left."""
+        found, left = [], list(victims)
+        for gone in ((), [pod.uid for victim in own for pod in (*victim.core, *victim.extras)]):
+            with self._sharing.charges.without([*self._leaving, *gone]):
+                might = [self._may_take(next(iter(victim.pieces)), gone) for victim in left]
+            found += [victim for victim, may in zip(left, might, strict=True) if may]
+            left = [victim for victim, may in zip(left, might, strict=True) if not may]
+        return found
 
     def _may_take(self, piece: Piece, gone: Collection[str]) -> bool:
         """Tell whether the gang may have a piece of another queue evicted, as things stand."""

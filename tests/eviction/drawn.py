@@ -263,7 +263,8 @@ class Played:
         has_started = any(gang.name == each.name for gang in self.running)
         wanted = each.minimum if has_started or not each.grows else 1  # what ran of it has gone
         pods = max(wanted - len(self.jobs[each.name].reserved), 0)
-        claim = Claim(each.name, each.queue, each.priority, pods, each.gpus, has_started, each.old, each.kept)
+        is_old = each.old or each.grows  # those that run already were the first to be created
+        claim = Claim(each.name, each.queue, each.priority, pods, each.gpus, has_started, is_old, each.kept)
         return Ground(room, self.scene.teams, tuple(pieces), used, lasting, claim)
 
     def _is_settling(self, name: str) -> bool:
@@ -306,4 +307,5 @@ class Played:
         self.running = [gang for gang in (each.without(self.leaving) for each in self.running) if gang.rows]
         self.leaving.clear()
         self.world.judge()
-        self.world.effects()
+        for names in self.evicted().values():  # for others that have come before, now that there is room
+            self.leaving |= names
