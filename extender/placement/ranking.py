@@ -193,7 +193,8 @@ class _DomainRoom:
 class _RowOrder:
     """What compares nodes for pods of one shape, right as long as only claims come and go.
 
-    The rooms of that shape are given with each call: they remember this.
+    The rooms of that shape are given with each call: they remember this. Nothing here refers to itself, so that all of
+    it is freed with them, and with it a shape that may be large.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that compares nodes
@@ -213,13 +214,13 @@ class _RowOrder:
             whole = int(self._counts.sum())
             around = range(tree.depth - 1, -1, -1)
             self._domains = [_DomainRoom(tree.path(level), sums(level), 1, whole) for level in around]
-            columns: Sequence[_Column] = (self._room, *self._domains)
+            columns: Sequence[_Column] = (self._counts.__getitem__, *self._domains)
         else:
             sign = -1 if terms.packing is Packing.SPREAD else 1
             self._domains = [_DomainRoom(tree.path(level), sums(level), sign, None) for level in question.levels]
-            room = self._room if terms.packing is Packing.BINPACK else self._fullness
+            counts, tightest = self._counts, terms.packing is Packing.BINPACK
             stranded = strands(table, table.vector(shape.requests))
-            columns = (*self._domains, stranded.__getitem__, room)
+            columns = (*self._domains, stranded.__getitem__, lambda rows: counts[rows] if tightest else -counts[rows])
         self._wishes = tuple(wish.__getitem__ for wish in question.wishes)
         self._columns = columns
         self._order = table.order()
@@ -261,12 +262,6 @@ class _RowOrder:
         steps = [-bags.steps_of(kind, 1, depth)[1] if unit.cap else 0 for kind, unit in enumerate(units)]
         self._steps = np.append(self._steps, steps)
         self._losses = np.append(self._losses, [unit.loss[1] if unit.cap else 0 for unit in units])
-
-    def _room(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        return self._counts[rows]
-
-    def _fullness(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        return -self._counts[rows]
 
 
 _Column: TypeAlias = Callable[[NDArray[np.intp]], NDArray[Any]]

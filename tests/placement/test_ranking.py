@@ -24,6 +24,7 @@ from extender.placement.ranking import best_single, rank_single
 from extender.placement.room import clique_units, field_of
 from extender.placement.search import Search, assign
 from tests.cluster.conftest import GPU, node, pod, shape, table_of
+from tests.garbage import garbage
 from tests.placement.conftest import SHAPES, THOROUGH, admits, ground_of, room, tables
 
 BINPACK = PlacementTerms()
@@ -168,6 +169,19 @@ def test_the_best_node_is_known_while_claims_come_and_go(
             table.claim(f"late-{come}", data.draw(st.sampled_from(names)), data.draw(SHAPES))
             come += 1
         assert view.follow()
+
+
+@pytest.mark.parametrize("wanted", [shape(gpus=1), shape()])
+@pytest.mark.parametrize("terms", [BINPACK, SPREAD])
+async def test_what_is_remembered_of_nodes_leaves_no_cycle(wanted: Shape, terms: PlacementTerms) -> None:
+    """It refers to a shape, which a tenant makes as large as a pod may be; old cycles are never collected."""
+    table = gpu_nodes(2, 4, 0)
+    ground = ground_of(table, ZONES)
+
+    async def ask() -> None:
+        assert best_single(WhatIf(table), ground, terms, pod("p", shape=wanted)) is not None
+
+    assert await garbage(ask) == {}
 
 
 @THOROUGH
