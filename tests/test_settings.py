@@ -150,7 +150,7 @@ def test_bad_option_is_not_blamed_on_the_file(config: Path) -> None:
             "answer_margin_seconds (1) leaves no time to bind after bind_hold_seconds (29.5)",
         ),
         ({"body_limit_bytes": 2**30}, "bodies_limit_bytes (201326592) must not be below body_limit_bytes (1073741824)"),
-        ({"connection_limit": 4000}, "connection_limit (4000) must not be below bind_limit (4096)"),
+        ({"connection_limit": 4000}, "connection_limit (4000) must not be below bind_limit (16384)"),
         ({"backoff_initial_seconds": 121}, "backoff_initial_seconds (121) must not exceed backoff_max_seconds (120)"),
     ],
 )
