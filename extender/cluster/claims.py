@@ -39,6 +39,10 @@ class Claim:
     observed: DeviceHolding | None = None
     predicted: DeviceHolding | None = None
 
+    def expecting(self, predicted: DeviceHolding | None) -> Claim:
+        """Return the claim of a pod of which something else is predicted."""
+        return Claim(self.node, self.shape, self.lasting, self.observed, predicted)
+
 
 class Claims(Protocol):
     """What occupancy reads of the node table."""

@@ -190,6 +190,13 @@ class Occupancy:
         if claim.node in self._aligned or _asks_for_gpus(claim.shape):
             self.changed[claim.node] = None
 
+    def keeps(self, uid: str, claim: Claim) -> bool:
+        """Tell whether a claim keeps what it has been given whatever is predicted of it, and so do all on its node."""
+        if claim.node in self._aligned or claim.node in self.changed:
+            return False
+        on_node = self._held.get(claim.node)
+        return not _asks_for_gpus(claim.shape) or (on_node is not None and on_node.settled and uid in on_node.takings)
+
     def concerns(self, shape: Shape) -> bool:
         """Tell whether GPUs or zones can matter to a pod at all; otherwise there is nothing to ask about it."""
         return bool(self._aligned) or _asks_for_gpus(shape)

@@ -226,8 +226,11 @@ class NodeTable:
 
         `observed` and `predicted` are which GPUs and zones it holds, as far as its annotations say.
         """
-        claim = Claim(node, shape, lasting, observed, predicted)
-        if self._claims.get(uid) == claim:
+        claim, before = Claim(node, shape, lasting, observed, predicted), self._claims.get(uid)
+        if before == claim:
+            return False
+        if before is not None and before.expecting(predicted) == claim and self.occupancy.keeps(uid, claim):
+            self._claims[uid] = claim  # as it is bound, the pod is said to hold what it was given with the promise
             return False
         self.release(uid)
         self._claims[uid] = claim

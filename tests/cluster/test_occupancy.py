@@ -80,6 +80,23 @@ def test_a_bound_pod_keeps_what_its_reservation_had() -> None:
     assert gpus(table, "b") == (2, 3)
 
 
+def test_saying_what_a_bound_pod_holds_changes_nothing() -> None:
+    """A pod that is bound with its prediction takes what its promise took: nothing has to be worked out again."""
+    table = table_of([hgx()])
+    table.claim("a", "n", shape(2))
+    table.claim("b", "n", shape(2))
+    before, generation = state(table), table.generation
+    assert not table.claim("a", "n", shape(2), predicted=holdings.DeviceHolding((0, 1)))
+    assert (table.generation, table.occupancy.changed) == (generation, {})
+    assert [claim.predicted for _, claim in table.claims_on("n")] == [holdings.DeviceHolding((0, 1)), None]
+    assert state(table) == before
+    # Of one that waits for the rest of its GPUs it matters.
+    table.claim("c", "n", shape(6))
+    assert state(table) != before
+    assert table.claim("c", "n", shape(6), predicted=holdings.DeviceHolding((2, 3)))
+    assert table.occupancy.changed == {"n": None}
+
+
 def test_claims_without_gpus_hold_nothing() -> None:
     """A pod that asks for no GPUs holds none and leaves its node in the state of an empty one."""
     table = table_of([hgx()])
@@ -456,7 +473,7 @@ def test_claims_without_gpus_touch_nothing() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["claim", "release", "observe", "ask"]),
+        st.sampled_from(["claim", "release", "observe", "predict", "ask"]),
         st.sampled_from("abcdef"),
         st.sampled_from(["n", "m"]),
         st.integers(0, 5),
@@ -475,6 +492,12 @@ def play(table: NodeTable, steps: Sequence[tuple[str, str, str, int, bool]]) -> 
         elif what == "release":
             table.release(uid)
             standing.pop(uid, None)
+        elif what == "predict":
+            if uid in standing:
+                there, wanted, lasts = standing[uid]
+                said, known = holdings.DeviceHolding((number, number + 1)), table.claim_of(uid)
+                seen = None if known is None else known.observed
+                table.claim(uid, there, wanted, lasting=lasts, observed=seen, predicted=said)
         else:
             seen = holdings.DeviceHolding((number, number + 1)) if what == "observe" else None
             wanted = guaranteed(2 if what == "observe" else number, 1 + number)
