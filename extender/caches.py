@@ -11,6 +11,9 @@ from functools import wraps
 from typing import Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 P = ParamSpec("P")
@@ -78,7 +81,7 @@ class SizedDict(dict[K, V]):
 
 
 def size_of(value: object) -> int:
-    """Return about how many bytes a value takes: strings, numbers, tuples and sets, and dataclasses of these."""
+    """Return about how many bytes a value takes: strings, numbers, tuples and sets, and objects with such fields."""
     match value:
         case str() | bytes():
             return 60 + len(value)
@@ -86,6 +89,8 @@ def size_of(value: object) -> int:
             return 60 + 8 * len(value) + sum(map(size_of, value))
         case Mapping():
             return 100 + sum(50 + size_of(key) + size_of(each) for key, each in value.items())
+    if isinstance(value, Struct):
+        return 40 + sum(8 + size_of(each) for each in astuple(value))
     if is_dataclass(value):
         return 60 + sum(size_of(getattr(value, each.name)) for each in fields(value))
     return 40

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec.structs import fields
 
 from extender.admission.admission import Admission
 from extender.admission.engine import Engine

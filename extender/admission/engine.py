@@ -7,8 +7,10 @@ cycle, whose six phases are `AdmissionPass.run`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from operator import attrgetter
 from typing import Any
+
+from msgspec.structs import fields
 
 from extender.admission import events
 from extender.admission.admission import Admission
@@ -201,24 +203,23 @@ class Observations:
         return pod.placeable and self._model.manages(pod)
 
 
-def _decisive(pod: Pod) -> tuple[object, ...]:
-    """Return what of a pod can change a decision; conditions, nominations and Running cannot."""
-    return (
-        pod.node_name,
-        pod.done,
-        pod.gated,
-        pod.deleting,
-        pod.group,
-        pod.shape,
-        pod.role,
-        pod.rank,
-        pod.priority,
-        pod.scheduler_name,
-        pod.options,
-    )
-
+#: Returns what of a pod can change a decision; conditions, nominations and Running cannot.
+_decisive = attrgetter(
+    "node_name",
+    "done",
+    "gated",
+    "deleting",
+    "group",
+    "shape",
+    "role",
+    "rank",
+    "priority",
+    "scheduler_name",
+    "options",
+)
 
 _COLLECTED = tuple(each.name for each in fields(Effects) if each.name not in {"answer", "empty"})
+_all_collected = attrgetter(*_COLLECTED)
 
 
 class Engine:
@@ -257,8 +258,8 @@ class Engine:
     def _effects(self, answer: A) -> Effects[A]:
         """Return with `answer` what the event called for, and begin to collect again."""
         found, collected = Effects(answer), self._collected
-        for name in _COLLECTED:
-            if value := getattr(collected, name):
+        for name, value in zip(_COLLECTED, _all_collected(collected), strict=True):
+            if value:
                 found.empty = False
                 setattr(found, name, value)
                 setattr(collected, name, type(value)())

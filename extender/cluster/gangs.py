@@ -317,7 +317,9 @@ class Gang:
     def join(self, pod: Pod) -> None:
         """Take in a member, or its newest state."""
         before = self.members.get(pod.uid)
-        if len(self.members) - (before is not None):
+        if before is not None and membership.counts_alike(before, pod):
+            self._tally.renew(pod)
+        elif len(self.members) - (before is not None):
             tally = self._own_tally()
             if before is not None:
                 tally.remove(before)

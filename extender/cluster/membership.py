@@ -7,12 +7,13 @@ evicted each member states for itself. Muster's own keys count before those of o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from extender.objects import keys
 from extender.objects.keys import BelowMinimum, Options, Packing
@@ -57,8 +58,7 @@ class GangKind(NamedTuple):
         return self.unbound and self.state != "leaving"
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(Struct, frozen=True, gc=False):
     """How many members a gang has in each state; a member is counted in exactly one of them.
 
     `placeable` could be given a node now, `gated` exist but may not be placed, `bound` hold a node to stay,
@@ -164,6 +164,11 @@ class Tally:
         self.count(_member(pod), -1)
         self.place(pod)
 
+    def renew(self, pod: Pod) -> None:
+        """Take in a member that counts as it did."""
+        if pod.uid in self.unplaced:
+            self.unplaced[pod.uid] = pod
+
     def place(self, pod: Pod) -> None:
         """Take in that a member has a node promised, or wants none any more."""
         if self.unplaced.pop(pod.uid, None) is not None:
@@ -194,11 +199,11 @@ class Tally:
 
 def census_of(kinds: Iterable[tuple[GangKind, int]]) -> Census:
     """Count members of some kinds by state."""
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     for kind, members in kinds:
-        counts[kind.state] += members
+        counts[kind.state] = counts.get(kind.state, 0) + members
         if kind.running:
-            counts["running"] += members
+            counts["running"] = counts.get("running", 0) + members
     return Census(**counts)
 
 
@@ -229,6 +234,28 @@ def _member(pod: Pod) -> _Member:
         pod.shape if pod.bound else None,
         pod.shape if kind.state == "gated" else None,
     )
+
+
+#: Returns all of a member that any tally is about.
+_counted = attrgetter(
+    "node_name",
+    "phase",
+    "gated",
+    "deleting",
+    "shape",
+    "role",
+    "options",
+    "scheduler_name",
+    "priority",
+    "problem",
+    "never_preempts",
+    "active_deadline",
+)
+
+
+def counts_alike(before: Pod, pod: Pod) -> bool:
+    """Tell whether a member counts as it did."""
+    return bool(_counted(before) == _counted(pod))
 
 
 def _change(counts: dict[_Key, int], key: _Key, change: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from extender.cluster.gangs import Gang
 from extender.cluster.noderoom import gpu_problems
@@ -137,8 +138,7 @@ class GangRegistry:
             self._lives.pop(gang.uid, None)
 
 
-@dataclass(frozen=True, slots=True)
-class PodChange:
+class PodChange(NamedTuple):
     """What taking in a pod changed: the pod before and after (None: unknown, gone) and its gang."""
 
     before: Pod | None
@@ -226,12 +226,11 @@ class ClusterModel:
         what others lack because of it, is no more than there is.
         """
         self._excessive.pop(pod.uid, None)
-        node = self.table.find(pod.node_name) if pod.bound else None
-        shape = pod.shape.within({} if node is None else node.allocatable) if pod.bound else pod.shape
-        if shape is pod.shape:
+        if not (pod.shape.is_excessive and pod.bound):
             return pod
         self._excessive[pod.uid] = pod
-        return replace(pod, shape=shape)
+        node = self.table.find(pod.node_name)
+        return replace(pod, shape=pod.shape.within({} if node is None else node.allocatable))
 
     def excessive_on(self, node: str) -> list[Pod]:
         """Return the pods on a node that ask for more than any node has, as they were read."""

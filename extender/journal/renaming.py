@@ -233,7 +233,7 @@ class Anonymiser:
     def ref(self, ref: GroupRef) -> GroupRef:
         """Return which gang."""
         name = self.names.name(Space.POD if ref.is_pod else Space.GANG, ref.name)
-        return replace(ref, namespace=self.names.name(Space.NAMESPACE, ref.namespace), name=name)
+        return GroupRef(ref.api, self.names.name(Space.NAMESPACE, ref.namespace), name, ref.uid)
 
     def requirement(self, wanted: Requirement) -> Requirement:
         """Return a requirement on a label."""

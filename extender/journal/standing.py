@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from extender.admission.admission import Admission

@@ -313,11 +313,12 @@ class Reflector(Generic[T]):
 
     def _report(self, item: T | None, meta: BareMeta | None, who: Identity, connection: WatchConnection) -> None:
         """Take in that an object is there, and report it unless it could not be read."""
-        if self._known.get(who.key, who.uid) != who.uid:
-            self._forget(who.key)
-        self._unmet.pop(who.key, None)
+        key = who.key
+        if self._known.get(key, who.uid) != who.uid:
+            self._forget(key)
+        self._unmet.pop(key, None)
         if item is not None:
-            self._known[who.key] = who.uid
+            self._known[key] = who.uid
             self._feed.seen(item)
         self._advance(meta, connection)
 

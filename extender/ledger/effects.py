@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod, RejectionReason
@@ -108,8 +110,7 @@ class Observation:
     match: bool
 
 
-@dataclass(slots=True)
-class Effects(Generic[A]):
+class Effects(Struct, Generic[A]):
     """What one event calls for; while it is taken in, what has been called for until now.
 
     `answer` is the answer where something is asked, else None; `empty` tells that there is nothing but that.

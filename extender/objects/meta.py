@@ -201,8 +201,7 @@ def read_timestamp(text: str) -> float | None:
 decode_metadata = Decoder(MetadataOnly)
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True, gc=False):
     """Which object: a name may be used again, with another UID. `namespace` is empty for objects of the cluster."""
 
     namespace: str

@@ -90,6 +90,7 @@ class Shape:
     guaranteed: bool = False
     _gpus: int = field(init=False, repr=False, compare=False, default=0)
     _whole_gpus: int = field(init=False, repr=False, compare=False, default=0)
+    _is_excessive: bool = field(init=False, repr=False, compare=False, default=False)
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
@@ -97,6 +98,7 @@ class Shape:
         object.__setattr__(self, "_hash", hash(self._content))
         object.__setattr__(self, "_gpus", count_gpus(self.requests))
         object.__setattr__(self, "_whole_gpus", next((n for name, n in self.requests if name in GPU_RESOURCES), 0))
+        object.__setattr__(self, "_is_excessive", any(value >= most_of(name) for name, value in self.requests))
 
     def __hash__(self) -> int:
         """Return the precomputed hash."""
@@ -121,6 +123,11 @@ class Shape:
         return self._whole_gpus
 
     @property
+    def is_excessive(self) -> bool:
+        """Tell whether a pod asks for more of anything than any node has."""
+        return self._is_excessive
+
+    @property
     def _content(self) -> tuple[object, ...]:
         return (self.requests, self.selector, self.tolerations, self.containers, self.guaranteed)
 
@@ -130,7 +137,7 @@ class Shape:
 
     def within(self, allocatable: Mapping[str, int]) -> Shape:
         """Return the shape with all that a node has in place of what no node has; 0 of it is left out."""
-        if all(value < most_of(name) for name, value in self.requests):
+        if not self._is_excessive:
             return self
         amounts = (
             (name, value if value < most_of(name) else allocatable.get(name, 0)) for name, value in self.requests

@@ -103,8 +103,7 @@ def numbered(name: str, count: int, of: Manifest, where: str) -> tuple[str, ...]
 POD: Final = "pod"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GroupRef:
+class GroupRef(msgspec.Struct, frozen=True, order=True, gc=False):
     """The name of a gang: unique in the cluster at any instant, but reusable over time.
 
     A pod that names no group is a gang of one under its own name, and `uid` is its UID: so a pod that is created again

@@ -324,6 +324,22 @@ def test_a_pod_that_names_no_group_is_a_gang_of_one() -> None:
     assert len(registry) == 0
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_member_that_is_seen_again_is_to_be_placed_as_it_is_now(size: int) -> None:
+    """What does not count, as a nomination does not, is as it was last seen; one that is promised a node stays out."""
+    gang, members = Gang(JOB, "uid", 0), [pod(f"p-{index}") for index in range(size)]
+    for member in members:
+        gang.join(member)
+    nominated = replace(members[0], nominated_node="n")
+    gang.join(nominated)
+    assert gang.unplaced() == [nominated, *members[1:]]
+    gang.promise(nominated.uid)
+    gang.join(members[0])
+    assert gang.unplaced() == members[1:]
+    gang.withdraw(nominated.uid)
+    assert gang.unplaced() == members
+
+
 def test_a_pod_that_is_created_again_is_another_gang() -> None:
     """Of two pods of one name each is a gang of its own, in whatever order they are heard of."""
     registry, first = GangRegistry(), pod("single")

@@ -75,7 +75,7 @@ def test_the_first_difference_is_exit_code_1(recorded: Snapshot, written: Writte
 
 def test_a_clock_that_is_read_otherwise_is_shown(recorded: Snapshot, written: Written) -> None:
     """Though the same came of it."""
-    more = changed(recorded, "Decide", lambda noted: noted._replace(readings=replace(noted.readings, monotonic=[])))
+    more = changed(recorded, "Decide", lambda noted: noted._replace(readings=noted.readings._replace(monotonic=[])))
     result = replay(written(more))
     assert (result.exit_code, "the monotonic clock was read more often than recorded" in result.stdout) == (1, True)
 
