@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -55,57 +54,49 @@ class DecisionLog:
 
         That a pod without a group found a place at once is left out: there may be hundreds of them a minute.
         """
-        now = write_timestamp(self._clock.now())
-        for entry in _entries(effects, now):
+        now = ""
+        for what, pods in _entries(effects):
+            now = now or write_timestamp(self._clock.now())
             self._last += 1
-            self._entries.append(entry(self._last))
+            self._entries.append(_row(self._last, now, what, pods))
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """An entry without its number."""
-
-    at: str
-    what: Milestone | Evict | Note
-    pods: int = 1
-
-    def __call__(self, seq: int) -> DecisionRow:
-        """Return the entry with its number."""
-        match self.what:
-            case Milestone() as step:
-                gang = str(step.gang)
-                waited = round(step.waited, _SECONDS_DECIMALS) if step.what is GangStep.STARTED else None
-                return DecisionRow(
-                    seq, self.at, _STEPS[step.what], gang, gang,
-                    decision=step.decision, members=step.members, message=step.why[:_MOST_TEXT],
-                    waited_seconds=waited,
-                )  # fmt: skip
-            case Evict() as eviction:
-                gang = str(eviction.pod.group)
-                return DecisionRow(
-                    seq, self.at, DecisionKind.EVICTED, gang, eviction.pod.key if self.pods == 1 else gang,
-                    members=self.pods, reason=eviction.reason.value, message=eviction.message[:_MOST_TEXT],
-                    warning=True,
-                )  # fmt: skip
-            case Note() as note:
-                gang, about = _subject(note)
-                return DecisionRow(
-                    seq, self.at, DecisionKind.NOTED, gang, about,
-                    reason=note.reason, message=note.message[:_MOST_TEXT], warning=note.warning,
-                )  # fmt: skip
+def _row(seq: int, at: str, what: Milestone | Evict | Note, pods: int) -> DecisionRow:
+    """Return the entry of one thing that was decided, about so many pods."""
+    match what:
+        case Milestone() as step:
+            gang = str(step.gang)
+            waited = round(step.waited, _SECONDS_DECIMALS) if step.what is GangStep.STARTED else None
+            return DecisionRow(
+                seq, at, _STEPS[step.what], gang, gang,
+                decision=step.decision, members=step.members, message=step.why[:_MOST_TEXT], waited_seconds=waited,
+            )  # fmt: skip
+        case Evict() as eviction:
+            gang = str(eviction.pod.group)
+            return DecisionRow(
+                seq, at, DecisionKind.EVICTED, gang, eviction.pod.key if pods == 1 else gang,
+                members=pods, reason=eviction.reason.value, message=eviction.message[:_MOST_TEXT], warning=True,
+            )  # fmt: skip
+        case Note() as note:
+            gang, about = _subject(note)
+            return DecisionRow(
+                seq, at, DecisionKind.NOTED, gang, about,
+                reason=note.reason, message=note.message[:_MOST_TEXT], warning=note.warning,
+            )  # fmt: skip
 
 
-def _entries(effects: Effects[Any], now: str) -> Iterator[_Draft]:
+def _entries(effects: Effects[Any]) -> Iterator[tuple[Milestone | Evict | Note, int]]:
+    """Yield what is worth an entry, and how many pods it is about."""
     for step in effects.milestones:
         if not step.routine:
-            yield _Draft(now, step)
+            yield step, step.members
     evicted: dict[tuple[object, ...], list[Evict]] = {}
     for eviction in effects.evictions.values():
         evicted.setdefault((eviction.pod.group, eviction.reason, eviction.message), []).append(eviction)
     for together in evicted.values():
-        yield _Draft(now, together[0], len(together))
+        yield together[0], len(together)
     for note in effects.notes:
-        yield _Draft(now, note)
+        yield note, 1
 
 
 def _subject(note: Note) -> tuple[str, str]:

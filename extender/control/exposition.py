@@ -103,9 +103,10 @@ class LostTime:
 
         Complexity: O(namespaces told apart + those that have reserved any), and mostly that of finding no change.
         """
-        if gpus == self._promised:
+        promised = dict(gpus)  # a comparison of counters would take longer than all else here
+        if promised == self._promised:
             return
-        self._promised = dict(gpus)
+        self._promised = promised
         totals = dict.fromkeys(self._reserved, 0)
         for namespace, count in gpus.items():
             known = namespace in self._reserved or len(self._reserved) < self.NAMESPACES
@@ -185,7 +186,8 @@ def count(metrics: Metrics, effects: Effects[Any]) -> None:
     """Count what has happened since last time."""
     for seconds in effects.plan_seconds:
         metrics.plan_seconds.observe(seconds)
-    metrics.reservations_expired.inc(effects.expired)
+    if effects.expired:
+        metrics.reservations_expired.inc(effects.expired)
     for reason in effects.rejections:
         metrics.kubelet_refusals.labels(reason).inc()
     for seen in effects.observations:
