@@ -23,7 +23,7 @@ from extender.admission.events import Event
 from extender.journal.outcomes import Raised, report
 from extender.ledger.effects import Effects
 from extender.objects.keys import Options
-from extender.objects.meta import share_labels
+from extender.objects.meta import LabelSet, share_labels
 from extender.objects.node import Node
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import PodGroup
@@ -180,6 +180,8 @@ _Written = tuple[str, msgspec.Raw, list[float], list[int], bytes]
 
 def plain(value: object) -> object:
     """Return as a plain value what msgspec does not know by itself; raise NotImplementedError for all else."""
+    if isinstance(value, LabelSet):
+        return value.plain()
     if isinstance(value, Mapping):
         return dict(value)
     raise NotImplementedError(f"{type(value).__name__} cannot be recorded")
@@ -225,16 +227,29 @@ class EntryWriter:
 
     def _plain(self, noted: Noted) -> tuple[object, ...]:
         event, readings = noted.event, noted.readings
-        kinds = (kind for _, kind in _FIELDS[type(event)])
-        given = [self._field(kind, value) for kind, value in zip(kinds, values_of(event), strict=True)]
+        given = [write(self, getattr(event, name)) for name, write in _WRITERS[type(event)]]
         self._last.forget(event)
         calendar = [microseconds(moment) for moment in readings.calendar]
         return noted.name, given, list(readings.monotonic), calendar, noted.came
 
-    def _field(self, kind: Any, value: Any) -> object:  # noqa: ANN401 - each field has its own
+    def _names_of(self, value: Sequence[str]) -> object:
+        return self._names.pack(value)
+
+    def _object(self, value: Any) -> object:  # noqa: ANN401 - a pod or a node
+        return self._last.written(value)
+
+    def _as_it_is(self, value: object) -> object:
+        return value
+
+    @classmethod
+    def writer(cls, kind: Any) -> _Write:  # noqa: ANN401 - a type, made at run time
+        """Return what writes a field of some type."""
         if kind == list[str]:
-            return self._names.pack(value)
-        return self._last.written(value) if kind in _KEYS else value
+            return cls._names_of
+        return cls._object if kind in _KEYS else cls._as_it_is
+
+
+_Write: TypeAlias = Callable[[EntryWriter, Any], object]
 
 
 class EntryReader:
@@ -273,6 +288,12 @@ class EntryReader:
 
 #: Objects that are written once for as long as they stay the same, and what tells one from the other.
 _KEYS: Final[Mapping[type, Callable[[Any], str]]] = {Pod: attrgetter("uid"), Node: attrgetter("name")}
+
+
+#: The names of each event's fields, and what writes each.
+_WRITERS: Final[Mapping[type, Sequence[tuple[str, _Write]]]] = {
+    each: tuple((name, EntryWriter.writer(kind)) for name, kind in pairs) for each, pairs in _FIELDS.items()
+}
 
 
 class _LastSeen:
