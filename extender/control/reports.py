@@ -83,6 +83,8 @@ class GangReports:
             self._told.pop(ref, None)
             self._starts.pop(ref, None)
             return
+        if ref.is_pod and ref not in self._told and gang.uid not in self._admission.reservations.waits:
+            return  # it has no object, and kube-scheduler tells that it starts: there is nothing to tell until it waits
         seen = gang_view(self._admission, gang)
         if seen.managed and not gang.has_ended:  # how it ended stays: its pods may be cleaned up since
             self._write_new(gang, seen)
