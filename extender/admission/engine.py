@@ -208,6 +208,7 @@ _decisive = attrgetter(
     "node_name",
     "done",
     "gated",
+    "gates",
     "deleting",
     "group",
     "shape",

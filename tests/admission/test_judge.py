@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -154,6 +155,15 @@ class TestGated:
     def test_without_a_queue_the_gate_opens_at_once(self, world: World) -> None:
         """Nothing limits a gang of no queue."""
         world.gang("job", 1, **self.GATED)
+        assert len(world.effects().ungates) == 1
+
+    def test_it_opens_once_there_is_no_other_gate(self, world: World) -> None:
+        """Until then there is nothing to open, and that another gate is taken off asks for a pass."""
+        job = world.gang("job", 1, gated=True, gates=(keys.ADMISSION_GATE, "other"))
+        assert not world.effects().ungates
+        world.tell(PodSeen(replace(job.pods[0], gates=(keys.ADMISSION_GATE,))))
+        assert world.admission.pending
+        world.judge()
         assert len(world.effects().ungates) == 1
 
     def test_an_unknown_queue_keeps_it_shut(self, world: World) -> None:
