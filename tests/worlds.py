@@ -26,7 +26,7 @@ from extender.admission.events import (
 )
 from extender.clock import Clock, ManualClock
 from extender.cluster.gangs import Gang
-from extender.ledger.effects import Effects
+from extender.ledger.effects import Collected
 from extender.objects import keys
 from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod, Shape
@@ -104,7 +104,7 @@ class CollectingEngine:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._engine = Engine(settings, clock)
-        self._due: Effects[None] = Effects(None)
+        self._due = Collected()
 
     @property
     def admission(self) -> Admission:
@@ -118,17 +118,17 @@ class CollectingEngine:
     def tell(self, event: Event[A]) -> A:
         """Let the engine take in an event, and return its answer."""
         effects = self._engine.apply(event)
-        for each in fields(Effects):
-            value = getattr(effects, each.name)
-            if isinstance(value, dict | set):
-                getattr(self._due, each.name).update(value)
-            elif each.name not in {"answer", "empty"}:
-                setattr(self._due, each.name, getattr(self._due, each.name) + value)
+        for each in fields(Collected):
+            value, due = getattr(effects, each.name), getattr(self._due, each.name)
+            if isinstance(due, dict | set):
+                due.update(value)
+            elif value:
+                setattr(self._due, each.name, due + value)
         return effects.answer
 
-    def effects(self) -> Effects[None]:
+    def effects(self) -> Collected:
         """Take what has been called for since last time."""
-        due, self._due = self._due, Effects(None)
+        due, self._due = self._due, Collected()
         return due
 
 

@@ -17,7 +17,7 @@ from extender.admission.admission import Admission
 from extender.admission.events import A, Event
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
-from extender.ledger.effects import Effects, Nomination
+from extender.ledger.effects import Collected, Effects, Nomination
 from extender.ledger.rejections import KubeletRejections
 from extender.ledger.slots import SlotState
 from extender.objects.budget import DisruptionBudget
@@ -32,7 +32,7 @@ from extender.settings import Settings
 class Observations:
     """Keep the model, the ledger and the queues in step with what the watches tell."""
 
-    def __init__(self, admission: Admission, effects: Effects[None]) -> None:
+    def __init__(self, admission: Admission, effects: Collected) -> None:
         """Tell `admission`; what has to be carried out goes to `effects`."""
         self._admission = admission
         self._effects = effects
@@ -219,7 +219,7 @@ _decisive = attrgetter(
     "options",
 )
 
-_COLLECTED = tuple(each.name for each in fields(Effects) if each.name not in {"answer", "empty"})
+_COLLECTED = tuple(each.name for each in fields(Collected))
 _all_collected = attrgetter(*_COLLECTED)
 
 
@@ -235,7 +235,7 @@ class Engine:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         """Start with an empty cluster; nothing is decided before `events.Rebuild`."""
-        self._collected: Effects[None] = Effects(None)
+        self._collected = Collected()
         self.admission = Admission(settings, clock, self._collected)
         self._nodes = self.admission.model.table
         self.verbs = Verbs(self.admission)
@@ -258,18 +258,19 @@ class Engine:
 
     def _effects(self, answer: A) -> Effects[A]:
         """Return with `answer` what the event called for, and begin to collect again."""
-        found, collected = Effects(answer), self._collected
+        collected = self._collected
+        changed = collected.changed
+        if changed:
+            gangs, waits = self.admission.model.gangs, self.admission.reservations.waits
+            for ref in changed:
+                gang = gangs.get(ref)
+                changed[ref] = None if gang is None else waits.get(gang.uid)
+        called: dict[str, Any] = {}
         for name, value in zip(_COLLECTED, _all_collected(collected), strict=True):
             if value:
-                found.empty = False
-                setattr(found, name, value)
+                called[name] = value
                 setattr(collected, name, type(value)())
-        if found.changed:
-            gangs, waits = self.admission.model.gangs, self.admission.reservations.waits
-            for ref in found.changed:
-                gang = gangs.get(ref)
-                found.changed[ref] = None if gang is None else waits.get(gang.uid)
-        return found
+        return Effects(answer, empty=not called, **called)
 
     def _stand_down(self) -> None:
         """Give up deciding; what has not been carried out is left to the replica that decides next."""

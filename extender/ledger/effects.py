@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
@@ -110,20 +112,9 @@ class Observation:
     match: bool
 
 
-class Effects(Struct, Generic[A]):
-    """What one event calls for; while it is taken in, what has been called for until now.
+class Collected(Struct):
+    """What has been called for since the last event; the fields are those of `Effects`."""
 
-    `answer` is the answer where something is asked, else None; `empty` tells that there is nothing but that.
-    `nominations` holds the newest wish per pod UID. `released` are pods whose held bind calls may go on, `refused`
-    those whose held bind calls fail, with the message. `changed` are the gangs whose status may read differently, with
-    why each of them waits now (None: it does not wait, or is gone). `milestones` are for the log, `plan_seconds` is how
-    long each plan took, `expired` counts reservations given up at their deadline. `rejections` are why kubelets
-    rejected pods, one for each pod, and `observations` how predictions turned out. `evictions` and `ungates` hold one
-    wish per pod UID; `spared` are those whose eviction is not wanted any more.
-    """
-
-    answer: A
-    empty: bool = True
     nominations: dict[str, Nomination] = field(default_factory=dict)
     released: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -137,3 +128,35 @@ class Effects(Struct, Generic[A]):
     evictions: dict[str, Evict] = field(default_factory=dict)
     spared: set[str] = field(default_factory=set)
     ungates: dict[str, Ungate] = field(default_factory=dict)
+
+
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class Effects(Struct, Generic[A], frozen=True):
+    """What one event calls for. Most call for next to nothing, and the journal keeps hundreds.
+
+    `answer` is the answer where something is asked, else None; `empty` tells that there is nothing but that.
+    `nominations` holds the newest wish per pod UID. `released` are pods whose held bind calls may go on, `refused`
+    those whose held bind calls fail, with the message. `changed` are the gangs whose status may read differently, with
+    why each of them waits now (None: it does not wait, or is gone). `milestones` are for the log, `plan_seconds` is how
+    long each plan took, `expired` counts reservations given up at their deadline. `rejections` are why kubelets
+    rejected pods, one for each pod, and `observations` how predictions turned out. `evictions` and `ungates` hold one
+    wish per pod UID; `spared` are those whose eviction is not wanted any more.
+    """
+
+    answer: A
+    empty: bool = True
+    nominations: Mapping[str, Nomination] = _NONE
+    released: Sequence[str] = ()
+    refused: Mapping[str, str] = _NONE
+    notes: Sequence[Note] = ()
+    changed: Mapping[GroupRef, Wait | None] = _NONE
+    milestones: Sequence[Milestone] = ()
+    plan_seconds: Sequence[float] = ()
+    expired: int = 0
+    rejections: Sequence[RejectionReason] = ()
+    observations: Sequence[Observation] = ()
+    evictions: Mapping[str, Evict] = _NONE
+    spared: Collection[str] = ()
+    ungates: Mapping[str, Ungate] = _NONE
