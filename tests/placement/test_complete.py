@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from extender.admission.admission_pass import MOST_SEARCHES
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import WhatIf
 from extender.objects.levels import Level, Levels
@@ -23,7 +24,8 @@ from extender.placement.complete.regions import NONE, RegionSum, Steps, combinat
 from extender.placement.plan import Plan, Shortfall, plan
 from tests.cluster.conftest import GPU, node, pod, table_of, up_to_date
 from tests.placement.conftest import ground_of
-from tests.placement.exhaustive import TooManyWaysError, drawn
+from tests.placement.exhaustive import LEVELS, TooManyWaysError, drawn
+from tests.placement.planted import Planted, planted
 
 RACKS = Levels((Level("rack", "rack"),))
 #: Clusters in one test.
@@ -63,6 +65,36 @@ def test_no_place_is_missed_at_length(first: int) -> None:
     feasible, missed, illegal = compared(range(first, first + 1_000))
     assert (missed, illegal) == ([], [])
     assert feasible > 200
+
+
+def looked_for(question: Planted) -> Plan | Shortfall:
+    """Return what the planner says once the search has gone on for as long as it does."""
+    candidates = replace(ground_of(question.table, LEVELS), memory={})
+    for _ in range(MOST_SEARCHES - 1):
+        found = plan(question.pods, WhatIf(question.table), candidates, question.terms)
+        if isinstance(found, Plan) or found.gave_up is None:
+            return found
+    return plan(question.pods, WhatIf(question.table), candidates, question.terms)
+
+
+def gave_up(seeds: Iterable[int]) -> int:
+    """Return for how many of the gangs, all of which have a place, the search gives up; it misses none."""
+    found = {seed: looked_for(question) for seed in seeds if (question := planted(seed)).pods}
+    without = {seed: answer for seed, answer in found.items() if isinstance(answer, Shortfall)}
+    assert [seed for seed, answer in without.items() if answer.gave_up is None] == []
+    return len(without)
+
+
+def test_no_place_is_missed_on_large_clusters() -> None:
+    """A gang that nearly fills 40 to 200 nodes is placed, as it can be, or told that the search for a place gave up."""
+    assert gave_up(range(25)) <= 2
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(100, 600, 100))
+def test_no_place_is_missed_on_many_large_clusters(first: int) -> None:
+    """The same of 500 clusters."""
+    assert gave_up(range(first, first + 100)) <= 10
 
 
 def of_role(role: str, count: int, gpus: int = 0, cpu: int = 1000) -> list[Pod]:
