@@ -26,7 +26,7 @@ from extender.admission.events import (
 )
 from extender.clock import Clock, ManualClock
 from extender.cluster.gangs import Gang
-from extender.ledger.effects import Collected
+from extender.ledger.effects import CollectedEffects
 from extender.objects import keys
 from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod, Shape
@@ -104,7 +104,7 @@ class CollectingEngine:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._engine = Engine(settings, clock)
-        self._due = Collected()
+        self._due = CollectedEffects()
 
     @property
     def admission(self) -> Admission:
@@ -118,7 +118,7 @@ class CollectingEngine:
     def tell(self, event: Event[A]) -> A:
         """Let the engine take in an event, and return its answer."""
         effects = self._engine.apply(event)
-        for each in fields(Collected):
+        for each in fields(CollectedEffects):
             value, due = getattr(effects, each.name), getattr(self._due, each.name)
             if isinstance(due, dict | set):
                 due.update(value)
@@ -126,9 +126,9 @@ class CollectingEngine:
                 setattr(self._due, each.name, due + value)
         return effects.answer
 
-    def effects(self) -> Collected:
+    def effects(self) -> CollectedEffects:
         """Take what has been called for since last time."""
-        due, self._due = self._due, Collected()
+        due, self._due = self._due, CollectedEffects()
         return due
 
 

@@ -17,7 +17,7 @@ from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
 from extender.judge import Case, joined, rank
 from extender.ledger.earmark import Earmark
-from extender.ledger.effects import Collected, Note
+from extender.ledger.effects import CollectedEffects, Note
 from extender.ledger.rejections import Refusals, Rejections, Vetoes
 from extender.ledger.reservations import Reservations
 from extender.ledger.slots import Reservation, Slot
@@ -62,7 +62,7 @@ class Tenure:
         evictions: AllowedEvictions,
         settings: Settings,
         clock: Clock,
-        effects: Collected,
+        effects: CollectedEffects,
         refusals: Refusals,
     ) -> None:
         """Begin with nothing decided."""
@@ -132,7 +132,7 @@ class Tenure:
 class Problems:
     """Note the problems of objects, each problem of one object once."""
 
-    def __init__(self, model: ClusterModel, effects: Collected) -> None:
+    def __init__(self, model: ClusterModel, effects: CollectedEffects) -> None:
         """Look at the objects of `model`; nothing has been told of them yet."""
         self._model = model
         self._effects = effects
@@ -223,7 +223,7 @@ class Admission:
         unjudged: the gangs that have themselves changed since the last pass.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, effects: Collected) -> None:
+    def __init__(self, settings: Settings, clock: Clock, effects: CollectedEffects) -> None:
         """Start with an empty cluster; what each event calls for is added to `effects`."""
         self.clock = clock
         self.settings = settings

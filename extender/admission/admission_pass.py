@@ -21,7 +21,7 @@ from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
 from extender.judge import CLEARABLE, Case, NoFit, joined, judge, judge_quota
 from extender.ledger.earmark import Earmark
-from extender.ledger.effects import Collected, Note, Ungate
+from extender.ledger.effects import CollectedEffects, Note, Ungate
 from extender.ledger.rejections import Vetoes
 from extender.ledger.reservations import Reservations
 from extender.objects.keys import ADMISSION_GATE
@@ -158,7 +158,7 @@ class AdmissionPass:
         heads: HeadEarmarks,
         ageing: Ageing,
         clock: Clock,
-        effects: Collected,
+        effects: CollectedEffects,
     ) -> None:
         """Decide about the gangs of `model`, minding `sharing` and `vetoes`, and act on the others."""
         self._model = model

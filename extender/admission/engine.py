@@ -17,7 +17,7 @@ from extender.admission.admission import Admission
 from extender.admission.events import A, Event
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
-from extender.ledger.effects import Collected, Effects, Nomination
+from extender.ledger.effects import CollectedEffects, Effects, Nomination
 from extender.ledger.rejections import KubeletRejections
 from extender.ledger.slots import SlotState
 from extender.objects.budget import DisruptionBudget
@@ -32,7 +32,7 @@ from extender.settings import Settings
 class Observations:
     """Keep the model, the ledger and the queues in step with what the watches tell."""
 
-    def __init__(self, admission: Admission, effects: Collected) -> None:
+    def __init__(self, admission: Admission, effects: CollectedEffects) -> None:
         """Tell `admission`; what has to be carried out goes to `effects`."""
         self._admission = admission
         self._effects = effects
@@ -219,7 +219,7 @@ _decisive = attrgetter(
     "options",
 )
 
-_COLLECTED = tuple(each.name for each in fields(Collected))
+_COLLECTED = tuple(each.name for each in fields(CollectedEffects))
 _all_collected = attrgetter(*_COLLECTED)
 
 
@@ -235,7 +235,7 @@ class Engine:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         """Start with an empty cluster; nothing is decided before `events.Rebuild`."""
-        self._collected = Collected()
+        self._collected = CollectedEffects()
         self.admission = Admission(settings, clock, self._collected)
         self._nodes = self.admission.model.table
         self.verbs = Verbs(self.admission)

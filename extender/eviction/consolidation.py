@@ -28,7 +28,7 @@ from extender.eviction.policies import Claimant, Policies
 from extender.eviction.search.choosing import BudgetCheck
 from extender.eviction.search.units import Victim
 from extender.judge import Case
-from extender.ledger.effects import Collected, EvictionReason, Note
+from extender.ledger.effects import CollectedEffects, EvictionReason, Note
 from extender.objects.budget import Budgets
 from extender.objects.meta import read_timestamp
 from extender.objects.pod import Pod
@@ -71,7 +71,7 @@ class Consolidation:
         pending_evictions: PendingEvictions,
         look_at: Callable[[str, float], None],
         clock: Clock,
-        effects: Collected,
+        effects: CollectedEffects,
     ) -> None:
         """Look in `model`. `look_at` has a gang judged again at some time (seconds, monotonic)."""
         self._model = model

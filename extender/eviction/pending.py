@@ -19,7 +19,7 @@ from extender.eviction.policies import Claimant, QuotaRights
 from extender.eviction.search.search import FoundPreemption
 from extender.eviction.search.units import VictimEviction
 from extender.ledger.earmark import Earmark
-from extender.ledger.effects import Collected, Evict, EvictionReason, Note
+from extender.ledger.effects import CollectedEffects, Evict, EvictionReason, Note
 from extender.ledger.reservations import Reservations
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
@@ -85,7 +85,7 @@ class PendingEvictions:
         reservations: Reservations,
         allowed: AllowedEvictions,
         clock: Clock,
-        effects: Collected,
+        effects: CollectedEffects,
     ) -> None:
         """Start with nothing under way. Evictions are added to `effects`, and made known to `allowed`."""
         self._model = model

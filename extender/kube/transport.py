@@ -1,8 +1,8 @@
 """Requests to the API server, and what went wrong with one, as an `ApiError`.
 
-Of the `kubernetes` package Muster uses how to read credentials and how to send one request. Its models, its `Watch` and
-its informers stay unused: they decode a hundred times slower than msgspec structs and lose events
-(docs/decisions/0002).
+Of the `kubernetes` package Muster uses how to read credentials. Its models, its `Watch` and its informers stay unused:
+they decode a hundred times slower than msgspec structs and lose events (docs/decisions/0002). Its way to send a request
+is aiohttp's, and costs a quarter more than aiohttp alone (docs/decisions/0029).
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import structlog
 from aiohttp import ClientError, ClientResponse, ClientTimeout, ConnectionTimeoutError
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 
-import extender
 from extender.clock import Clock
 from extender.control.ports import ApiError, BudgetError
 from extender.kube.api import DISCONNECTED, TIMEOUT, ApiStatus, JsonObject, PatchForm, Query, decode_status
 from extender.kube.credentials import Credentials, CredentialsError, CredentialSource, read_credentials
+from extender.kube.session import JSON, ServerRequest, ServerSession
 from extender.objects.meta import DecodeError
 
 #: Credentials are read at most this often, however many requests are refused.
@@ -30,7 +29,6 @@ _RENEWAL_PAUSE_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 #: How long the other end gets to answer the end of TLS when everything is closed; a live one takes a millisecond.
 _FAREWELL_SECONDS = 0.05
-_JSON = "application/json"
 _UNAUTHORIZED = 401
 _FIRST_ERROR_STATUS = 300
 
@@ -46,16 +44,6 @@ _SHOWN_CHARACTERS = 300
 _KEPT_CHARACTERS = 10_000
 
 log = structlog.get_logger("muster.transport")
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    method: str
-    path: str
-    timeout: ClientTimeout
-    content_type: str = ""
-    body: JsonObject | None = None
-    query: Query | None = None
 
 
 class Transport:
@@ -76,7 +64,7 @@ class Transport:
         self._renewals = 0
         self._next_attempt = 0.0
         self._renew_at = self._due(credentials)
-        self._client: Any = self._new_client(credentials.configuration)  # typed in parts only
+        self._session = ServerSession(credentials.configuration, pool_size)
 
     @classmethod
     async def connect(
@@ -96,9 +84,9 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.close()
+        await self._session.close()
         # aiohttp does not wait for connections that were cancelled in the middle of a request.
-        await asyncio.sleep(_FAREWELL_SECONDS if self._client.configuration.host.startswith("https:") else 0.0)
+        await asyncio.sleep(_FAREWELL_SECONDS if self._session.encrypted else 0.0)
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -112,15 +100,15 @@ class Transport:
 
     async def get(self, path: str, query: Query) -> bytes:
         """Read an object or a list."""
-        return await _whole_body(await self._open(_Request("GET", path, self._timeout, query=query)))
+        return await _whole_body(await self._open(ServerRequest("GET", path, self._timeout, query=query)))
 
     async def post(self, path: str, body: JsonObject) -> bytes:
         """Create an object."""
-        return await _whole_body(await self._open(_Request("POST", path, self._timeout, _JSON, body)))
+        return await _whole_body(await self._open(ServerRequest("POST", path, self._timeout, JSON, body)))
 
     async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
         """Change an object and return it as stored."""
-        return await _whole_body(await self._open(_Request("PATCH", path, self._timeout, form.value, body)))
+        return await _whole_body(await self._open(ServerRequest("PATCH", path, self._timeout, form.value, body)))
 
     @asynccontextmanager
     async def stream(
@@ -128,13 +116,13 @@ class Transport:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and yield its bytes as they arrive, cut anywhere."""
         timeout = ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_timeout_seconds)
-        response = await self._open(_Request("GET", path, timeout, query=query))
+        response = await self._open(ServerRequest("GET", path, timeout, query=query))
         try:
             yield _chunks(response)
         finally:
             _hang_up(response)
 
-    async def _open(self, request: _Request) -> ClientResponse:
+    async def _open(self, request: ServerRequest) -> ClientResponse:
         """Send a request and return the answer unread; raise ApiError unless it is a success.
 
         A request that is refused as unauthorized is sent once more if the credentials can be renewed: it had no effect.
@@ -149,26 +137,11 @@ class Transport:
             raise await _refusal(response)
         return response
 
-    async def _send(self, request: _Request) -> ClientResponse:
-        # Compression costs the API server more than the bytes cost the network between two pods of a control plane;
-        # kube-scheduler and kube-controller-manager do without it for the same reason.
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        if request.content_type:
-            headers["Content-Type"] = request.content_type
+    async def _send(self, request: ServerRequest) -> ClientResponse:
         try:
-            parts = await self._client.param_serialize(
-                request.method,
-                request.path,
-                query_params=list((request.query or {}).items()),
-                header_params=headers,
-                body=request.body,
-                auth_settings=["BearerToken"],
-            )
-            answer = await self._client.call_api(*parts, _request_timeout=request.timeout)
+            return await self._session.send(request)
         except _NO_ANSWER as error:
             raise _no_answer(error) from error
-        response: ClientResponse = answer.response
-        return response
 
     async def _renew_if_due(self) -> None:
         if self._renew_at is not None and self._clock.monotonic() >= self._renew_at:
@@ -195,35 +168,16 @@ class Transport:
 
     async def _adopt(self, fresh: Configuration) -> None:
         """Use fresh credentials: a new token on the old connections, anything else on new ones."""
-        if _connects_alike(self._client.configuration, fresh):
-            self._client.configuration.api_key = fresh.api_key
+        if self._session.connects_alike(fresh):
+            self._session.authorize(fresh)
             return
-        old, self._client = self._client, self._new_client(fresh)
+        old, self._session = self._session, ServerSession(fresh, self._pool_size)
         await old.close()  # what is under way on them fails as any broken connection does
 
     def _due(self, credentials: Credentials) -> float | None:
         if credentials.good_for is None:
             return None
         return self._clock.monotonic() + max(credentials.good_for, _RENEWAL_PAUSE_SECONDS)
-
-    def _new_client(self, configuration: Configuration) -> ApiClient:
-        configuration.connection_pool_maxsize = self._pool_size
-        # With trust_env aiohttp asks for proxies and ~/.netrc in two threads before every request: 0.56 ms instead of
-        # 0.12 ms on loopback, and a netrc entry for the host makes it refuse our Authorization header.
-        configuration.client_session_kwargs = {"trust_env": False}
-        client = ApiClient(configuration)
-        client.user_agent = f"muster/{extender.__version__}"
-        return client
-
-
-def _connects_alike(old: Configuration, new: Configuration) -> bool:
-    """Tell whether `new` differs from `old` in its token at most. A client certificate may differ behind its path."""
-    if new.cert_file:
-        return False
-    return all(getattr(old, part) == getattr(new, part) for part in _CONNECTION_PARTS)
-
-
-_CONNECTION_PARTS = ("host", "ssl_ca_cert", "cert_file", "verify_ssl", "tls_server_name", "proxy")
 
 
 def _no_answer(error: Exception) -> ApiError:

@@ -112,7 +112,7 @@ class Observation:
     match: bool
 
 
-class Collected(Struct):
+class CollectedEffects(Struct):
     """What has been called for since the last event; the fields are those of `Effects`."""
 
     nominations: dict[str, Nomination] = field(default_factory=dict)

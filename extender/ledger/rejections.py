@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from extender.cluster.model import ClusterModel
 from extender.cluster.table import NodeTable
-from extender.ledger.effects import Collected, Fact, Note, Observation
+from extender.ledger.effects import CollectedEffects, Fact, Note, Observation
 from extender.objects.holdings import DeviceHolding
 from extender.objects.meta import Selector
 from extender.objects.pod import Pod, Rejection, Shape
@@ -306,7 +306,7 @@ class KubeletRejections:
         self._model = model
         self._rejections = rejections
 
-    def follow(self, pod: Pod, before: Pod | None, effects: Collected | None) -> bool:
+    def follow(self, pod: Pod, before: Pod | None, effects: CollectedEffects | None) -> bool:
         """Take in what has become of a pod that was `before` (None: unknown); return whether others may fit elsewhere.
 
         What is worth reporting goes to `effects`, if given. Pods that were found as they are, as in a list, have been

@@ -14,7 +14,7 @@ from extender.clock import Clock
 from extender.cluster.gangs import Gang, member_order
 from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import WhatIf
-from extender.ledger.effects import Collected, GangStep, Milestone, Nomination, Note
+from extender.ledger.effects import CollectedEffects, GangStep, Milestone, Nomination, Note
 from extender.ledger.rejections import Refusals, Vetoes, leave_out
 from extender.ledger.slots import Ledger, Nudges, Reservation, Slot, SlotState
 from extender.objects.pod import Pod
@@ -153,7 +153,7 @@ class Reservations:
     """
 
     def __init__(
-        self, model: ClusterModel, settings: Settings, clock: Clock, effects: Collected, refusals: Refusals
+        self, model: ClusterModel, settings: Settings, clock: Clock, effects: CollectedEffects, refusals: Refusals
     ) -> None:
         self._model = model
         self._refusals = refusals

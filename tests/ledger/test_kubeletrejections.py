@@ -21,7 +21,7 @@ from extender.admission.events import (
     Rebuild,
     StandDown,
 )
-from extender.ledger.effects import Collected, Fact, Note, Observation
+from extender.ledger.effects import CollectedEffects, Fact, Note, Observation
 from extender.objects.holdings import DeviceHolding
 from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
@@ -241,7 +241,7 @@ def test_a_replica_that_stands_by_learns_and_tells_nothing(world: World) -> None
     world.tell(StandDown())
     send(world, world.pod("early", 4), name)
     assert (effects := world.effects()).changed
-    assert effects == Collected(changed=effects.changed)
+    assert effects == CollectedEffects(changed=effects.changed)
     world.tell(Rebuild())
     assert world.ask(world.pod("late", 4)).outcome is Outcome.REFUSED
 

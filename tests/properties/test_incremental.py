@@ -47,7 +47,7 @@ from extender.admission.events import (
 from extender.clock import ManualClock
 from extender.cluster.model import GangRegistry
 from extender.cluster.table import NodeTable
-from extender.ledger.effects import Collected
+from extender.ledger.effects import CollectedEffects
 from extender.ledger.slots import SlotState
 from extender.objects.keys import Options, Packing
 from extender.objects.meta import LabelSelector, Requirement
@@ -131,7 +131,7 @@ class Twins(RuleBasedStateMachine):
         for engine in self.engines:
             assert any(not engine.tell(Decide()) for _ in range(MOST_PASSES))
 
-    def effects(self) -> Collected:
+    def effects(self) -> CollectedEffects:
         """Take what both want done; assert that it is the same, and that whose reason changed is reported."""
         kept, anew = (engine.effects() for engine in self.engines)
         assert kept.nominations == anew.nominations
