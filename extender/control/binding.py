@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -90,11 +91,28 @@ class GangAssembly:
             self._rests_until = self._clock.monotonic() + _REST * self._seconds
 
 
+#: Calls that go on before others have the event loop: 2 ms of work until their Bindings are under way, or queue.
+_CALLS_PER_TURN = 50
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A bind call that waits for its answer until its time is over."""
+
+    answer: asyncio.Future[str]
+    time: asyncio.Timeout
+
+
 class Barrier:
-    """Hold bind calls, and let them go or fail; who may go is the admission's decision."""
+    """Hold bind calls, and let them go or fail; who may go is the admission's decision.
+
+    Those that may go do so some at a time, in their order: of a gang of 10,000 all at once would keep every other call
+    waiting for as long as it takes to begin 10,000 writes.
+    """
 
     def __init__(self) -> None:
-        self._held: dict[str, list[asyncio.Future[str]]] = {}
+        self._held: dict[str, list[_Call]] = {}
+        self._going: deque[asyncio.Future[str]] = deque()
 
     def __len__(self) -> int:
         """Count the calls held."""
@@ -105,39 +123,64 @@ class Barrier:
 
         kube-scheduler may call again for a pod that is still held, after a restart say: all calls get one answer.
         """
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._held.setdefault(uid, []).append(future)
-        try:
-            async with asyncio.timeout(seconds):
-                return await future
-        finally:
-            calls = self._held.get(uid, [])
-            if future in calls:
-                calls.remove(future)
-            if not calls:
-                self._held.pop(uid, None)
+        async with asyncio.timeout(seconds) as time:
+            call = _Call(asyncio.get_running_loop().create_future(), time)
+            self._held.setdefault(uid, []).append(call)
+            try:
+                return await call.answer
+            finally:
+                calls = self._held.get(uid, [])
+                if call in calls:
+                    calls.remove(call)
+                if not calls:
+                    self._held.pop(uid, None)
+
+    async def follow(self) -> None:
+        """Wait until the calls have gone on that were let go before."""
+        turn: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._put(turn)
+        await turn
 
     def holds(self, uid: str) -> bool:
         """Tell whether any call is held for the pod."""
         return uid in self._held
 
     def release(self, uid: str) -> None:
-        """Let the pod's calls go."""
-        self._answer(uid, "")
+        """Let the pod's calls go, after those that were let go before: their time is not over any more."""
+        for call in self._held.pop(uid, []):
+            if not call.answer.done():  # its time may be over since a moment ago
+                call.time.reschedule(None)
+                self._put(call.answer)
 
     def refuse(self, uid: str, why: str) -> None:
         """Fail the pod's calls with `why`."""
-        self._answer(uid, why)
+        for call in self._held.pop(uid, []):
+            _answer(call.answer, why)
 
     def refuse_all(self, why: str) -> None:
-        """Fail every call with `why`."""
+        """Fail every call with `why` that has not gone on."""
         for uid in list(self._held):
             self.refuse(uid, why)
+        while self._going:
+            _answer(self._going.popleft(), why)
 
-    def _answer(self, uid: str, answer: str) -> None:
-        for future in self._held.pop(uid, []):
-            if not future.done():
-                future.set_result(answer)
+    def _put(self, answer: asyncio.Future[str]) -> None:
+        """Have a call go on in its turn."""
+        if not self._going:
+            asyncio.get_running_loop().call_soon(self._let_go)
+        self._going.append(answer)
+
+    def _let_go(self) -> None:
+        """Let some calls go on, and the rest in the next turns of the loop."""
+        for _ in range(min(len(self._going), _CALLS_PER_TURN)):
+            _answer(self._going.popleft(), "")
+        if self._going:
+            asyncio.get_running_loop().call_soon(self._let_go)
+
+
+def _answer(call: asyncio.Future[str], answer: str) -> None:
+    if not call.done():
+        call.set_result(answer)
 
 
 log = structlog.get_logger("muster.binding")
@@ -190,7 +233,7 @@ class Binder:
                 # Pods that this arrival has released came before it and are written before it: kubelets hand out GPUs
                 # and zones in the order in which pods come to them, and what is predicted of members is so in that
                 # order.
-                await asyncio.sleep(0)
+                await self.barrier.follow()
         return await self._write(pod, node, arrival.decision)
 
     async def _hold(self, pod: PodKey) -> str:
