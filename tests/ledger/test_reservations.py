@@ -507,3 +507,35 @@ def test_nobody_is_nudged_while_others_of_the_gang_arrive(world: World) -> None:
     assert world.effects().nominations == {}
     world.later(0.6)
     assert list(world.effects().nominations) == [job.pods[3].uid]
+
+
+def test_of_a_large_gang_some_members_are_nudged_at_a_time(world: World) -> None:
+    """The others follow at once, when what happened meanwhile has been taken in."""
+    world.nodes(6)
+    job = world.gang("a", 600, 0, cpu=100)
+    world.effects()
+    world.later(0.6)
+    nudged = [list(world.effects().nominations)]
+    while nudged[-1]:
+        assert len(nudged[-1]) <= 250
+        world.later(0)
+        nudged.append(list(world.effects().nominations))
+    assert sorted(uid for each in nudged for uid in each) == sorted(pod.uid for pod in job.pods)
+
+
+def test_members_of_a_large_gang_that_did_not_come_back_are_nudged_after_a_rest(world: World) -> None:
+    """While others arrive all come up again and again; how late they are grows with the gang, 0.2 ms a member."""
+    world.nodes(6)
+    job = world.gang("a", 600, 0, cpu=100)
+    world.effects()
+    world.later(0.4)
+    job.bind(0)
+    world.later(0.2)
+    world.later(0)
+    world.later(0)
+    assert world.effects().nominations == {}
+    world.later(0.45)
+    nudged = list(world.effects().nominations)
+    world.later(0)
+    world.later(0)
+    assert sorted([*nudged, *world.effects().nominations]) == sorted(pod.uid for pod in job.pods[1:])
