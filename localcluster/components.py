@@ -29,7 +29,8 @@ class SchedulerProfile:
     """Which KubeSchedulerConfiguration a kube-scheduler runs with, and what differs on this machine.
 
     `extender_port` replaces the port in every extender's urlPrefix, `percentage_of_nodes_to_score` how many of the
-    nodes are looked at for a pod; None leaves the file's own. `scheduler_name` replaces the name of the only profile.
+    nodes are looked at for a pod, `extender_timeout_seconds` every extender's httpTimeout; None leaves the file's own.
+    `scheduler_name` replaces the name of the only profile.
     Without `leader_election` the scheduler serves at once.
     """
 
@@ -38,6 +39,7 @@ class SchedulerProfile:
     scheduler_name: str | None = None
     leader_election: bool = False
     percentage_of_nodes_to_score: int | None = None
+    extender_timeout_seconds: int | None = None
 
     def render(self, kubeconfig: Path) -> JsonObject:
         """Return the configuration as this run needs it: same file, with other addresses."""
@@ -49,6 +51,9 @@ class SchedulerProfile:
             profile["schedulerName"] = self.scheduler_name
         if self.percentage_of_nodes_to_score is not None:
             rendered["percentageOfNodesToScore"] = self.percentage_of_nodes_to_score
+        if self.extender_timeout_seconds is not None:
+            for extender in rendered["extenders"]:
+                extender["httpTimeout"] = f"{self.extender_timeout_seconds}s"
         if self.extender_port is not None:
             for extender in rendered["extenders"]:
                 _, _, path = extender["urlPrefix"].removeprefix("http://").partition("/")

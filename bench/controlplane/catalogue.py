@@ -152,7 +152,9 @@ _SHORT_SIZES = _Sizes(
 FULL: Mapping[str, Case] = MappingProxyType(
     {
         **dict(_FULL_SIZES.cases()),
-        "large-gang": Growth("large_gang", 15_000, (1_000, 10_000), 0.008, cpu_bound=1.2, turns_bound=0),
+        "large-gang": Growth(
+            "large_gang", 15_000, (1_000, 10_000), 0.012, cpu_bound=1.2, turns_bound=0, hold_seconds=150
+        ),
         "full-cluster": NextGang(
             "full_cluster", nodes=100, waiting=Workload(200, 8), ends=3, contenders=(NATIVE, MUSTER)
         ),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
+
+import yaml
 
 from localcluster.client import NATIVE_POD_GROUPS, POD_GROUPS, Resource
 from localcluster.cluster import LocalCluster
@@ -128,27 +131,45 @@ class Team:
             server.check()
 
 
+#: How much longer than a bind call is held kube-scheduler waits for its answer, as with the defaults (seconds).
+_ANSWER_SECONDS = 10
+
+
 @dataclass(slots=True)
 class Teams:
     """The teams of one cluster, each made when it is first asked for."""
 
     cluster: LocalCluster
-    _teams: dict[Contender, Team] = field(default_factory=dict)
+    _teams: dict[tuple[Contender, int | None], Team] = field(default_factory=dict)
 
-    def of(self, contender: Contender) -> Team:
-        """Return the processes of `contender`, not started."""
-        if contender not in self._teams:
-            self._teams[contender] = self._team(contender)
-        return self._teams[contender]
+    def of(self, contender: Contender, hold_seconds: int | None = None) -> Team:
+        """Return the processes of `contender`, not started.
 
-    def _team(self, contender: Contender) -> Team:
+        Muster holds bind calls for `hold_seconds`, and kube-scheduler waits for longer; with None both are as shipped.
+        """
+        if (contender, hold_seconds) not in self._teams:
+            self._teams[contender, hold_seconds] = self._team(contender, hold_seconds)
+        return self._teams[contender, hold_seconds]
+
+    def _team(self, contender: Contender, hold_seconds: int | None) -> Team:
         cluster = self.cluster
         extender = contender is Contender.MUSTER
         profile = replace(contender.profile, extender_port=cluster.muster_port if extender else None)
+        if hold_seconds is not None:
+            profile = replace(profile, extender_timeout_seconds=hold_seconds + _ANSWER_SECONDS)
         gates = NATIVE_PODGROUP_GATES if contender.native else {}
         name, (port,) = f"{contender}-contender", free_ports(1)
         scheduler = cluster.scheduler(name, profile, feature_gates=gates, port=port)
         address = Connection(f"https://{LOOPBACK}:{port}", cluster.folder / name / "kube-scheduler.crt", "")
         if not extender:
             return Team(contender, scheduler, address)
-        return Team(contender, scheduler, address, cluster.muster(), f"http://{LOOPBACK}:{cluster.muster_port}")
+        muster = cluster.muster([] if hold_seconds is None else [f"--config={_settings(cluster.folder, hold_seconds)}"])
+        return Team(contender, scheduler, address, muster, f"http://{LOOPBACK}:{cluster.muster_port}")
+
+
+def _settings(folder: Path, hold_seconds: int) -> Path:
+    """Write Muster's settings where it holds bind calls for so long, and return the file."""
+    file = folder / f"hold-{hold_seconds}.yaml"
+    settings = {"bind_hold_seconds": hold_seconds, "http_timeout_seconds": hold_seconds + _ANSWER_SECONDS}
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return file

@@ -38,7 +38,8 @@ class Growth:
     """Muster places one gang of each size in `sizes` in each repeat, with fresh processes; the first is what it costs.
 
     `cpu_bound` is that of Muster's processor time for each pod as a multiple of what it is in the first size,
-    `turns_bound` how many turns of its event loop may take more than 10 ms.
+    `turns_bound` how many turns of its event loop may take more than 10 ms. Bind calls are held for `hold_seconds`, as
+    docs/operations.md says for gangs of thousands; by default as long as Muster does by default.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Growth:
     seconds_per_pod: float
     cpu_bound: float | None = None
     turns_bound: float | None = None
+    hold_seconds: int | None = None
 
     occupied: ClassVar[int] = 0
 
@@ -103,7 +105,7 @@ class Growth:
         return grown
 
     async def _run(self, arena: Arena, size: int) -> Grown:
-        async with arena.stage(Contender.MUSTER) as stage:
+        async with arena.stage(Contender.MUSTER, self.hold_seconds) as stage:
             longest = [0.0]
             looking = asyncio.create_task(_look(stage, longest))
             try:

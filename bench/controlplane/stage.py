@@ -150,9 +150,12 @@ class Arena:
         self._cluster.stop()
 
     @asynccontextmanager
-    async def stage(self, contender: Contender) -> AsyncIterator[Stage]:
-        """Start a contender afresh and let it place a small gang; at the end, kill it and delete what was created."""
-        team = self._teams.of(contender)
+    async def stage(self, contender: Contender, hold_seconds: int | None = None) -> AsyncIterator[Stage]:
+        """Start a contender afresh and let it place a small gang; at the end, kill it and delete what was created.
+
+        With `hold_seconds` Muster holds bind calls for so long, instead of as long as it does by default.
+        """
+        team = self._teams.of(contender, hold_seconds)
         control_plane = self._cluster.control_plane
         taken = set(self._taken)
         free = [name for name in self._names if name not in taken]
