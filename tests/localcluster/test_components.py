@@ -48,6 +48,12 @@ def test_profile_can_look_at_other_shares_of_the_nodes() -> None:
     }
 
 
+def test_profile_can_wait_longer_for_the_extender() -> None:
+    """Held bind calls are answered late where gangs of thousands are measured."""
+    (extender,) = SchedulerProfile(MUSTER, extender_timeout_seconds=160).render(KUBECONFIG)["extenders"]
+    assert extender["httpTimeout"] == "160s"
+
+
 def test_stock_configuration_differs_in_the_extender_and_what_it_needs() -> None:
     """The comparison is fair: same client limits; how many nodes are looked at is kube-scheduler's own default."""
     muster, stock = load(MUSTER), load(STOCK)
