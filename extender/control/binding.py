@@ -96,7 +96,7 @@ _CALLS_PER_TURN = 50
 
 
 @dataclass(eq=False, slots=True)
-class _Call:
+class _HeldBind:
     """A bind call that waits for its answer until its time is over."""
 
     answer: asyncio.Future[str]
@@ -111,7 +111,7 @@ class Barrier:
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, list[_Call]] = {}
+        self._held: dict[str, list[_HeldBind]] = {}
         self._going: deque[asyncio.Future[str]] = deque()
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class Barrier:
         kube-scheduler may call again for a pod that is still held, after a restart say: all calls get one answer.
         """
         async with asyncio.timeout(seconds) as time:
-            call = _Call(asyncio.get_running_loop().create_future(), time)
+            call = _HeldBind(asyncio.get_running_loop().create_future(), time)
             self._held.setdefault(uid, []).append(call)
             try:
                 return await call.answer
