@@ -76,6 +76,7 @@ class Sampler:
         return Sample(
             at=at,
             resident=float(resident_bytes(self._pid)),
+            recording=page.sum("muster_recording_bytes"),
             lag=page.buckets("muster_event_loop_lag_seconds"),
             longest_lag=page.sum("muster_event_loop_longest_lag_seconds"),
             stalls_busy=page.sum("muster_event_loop_stalls_total", cause="busy"),

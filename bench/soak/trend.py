@@ -21,12 +21,13 @@ _HOUR = 3600.0
 class Sample:
     """What was read of Muster at one moment.
 
-    `at` in seconds since the churn began; `resident` in bytes; lags and ages in seconds; counters since Muster's start.
+    `at` in seconds since the churn began; `resident` and `recording` in bytes; lags and ages in seconds; counters since Muster's start.
     `lag` maps the upper bound of each bucket to the looks at the event loop that were at most so late.
     """
 
     at: float
     resident: float
+    recording: float
     lag: Mapping[float, float]
     longest_lag: float
     stalls_busy: float
@@ -87,7 +88,8 @@ def report(samples: Sequence[Sample], bounds: Bounds) -> list[Line]:
         return [Line("samples", "none", "at least one", holds=False)]
     first, last = kept[0], kept[-1]
     seconds = last.at - first.at
-    slope = slope_per_hour(kept, lambda sample: sample.resident) / _MEBIBYTE
+    # The recording grows to its limit, for half an hour at 2,000 pods a minute, and then ends.
+    slope = slope_per_hour(kept, lambda sample: sample.resident - sample.recording) / _MEBIBYTE
     enough = seconds >= SHORTEST_TREND_SECONDS
     busy = last.stalls_busy - first.stalls_busy
     oldest = max(sample.watch_age for sample in kept)
@@ -97,8 +99,9 @@ def report(samples: Sequence[Sample], bounds: Bounds) -> list[Line]:
         Line("judged", f"{seconds / 60:.1f} min, {len(kept)} samples"),
         Line("pods bound", f"{bound:.0f}, {60 * bound / seconds:.0f} a minute" if seconds else f"{bound:.0f}"),
         Line("resident memory", f"{_mebibytes(first)} -> {_mebibytes(last)} MiB, at most {_mebibytes(_largest(kept))}"),
+        Line("of it the recording", f"{first.recording / _MEBIBYTE:.1f} -> {last.recording / _MEBIBYTE:.1f} MiB"),
         Line(
-            "memory slope",
+            "memory slope without the recording",
             f"{slope:+.2f} MiB/h" if enough else f"{slope:+.0f} MiB/h, too short a run to judge by",
             f"<= {bounds.memory_slope:g} MiB/h",
             holds=slope <= bounds.memory_slope if enough else None,

@@ -247,7 +247,9 @@ class Controller:
         self._metrics.binds_held.set(len(self._binder.barrier))
         self._metrics.write_queue.set(len(self._outbox))
         self._metrics.write_window.set(self._window.places)
-        self._metrics.recording.set(self.journal.standing().on)
+        recording = self.journal.standing()
+        self._metrics.recording.set(recording.on)
+        self._metrics.recording_bytes.set(recording.size)
         self.health.scrape()
         self._watches.scrape()
 

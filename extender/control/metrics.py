@@ -166,6 +166,10 @@ class Metrics:
         self.recording = Gauge(
             "muster_recording", "1 while what decisions rest on is recorded for replay, else 0.", registry=self.registry
         )
+        self.recording_bytes = Gauge(
+            "muster_recording_bytes", "Memory that the recording takes, at most recording_megabytes.",
+            registry=self.registry,
+        )  # fmt: skip
         self.loop_lag = Histogram(
             "muster_event_loop_lag_seconds", "How late the event loop turns, looked at every 5 ms.",
             buckets=_LAG_BUCKETS, registry=self.registry,
