@@ -21,8 +21,8 @@ _HOUR = 3600.0
 class Sample:
     """What was read of Muster at one moment.
 
-    `at` in seconds since the churn began; `resident` and `recording` in bytes; lags and ages in seconds; counters since Muster's start.
-    `lag` maps the upper bound of each bucket to the looks at the event loop that were at most so late.
+    `at` in seconds since the churn began; `resident` and `recording` in bytes; lags and ages in seconds; counters since
+    Muster's start. `lag` maps the upper bound of each bucket to the looks at the event loop that were at most so late.
     """
 
     at: float

@@ -163,13 +163,7 @@ class Metrics:
             "muster_write_window", "Writes that may be under way at once; fewer after answers 429.",
             registry=self.registry,
         )  # fmt: skip
-        self.recording = Gauge(
-            "muster_recording", "1 while what decisions rest on is recorded for replay, else 0.", registry=self.registry
-        )
-        self.recording_bytes = Gauge(
-            "muster_recording_bytes", "Memory that the recording takes, at most recording_megabytes.",
-            registry=self.registry,
-        )  # fmt: skip
+        self._register_recording()
         self.loop_lag = Histogram(
             "muster_event_loop_lag_seconds", "How late the event loop turns, looked at every 5 ms.",
             buckets=_LAG_BUCKETS, registry=self.registry,
@@ -217,5 +211,14 @@ class Metrics:
         )  # fmt: skip
         self.degraded = Gauge(
             "muster_degraded", "1 for the state that keeps Muster from its work, if any.", ("state",),
+            registry=self.registry,
+        )  # fmt: skip
+
+    def _register_recording(self) -> None:
+        self.recording = Gauge(
+            "muster_recording", "1 while what decisions rest on is recorded for replay, else 0.", registry=self.registry
+        )
+        self.recording_bytes = Gauge(
+            "muster_recording_bytes", "Memory that the recording takes, at most recording_megabytes.",
             registry=self.registry,
         )  # fmt: skip

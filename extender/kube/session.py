@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
@@ -80,7 +80,7 @@ class ServerSession:
 
         Raises aiohttp's ClientError, TimeoutError or OSError when no answer comes.
         """
-        query = "?" + urlencode(request.query) if request.query else ""
+        query = "?" + urlencode(request.query, safe="/", quote_via=quote) if request.query else ""
         headers, body = self._headers, None
         if request.body is not None:
             headers = headers | {"Content-Type": request.content_type}

@@ -6,6 +6,7 @@ import gc
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from extender.admission.events import NodeGone, QueueSeen
 from extender.cluster.gangs import Gang
@@ -100,7 +101,7 @@ def test_what_is_kept_is_kept_from_those_behind(world: World) -> None:
     (keep,) = inquire(world.admission, behind.gang, world.now).case.earmarks
     assert keep.gang is head.gang
     assert not inquire(world.admission, head.gang, world.now).case.earmarks
-    pod = world.pod("new", 8, group=replace(behind.ref, name="new"), priority=2, options=Options(min_member=1))
+    pod = world.pod("new", 8, group=structs.replace(behind.ref, name="new"), priority=2, options=Options(min_member=1))
     assert pod.group is not None
     newcomer = Gang(pod.group, "new", 0.0, None, {pod.uid: pod})
     assert not inquire(world.admission, newcomer, world.now).case.earmarks
