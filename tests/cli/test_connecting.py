@@ -282,6 +282,7 @@ def test_a_command_that_is_terminated_ends_its_port_forward(
     answer(server, PODS, pods("muster-a", ports=()))
     command = [sys.executable, "-m", "extender", "status", "--kubeconfig", str(kubeconfig)]
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(HANGS)  # a command that fails early never asks
         environment = {**os.environ, **kubectl, "KUBECTL_PORT": str(silent.getsockname()[1])}
         with subprocess.Popen(command, env=environment) as asking:
             asked, _ = silent.accept()
