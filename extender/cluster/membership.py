@@ -8,7 +8,6 @@ evicted each member states for itself. Muster's own keys count before those of o
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -236,26 +235,9 @@ def _member(pod: Pod) -> _Member:
     )
 
 
-#: Returns all of a member that any tally is about.
-_counted = attrgetter(
-    "node_name",
-    "phase",
-    "gated",
-    "deleting",
-    "shape",
-    "role",
-    "options",
-    "scheduler_name",
-    "priority",
-    "problem",
-    "never_preempts",
-    "active_deadline",
-)
-
-
 def counts_alike(before: Pod, pod: Pod) -> bool:
-    """Tell whether a member counts as it did."""
-    return bool(_counted(before) == _counted(pod))
+    """Tell whether a member counts as it did, also where it wants a place."""
+    return before.shape == pod.shape and _member(before) == _member(pod)
 
 
 def _change(counts: dict[_Key, int], key: _Key, change: int) -> None:
