@@ -362,7 +362,6 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
 
 REQUIRED_KINDS: Final = tuple(row.name for row in WATCHED)
 VITAL_KINDS: Final = tuple(row.name for row in (*WATCHED, LEASE) if row.vital)
-_VITAL: Final = frozenset(VITAL_KINDS)
 
 
 class Watches:
@@ -376,7 +375,6 @@ class Watches:
         self._synced: set[str] = set()
         self._heard: dict[str, float] = {}
         self._vital: dict[str, float] = {}
-        self._fresh_until = -math.inf  # no vital watch can have been silent for too long before
 
     def synced(self, kind: str) -> None:
         """Learn that a kind's first list is complete."""
@@ -386,9 +384,7 @@ class Watches:
     def heard(self, kind: str) -> None:
         """Learn that a kind's watch is alive."""
         self._heard[kind] = self._clock.monotonic()
-        if kind in _VITAL:
-            if kind not in self._vital:
-                self._fresh_until = -math.inf
+        if kind in VITAL_KINDS:
             self._vital[kind] = self._heard[kind]
 
     def restarted(self, kind: str, cause: str) -> None:
@@ -405,10 +401,7 @@ class Watches:
 
     def stale(self) -> bool:
         """Tell whether any vital watch has been silent for too long."""
-        now = self._clock.monotonic()
-        if now >= self._fresh_until:
-            self._fresh_until = self.stale_at()
-        return now >= self._fresh_until
+        return self._clock.monotonic() >= self.stale_at()
 
     def silent(self) -> list[str]:
         """Return the vital kinds whose watches have been silent for too long."""
