@@ -69,7 +69,7 @@ def _row(seq: int, at: str, what: Milestone | Evict | Note, pods: int) -> Decisi
             waited = round(step.waited, _SECONDS_DECIMALS) if step.what is GangStep.STARTED else None
             return DecisionRow(
                 seq, at, _STEPS[step.what], gang, gang,
-                decision=step.decision, members=step.members, message=step.why[:_MOST_TEXT], waited_seconds=waited,
+                decision=step.decision, members=pods, message=step.why[:_MOST_TEXT], waited_seconds=waited,
             )  # fmt: skip
         case Evict() as eviction:
             gang = str(eviction.pod.group)
