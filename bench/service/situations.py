@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -50,20 +51,21 @@ def pinned(stand: Stand) -> _Asked:
 
 def waiting(stand: Stand) -> _Asked:
     """Offer every node to the members of the gang that waits for one more."""
-    names = node_names(stand.size.nodes)
-    return ((_offer(member(WAITING, number), names), _refuses) for number in range(stand.size.waiting))
+    pods = (member(WAITING, number) for number in range(stand.size.waiting))
+    return ((_offer(pod, names), _refuses) for pod, names in zip(pods, _offered(stand.size.nodes), strict=False))
 
 
 def filter_single(stand: Stand) -> _Asked:
     """Offer every node to pods without gang, each of which is planned on one of them."""
-    names = node_names(stand.size.nodes)
-    return ((_offer(single(number), names), _accepts_one) for number in range(stand.size.singles))
+    pods = (single(number) for number in range(stand.size.singles))
+    return ((_offer(pod, names), _accepts_one) for pod, names in zip(pods, _offered(stand.size.nodes), strict=False))
 
 
 def prioritize_single(stand: Stand) -> _Asked:
     """Have every node scored for pods without gang, each of which is planned on one of them."""
-    names = node_names(stand.size.nodes)
-    return ((_offer(single(number), names), _ranks(len(names))) for number in range(stand.size.singles))
+    right = _ranks(stand.size.nodes)
+    pods = (single(number) for number in range(stand.size.singles))
+    return ((_offer(pod, names), right) for pod, names in zip(pods, _offered(stand.size.nodes), strict=False))
 
 
 def bind_again(stand: Stand) -> _Asked:
@@ -100,6 +102,14 @@ SITUATIONS: Mapping[str, tuple[str, Callable[[Stand], _Asked]]] = MappingProxyTy
 def candidates(size: Size) -> int:
     """Return how many nodes kube-scheduler offers for preemption; each needs a victim."""
     return min(size.nodes, size.bound, max(_FEWEST_CANDIDATES, size.nodes // _CANDIDATE_SHARE))
+
+
+def _offered(nodes: int) -> Iterator[list[str]]:
+    """Yield the names of all nodes again and again, each time in another order, as kube-scheduler offers them."""
+    order, names = random.Random(nodes), node_names(nodes)
+    while True:
+        order.shuffle(names)
+        yield list(names)
 
 
 def _offer(pod: PodRecord, names: Sequence[str]) -> object:
