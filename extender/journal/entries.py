@@ -1,10 +1,9 @@
 """Events as they are noted, and how they are written and read: typed values, never code.
 
-An event is written as its name and its fields. Two kinds of fields repeat so much that they are written shorter:
-
-- A pod or a node that is equal to the last one of its UID or name is written as that UID or name. kube-scheduler
-  asks about pods that the watch has just told of, and most changes of nodes are in what Muster does not read.
-- A long list of node names is written as runs of numbers (`NamePacker`).
+An event is written as its name and its fields. A pod or a node that is equal to the last one of its UID or name is
+written as that UID or name: kube-scheduler asks about pods that the watch has just told of, and most changes of nodes
+are in what Muster does not read. Lists of node names are written as they are: to number the names would halve what a
+call takes, and hold up the event loop for ten times as long.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 import msgspec
-import numpy as np
 
 from extender.admission import events
 from extender.admission.events import Event
@@ -48,59 +46,6 @@ def microseconds(moment: dt.datetime) -> int:
 def moment_of(microseconds: int) -> dt.datetime:
     """Return the moment so many microseconds after the beginning of 1970; OverflowError beyond the calendar."""
     return EPOCH + dt.timedelta(microseconds=microseconds)
-
-
-#: Lists with fewer names are written as they are.
-_SHORT = 16
-Packed: TypeAlias = list[str] | Mapping[str, list[str] | list[int]]
-"""Names as they are, or `new` names, which get the next numbers, and `runs`: number and length of each, in turn."""
-
-
-class NameListError(ValueError):
-    """Packed names that name nothing."""
-
-
-class NamePacker:
-    """Number names as they come, and write lists of them as runs of numbers."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def pack(self, names: Sequence[str]) -> Packed:
-        """Return a list of names for `NameUnpacker`, which has to be shown all of them in the same order."""
-        if len(names) < _SHORT:
-            return list(names)
-        numbers = self._numbers
-        try:
-            found = np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
-            new: list[str] = []
-        except KeyError:
-            new = [name for name in dict.fromkeys(names) if name not in numbers]
-            numbers.update(zip(new, range(len(numbers), len(numbers) + len(new)), strict=True))
-            found = np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
-        starts = np.flatnonzero(np.diff(found, prepend=found[0] - 2) != 1)
-        lengths = np.diff(starts, append=len(names))
-        return {"new": new, "runs": np.stack((found[starts], lengths), axis=1).ravel().tolist()}
-
-
-class NameUnpacker:
-    """Read what `NamePacker` wrote."""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-
-    def unpack(self, packed: Packed) -> list[str]:
-        """Return a list of names; raise NameListError for unknown numbers."""
-        if not isinstance(packed, Mapping):
-            return list(packed)
-        self._names += [str(name) for name in packed.get("new", ())]
-        runs = [int(number) for number in packed.get("runs", ())]
-        found: list[str] = []
-        for start, length in zip(runs[::2], runs[1::2], strict=True):
-            if start < 0 or length < 1 or start + length > len(self._names):
-                raise NameListError(f"names {start} to {start + length} of {len(self._names)}")
-            found += self._names[start : start + length]
-        return found
 
 
 class Settler:
@@ -214,7 +159,6 @@ class EntryWriter:
     """Write events; what repeats is counted over all that one writer writes."""
 
     def __init__(self) -> None:
-        self._names = NamePacker()
         self._last = _LastSeen()
 
     def write(self, entries: Sequence[JournalEntry]) -> bytes:
@@ -232,9 +176,6 @@ class EntryWriter:
         calendar = [microseconds(moment) for moment in readings.calendar]
         return noted.name, given, list(readings.monotonic), calendar, noted.came
 
-    def _names_of(self, value: Sequence[str]) -> object:
-        return self._names.pack(value)
-
     def _object(self, value: Any) -> object:  # noqa: ANN401 - a pod or a node
         return self._last.written(value)
 
@@ -244,8 +185,6 @@ class EntryWriter:
     @classmethod
     def writer(cls, kind: Any) -> _Write:  # noqa: ANN401 - a type, made at run time
         """Return what writes a field of some type."""
-        if kind == list[str]:
-            return cls._names_of
         return cls._object if kind in _KEYS else cls._as_it_is
 
 
@@ -256,7 +195,6 @@ class EntryReader:
     """Read what one `EntryWriter` wrote, in the same order."""
 
     def __init__(self) -> None:
-        self._names = NameUnpacker()
         self._last = _LastSeen()
         self._settler = Settler()
 
@@ -266,7 +204,7 @@ class EntryReader:
             for name, given, monotonic, calendar, came in _DECODER.decode(data):
                 event = self._event(name, given)
                 yield Noted(event, Readings(monotonic, [moment_of(each) for each in calendar]), came)
-        except (msgspec.MsgspecError, UnicodeDecodeError, NameListError, OverflowError, ValueError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, ValueError) as error:
             raise EntryError(f"events cannot be read: {error}") from error
 
     def _event(self, name: str, given: msgspec.Raw) -> Event[Any]:
@@ -280,8 +218,6 @@ class EntryReader:
         return event
 
     def _field(self, kind: Any, value: Any) -> object:  # noqa: ANN401 - each field has its own
-        if kind == list[str]:
-            return self._names.unpack(value)
         settled = value if isinstance(value, str) else self._settler.settled(value)
         return self._last.meant(kind, settled) if kind in _KEYS else settled
 
@@ -330,8 +266,6 @@ class _LastSeen:
 
 def _wire(kind: Any) -> Any:  # noqa: ANN401 - a type, made at run time
     """Return the type that a field is written as."""
-    if kind == list[str]:
-        return list[str] | dict[str, Any]
     return kind | str if kind in _KEYS else kind
 
 

@@ -6,7 +6,10 @@ with what the engine read from the clock meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import os
+import threading
 import zlib
 from collections import deque
 from collections.abc import Sequence
@@ -27,6 +30,9 @@ log = structlog.get_logger("muster.recording")
 #: How many inputs are written down together, a list of nodes counting as one for so many names.
 _CHUNK_INPUTS = 256
 _NAMES_PER_INPUT = 512
+
+#: The niceness of the thread that writes.
+_LOWEST_PRIORITY = 19
 
 #: zlib's level: the quickest. Inputs repeat each other so much that more effort saves little.
 _LEVEL = 1
@@ -166,7 +172,7 @@ class Journal:
     def _write(self) -> None:
         """Have what was noted written down, in order."""
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="recording")
+            self._thread = ThreadPoolExecutor(1, "recording", _give_way)
         entries, self._entries, self._weight = self._entries, [], 0
         self._coming.append(self._thread.submit(_written, self._writer, entries))
 
@@ -192,6 +198,12 @@ class Journal:
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None
+
+
+def _give_way() -> None:
+    """Let the event loop go first where it shares a processor with this thread."""
+    with contextlib.suppress(OSError):  # a thread has a priority of its own on Linux alone
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
 
 
 def _written(writer: EntryWriter, entries: Sequence[JournalEntry]) -> Chunk:

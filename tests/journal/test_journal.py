@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import sys
+import threading
 
 from extender.admission.events import Decide, PodGone, Rebuild, Tick
 from extender.clock import ManualClock
@@ -71,6 +74,20 @@ def test_nothing_is_kept_where_none_is_wanted() -> None:
     recording = recorder.journal.standing()
     assert recorder.journal.excerpt() is None
     assert (recording.on, recording.inputs, recording.ended) == (False, 0, "")
+
+
+def test_the_event_loop_goes_before_the_thread_that_writes() -> None:
+    """Where both share a processor, compressing what was recorded does not hold up an answer.
+
+    Only Linux has a priority for each thread.
+    """
+    before = {thread.ident for thread in threading.enumerate()}
+    noted = journal()
+    written(noted, 1)
+    (writer,) = (thread for thread in threading.enumerate() if thread.ident not in before)
+    assert writer.native_id is not None
+    lower = 19 if sys.platform == "linux" else 0
+    assert os.getpriority(os.PRIO_PROCESS, writer.native_id) == lower
 
 
 def test_an_engine_decides_alike_with_and_without_a_recording() -> None:
