@@ -1,4 +1,4 @@
-"""The plots, in the order in which docs/performance.md shows them."""
+"""The plots, in the order in which docs/measurements.md shows them."""
 
 from __future__ import annotations
 

@@ -98,8 +98,24 @@ def caller_pod(pod: PodRecord) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def pod_group(name: str, uid: str, min_member: int, version: int) -> JsonObject:
-    """Return a coscheduling PodGroup."""
+def queue(name: str, parent: str, uid: str) -> JsonObject:
+    """Return a Queue with quota for GPUs, CPU and memory, with a `parent` or without."""
+    quota = (("nvidia.com/gpu", "160"), ("cpu", "4k"), ("memory", "32Ti"))
+    resources = [{"name": name, "nominalQuota": amount} for name, amount in quota]
+    return {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name, "uid": uid, "resourceVersion": "1", "generation": 1, "creationTimestamp": CREATED},
+        "spec": {
+            "flavors": [{"name": "default", "resources": resources}],
+            "namespaceSelector": {},
+            **({"parent": parent} if parent else {}),
+        },
+    }
+
+
+def pod_group(name: str, uid: str, min_member: int, queue: str, version: int) -> JsonObject:
+    """Return a coscheduling PodGroup, in a Queue if it has the name of one."""
     return {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "PodGroup",
@@ -110,6 +126,7 @@ def pod_group(name: str, uid: str, min_member: int, version: int) -> JsonObject:
             "resourceVersion": str(version),
             "generation": 1,
             "creationTimestamp": CREATED,
+            "labels": {"muster.dev/queue": queue} if queue else {},
         },
         "spec": {"minMember": min_member},
     }

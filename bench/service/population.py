@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Self
 
 from bench.service.documents import JsonObject
-from bench.service.objects import NodeRecord, PodRecord, node_name, pod_group, uid
+from bench.service.objects import NodeRecord, PodRecord, node_name, pod_group, queue, uid
 
-_NODE, _BOUND, _MEMBER, _SINGLE, _OWN, _GROUP, _FOREIGN = range(1, 8)
+_NODE, _BOUND, _MEMBER, _SINGLE, _OWN, _GROUP, _FOREIGN, _QUEUE = range(1, 9)
 #: The gangs, by what becomes of them; the others are called `gang-NUMBER`.
 PINNED, WAITING = "pinned", "waiting"
+#: Members of each gang that runs.
+RUNNING_MEMBERS = 8
+#: Queues of teams below each Queue of a department.
+_TEAMS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Size:
         pinned: members of the gang that fits, one GPU each.
         waiting: members that the gang which waits for one more has.
         singles: pods without gang that wait; as many more of Muster's pods are bound.
+        running: gangs of eight that run, one GPU for each member, evenly in the queues if there are any.
+        queues: Queues in a tree of two levels.
     """
 
     nodes: int
@@ -30,10 +36,17 @@ class Size:
     pinned: int = 64
     waiting: int = 8
     singles: int = 8
+    running: int = 0
+    queues: int = 0
+
+    @property
+    def pods(self) -> int:
+        """Return how many pods hold nodes from the beginning."""
+        return self.bound + self.running * RUNNING_MEMBERS + self.singles
 
     def arguments(self) -> list[str]:
         """Return the size as a command line's words."""
-        return [str(number) for number in (self.nodes, self.bound, self.pinned, self.waiting, self.singles)]
+        return [str(getattr(self, each.name)) for each in fields(self)]
 
     @classmethod
     def parse(cls, words: list[str]) -> Self:
@@ -48,12 +61,13 @@ class GroupRecord:
     name: str
     uid: str
     min_member: int
+    queue: str = ""
     version: int = 1
     status: JsonObject = field(default_factory=dict)
 
     def document(self) -> JsonObject:
         """Return the PodGroup as the API server sends it."""
-        document = pod_group(self.name, self.uid, self.min_member, self.version)
+        document = pod_group(self.name, self.uid, self.min_member, self.queue, self.version)
         return document | {"status": self.status} if self.status else document
 
 
@@ -64,6 +78,7 @@ class Population:
     nodes: list[NodeRecord]
     pods: dict[str, PodRecord]
     groups: dict[str, GroupRecord]
+    queues: list[JsonObject]
 
     @classmethod
     def of(cls, size: Size) -> Self:
@@ -75,10 +90,17 @@ class Population:
             *(member(WAITING, number) for number in range(size.waiting)),
             *(single(number) for number in range(size.singles)),
             *(own(number, nodes[number % size.nodes].name) for number in range(size.singles)),
+            *(_running(number, nodes) for number in range(size.running * RUNNING_MEMBERS)),
         ]
         sizes = {PINNED: size.pinned, WAITING: size.waiting + 1}
         groups = [GroupRecord(name, uid(_GROUP, n), count) for n, (name, count) in enumerate(sizes.items())]
-        return cls(nodes, {pod.name: pod for pod in pods}, {group.name: group for group in groups})
+        queues = [_queue(number) for number in range(size.queues)]
+        teams = [each["metadata"]["name"] for each in queues if "parent" in each["spec"]] or [""]
+        groups += [
+            GroupRecord(_running_gang(n), uid(_GROUP, len(sizes) + n), RUNNING_MEMBERS, teams[n % len(teams)])
+            for n in range(size.running)
+        ]
+        return cls(nodes, {pod.name: pod for pod in pods}, {group.name: group for group in groups}, queues)
 
 
 def bound_pod(number: int, node: str) -> PodRecord:
@@ -107,3 +129,21 @@ def single(number: int) -> PodRecord:
 def own(number: int, node: str) -> PodRecord:
     """Return a pod of Muster's without gang that runs, without a GPU."""
     return PodRecord(f"inference-{number:05}", uid(_OWN, number), node=node, gpus=0)
+
+
+def _running_gang(number: int) -> str:
+    return f"pretrain-{number:05}"
+
+
+def _running(number: int, nodes: list[NodeRecord]) -> PodRecord:
+    """Return a member of a gang that runs; each gang fills a node."""
+    gang, place = divmod(number, RUNNING_MEMBERS)
+    name = f"{_running_gang(gang)}-worker-{place}"
+    return PodRecord(name, uid(_MEMBER, number), group=_running_gang(gang), node=nodes[gang % len(nodes)].name)
+
+
+def _queue(number: int) -> JsonObject:
+    """Return the Queue of a department, or of one of the teams below the last one."""
+    department, team = divmod(number, 1 + _TEAMS)
+    name = f"department-{department}"
+    return queue(f"{name}-team-{team}" if team else name, name if team else "", uid(_QUEUE, number))

@@ -99,7 +99,7 @@ class ReplayedCluster:
         self.priority_classes = WatchedKind("PriorityClass", lambda: ())
         self.config_maps = WatchedKind("ConfigMap", lambda: ())
         self.namespaces = WatchedKind("Namespace", lambda: (_NAMESPACE,))
-        self.queues = WatchedKind("Queue", lambda: ())
+        self.queues = WatchedKind("Queue", lambda: (json.dumps(each).encode() for each in population.queues))
         self.budgets = WatchedKind("PodDisruptionBudget", lambda: ())
         described = (self.nodes, self.pods, self.groups, self.priority_classes, self.config_maps)
         self.kinds = (*described, self.namespaces, self.queues, self.budgets)

@@ -15,7 +15,8 @@ from bench.service.verbs import EVENTS_PER_SECOND
 from bench.soak.sampling import Page, resident_bytes
 from extender.control.health import LOOK_BACK_SECONDS
 
-SIZE, SHORT_SIZE = Size(nodes=5_000, bound=50_000), Size(nodes=500, bound=2_000)
+SIZE = Size(nodes=5_000, bound=10_784, running=4_900, queues=250)
+SHORT_SIZE = Size(nodes=500, bound=1_000, running=100, queues=25)
 _REPEATS = 3
 #: Seconds after the start until memory is read: until the gauge of the longest lag has forgotten the start, too.
 _REST_SECONDS, _SHORT_REST_SECONDS = 2 * LOOK_BACK_SECONDS, 0.5
@@ -23,7 +24,7 @@ _REST_SECONDS, _SHORT_REST_SECONDS = 2 * LOOK_BACK_SECONDS, 0.5
 _PHASE_SECONDS, _SHORT_PHASE_SECONDS = 10.0, 0.5
 
 COLD_START_BOUND_S = 15.0
-RESIDENT_BOUND_MB = 350.0
+RESIDENT_BOUND_MB = 300.0
 #: Milliseconds: no turn of the event loop may be later.
 STALL_BOUND_MS = 10.0
 
@@ -38,7 +39,7 @@ def measure(options: Options, say: Say) -> list[Figure]:
     memory_after: list[float] = []
     backlogs: list[float] = []
     lags: dict[str, list[Lag]] = defaultdict(list)
-    say(f"starting Muster with {size.nodes:,} nodes and {size.bound:,} pods")
+    say(f"starting Muster with {size.nodes:,} nodes, {size.pods:,} pods and {size.queues} Queues")
     cores = Cores.available()
     with cores.keep_off(), Stand(size, cores) as stand:
         for number in range(repeats := options.repeats or (1 if options.short else _REPEATS)):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -25,6 +27,7 @@ from bench.soak.sampling import Page
 from extender.objects.node import decode_node, read_node
 from extender.objects.pod import read_pod
 from extender.objects.podspec import decode_pod
+from extender.objects.queue import decode_queue, read_queue
 from localcluster.errors import LocalClusterError
 from localcluster.ports import LOOPBACK
 
@@ -60,11 +63,20 @@ class TestObjects:
 
     def test_a_population_is_the_same_every_time_and_has_no_namesakes(self) -> None:
         """Both ends make it for themselves, and find each other's pods in it."""
-        size = Size(nodes=10, bound=30, pinned=16)
+        size = Size(nodes=10, bound=30, pinned=16, running=5, queues=30)
         population = Population.of(Size.parse(size.arguments()))
-        assert len({pod.uid for pod in population.pods.values()}) == len(population.pods) == 30 + 16 + 8 + 8 + 8
+        assert len({pod.uid for pod in population.pods.values()}) == len(population.pods) == 30 + 16 + 8 + 8 + 8 + 40
         assert population.pods[member(PINNED, 5).name].uid == member(PINNED, 5).uid
         assert (len(population.nodes), population.groups[PINNED].min_member) == (10, 16)
+
+    def test_gangs_that_run_are_in_the_queues_of_teams(self) -> None:
+        """Queues have quota, those of departments have teams below them, and each team has as many gangs."""
+        population = Population.of(Size(nodes=10, bound=0, running=56, queues=30))
+        queues = [read_queue(decode_queue(json.dumps(each).encode())) for each in population.queues]
+        assert [queue.name for queue in queues if not queue.parent] == ["department-0", "department-1"]
+        assert not any(queue.problems for queue in queues)
+        teams = Counter(group.queue for group in population.groups.values() if group.queue)
+        assert teams == {queue.name: 2 for queue in queues if queue.parent}
 
     def test_a_replay_says_how_far_it_is(self) -> None:
         """A watch that begins again compares: the version of a list is that of what happened last."""
