@@ -17,7 +17,7 @@ from extender.admission.events import A, BindVerdict, Event, Filtered, Outcome
 from extender.clock import Clock
 from extender.control.binding import Awaited, Binder, Bound, GangAssembly
 from extender.control.dispatch import Dispatcher
-from extender.control.exposition import expose, expose_lost_time, expose_queues
+from extender.control.exposition import QueueGauges, expose, expose_lost_time
 from extender.control.health import DegradedError, Health, HealthCondition, Mode
 from extender.control.leadership import Leadership, OnlyReplica, leads
 from extender.control.metrics import Metrics
@@ -69,6 +69,7 @@ class Controller:
         self._window = WriteWindow(settings.write_concurrency)
         fence = Fence(api, self._leadership, clock, self._window)
         self._metrics = metrics
+        self._queue_gauges = QueueGauges(metrics)
         self.journal = Journal(round(settings.recording_megabytes * _MEGABYTE), clock)
         self._engine = Engine(settings, self.journal.clock)
         self.journal.open()
@@ -242,7 +243,7 @@ class Controller:
     def scrape_in_steps(self) -> Iterator[None]:
         """Set the gauges that are read off the state, in steps between which others may have the event loop."""
         yield from expose(self._metrics, self.admission, self.inspection.gangs())
-        expose_queues(self._metrics, self.inspection.queues())
+        yield from self._queue_gauges.show(self.inspection.queues())
         expose_lost_time(self._metrics, self._dispatcher.lost, self.clock.monotonic())
         self._metrics.binds_held.set(len(self._binder.barrier))
         self._metrics.write_queue.set(len(self._outbox))

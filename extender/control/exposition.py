@@ -15,6 +15,7 @@ from extender.cluster.gangs import Gang
 from extender.cluster.table import NodeTable
 from extender.control.metrics import Metrics
 from extender.explain.demand import unmet_demand
+from extender.explain.documents import QueueRow
 from extender.explain.views import GangView, QueueReport
 from extender.ledger.effects import Effects, Fact
 from extender.objects.podgroup import GroupRef
@@ -178,6 +179,8 @@ def wanted_gpus(gang: Gang) -> int:
 #: Gangs and promised slots that are counted in one step: a millisecond at most.
 _GANGS_PER_STEP = 100
 _SLOTS_PER_STEP = 1000
+#: Queues whose gauges are set in one step: 2 ms.
+_QUEUES_PER_STEP = 25
 #: Gangs of which it is worked out in one step what they lack: a millisecond at most.
 _DEMANDS_PER_STEP = 40
 
@@ -246,19 +249,35 @@ def gpus_by_state(table: NodeTable, reserved: int) -> dict[str, float]:
     return {**states, "free": max(allocatable - taken, 0)}
 
 
-def expose_queues(metrics: Metrics, queues: Iterable[QueueReport]) -> None:
-    """Set the gauges about queues; one that is gone is in none of them any more."""
-    by_quota = (metrics.queue_nominal, metrics.queue_used, metrics.queue_borrowed, metrics.queue_lent)
-    by_queue = (metrics.queue_share, metrics.queue_pending, metrics.queue_admitted)
-    for gauge in (*by_quota, *by_queue):
-        gauge.clear()
-    for row in (report.row for report in queues):
+class QueueGauges:
+    """The gauges about Queues: one that is gone is in none of them any more."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        """Show no Queue yet."""
+        self._by_quota = (metrics.queue_nominal, metrics.queue_used, metrics.queue_borrowed, metrics.queue_lent)
+        self._by_queue = (metrics.queue_share, metrics.queue_pending, metrics.queue_admitted)
+        self._shown: set[tuple[Gauge, tuple[str, ...]]] = set()
+
+    def show(self, queues: Iterable[QueueReport]) -> Iterator[None]:
+        """Set them, in steps between which others may have the event loop."""
+        shown: set[tuple[Gauge, tuple[str, ...]]] = set()
+        for number, report in enumerate(queues, start=1):
+            for gauge, labels, value in self._values(report.row):
+                gauge.labels(*labels).set(value)
+                shown.add((gauge, labels))
+            if number % _QUEUES_PER_STEP == 0:
+                yield
+        for gauge, labels in self._shown - shown:
+            gauge.remove(*labels)
+        self._shown = shown
+
+    def _values(self, row: QueueRow) -> Iterator[tuple[Gauge, tuple[str, ...], float]]:
         for use in row.flavors:
             values = (use.nominal, use.used, use.borrowed, use.lent)
-            for gauge, value in zip(by_quota, values, strict=True):
-                gauge.labels(row.name, use.name, use.resource).set(value)
-        for gauge, figure in zip(by_queue, (row.share, row.pending_gangs, row.admitted_gangs), strict=True):
-            gauge.labels(row.name).set(figure)
+            for gauge, value in zip(self._by_quota, values, strict=True):
+                yield gauge, (row.name, use.name, use.resource), value
+        for gauge, figure in zip(self._by_queue, (row.share, row.pending_gangs, row.admitted_gangs), strict=True):
+            yield gauge, (row.name,), figure
 
 
 def expose_lost_time(metrics: Metrics, lost: LostTime, now: float) -> None:

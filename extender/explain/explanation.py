@@ -412,8 +412,8 @@ class Inspection:
         found = unmet_demand(self._admission.model.gangs, self._admission.reservations.waits)
         return tuple(sorted(found, key=lambda row: (row.since, row.gang)))
 
-    def queues(self) -> list[QueueReport]:
-        """Return how each Queue stands, in order of their names."""
+    def queues(self) -> Iterator[QueueReport]:
+        """Iterate over how each Queue stands, in order of their names, each as of when it is asked for."""
         return queue_reports(self._admission)
 
     def _reservation(self, gang: Gang) -> Reservation | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -207,15 +207,20 @@ def _quantities(uses: Iterable[QuotaUse]) -> list[dict[str, Any]]:
     return [{"name": name, "resources": resources} for name, resources in flavors.items()]
 
 
-def queue_reports(admission: Admission) -> list[QueueReport]:
-    """Return how each Queue stands, in order of their names."""
+def queue_reports(admission: Admission) -> Iterator[QueueReport]:
+    """Iterate over how each Queue stands, in order of their names, each as of when it is asked for.
+
+    Queues may come and go meanwhile: one that is gone by then is left out. Who waits is counted at the beginning.
+    """
     sharing, waits = admission.sharing, admission.reservations.waits
     pending: defaultdict[str, list[str]] = defaultdict(list)  # queue -> when those that wait were created (RFC 3339)
     for gang in (each for each in admission.model.gangs if each.members and each.uid in waits):
         if gang.ref not in sharing.charges.holders(queue := sharing.queue_of(gang)):
             pending[queue].append(gang.created)
     reserved = _reserved(admission)
-    return [_report(name, sharing, pending[name], reserved) for name in sorted(sharing.queues)]
+    for name in sorted(sharing.queues):
+        if name in sharing.queues:
+            yield _report(name, sharing, pending[name], reserved)
 
 
 def _reserved(admission: Admission) -> Counter[tuple[str, str, str]]:

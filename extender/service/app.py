@@ -127,7 +127,8 @@ def _reads(controller: Controller, metrics: Metrics) -> list[BaseRoute]:
     async def show_metrics() -> Response:
         for _ in controller.scrape_in_steps():
             await asyncio.sleep(0)
-        return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        page = await asyncio.to_thread(generate_latest, metrics.registry)
+        return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return [
         ApiRoute("/healthz", healthz, "Say that the process answers.", answers=TEXT),

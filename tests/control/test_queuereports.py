@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from extender.admission.events import QueueSeen
-from extender.control.exposition import expose_queues
+from extender.control.exposition import QueueGauges
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, WriteWindow
 from extender.control.ports import ApiError
@@ -52,9 +52,15 @@ def like(report: QueueReport, **fields: Any) -> QueueReport:
 class Stand:
     """Reports of queues that the test describes."""
 
-    reports: QueueReports
     api: ScriptedApi
+    reports: QueueReports = field(init=False)
     queues: dict[str, QueueReport] = field(default_factory=dict)
+    look: Callable[[], Iterator[QueueReport]] | None = None
+    pending: int = 3
+
+    def iterate(self) -> Iterator[QueueReport]:
+        """Iterate over how queues stand."""
+        return iter(list(self.queues.values())) if self.look is None else self.look()
 
     def show(self, report: QueueReport) -> None:
         """Let a queue stand so, and say that something has changed."""
@@ -75,12 +81,13 @@ class Stand:
 @pytest.fixture
 async def stand() -> AsyncIterator[Stand]:
     """Run reports that are written half a second after a change."""
-    api, clock, queues = ScriptedApi(), LoopClock(asyncio.get_running_loop()), dict[str, QueueReport]()
+    api, clock = ScriptedApi(), LoopClock(asyncio.get_running_loop())
     outbox = Outbox(Settings(), clock, Metrics(), WriteWindow(4))
-    reports = QueueReports(api, outbox, clock, queues.values, delay_seconds=0.5)
+    stand = Stand(api)
+    stand.reports = QueueReports(api, outbox, clock, stand.iterate, delay_seconds=0.5)
     sending = asyncio.create_task(outbox.run())
-    yield Stand(reports, api, queues)
-    reports.stand_down()
+    yield stand
+    stand.reports.stand_down()
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
 
@@ -215,8 +222,9 @@ async def test_standing_down_ends_the_telling(stand: Stand) -> None:
 def test_gauges_show_every_queue_and_no_other() -> None:
     """Quota by flavor and resource, share and gangs by queue; what is gone is gone from all of them."""
     metrics = Metrics()
-    expose_queues(metrics, [TEAM, like(TEAM, name="team-b", flavors=())])
-    expose_queues(metrics, [TEAM])
+    gauges = QueueGauges(metrics)
+    for queues in ([TEAM, like(TEAM, name="team-b", flavors=())], [TEAM]):
+        assert list(gauges.show(queues)) == []
     labels = {"queue": "team-a", "flavor": "h100", "resource": GPU}
     sample = metrics.registry.get_sample_value
     assert [sample(f"muster_queue_{what}", labels) for what in ("nominal", "used", "borrowed", "lent")] == [
@@ -228,6 +236,57 @@ def test_gauges_show_every_queue_and_no_other() -> None:
     by_queue = ("share", "pending_gangs", "admitted_gangs")
     assert [sample(f"muster_queue_{what}", {"queue": "team-a"}) for what in by_queue] == [0.25, 3, 2]
     assert sample("muster_queue_share", {"queue": "team-b"}) is None
+
+
+def test_gauges_of_many_queues_are_set_in_steps() -> None:
+    """Others have the event loop in between."""
+    metrics = Metrics()
+    queues = [like(TEAM, name=f"team-{number}") for number in range(60)]
+    assert len(list(QueueGauges(metrics).show(queues))) == 2
+    assert metrics.registry.get_sample_value("muster_queue_share", {"queue": "team-59"}) == 0.25
+
+
+async def test_many_queues_are_looked_at_over_several_turns(stand: Stand) -> None:
+    """Each is written once; what changes while the others are looked at is written, too."""
+    turns = list[int]()
+
+    def look() -> Iterator[QueueReport]:
+        for number in range(60):
+            turns.append(number)
+            yield like(TEAM, name=f"team-{number:02}", pending_gangs=stand.pending)
+            if number == 30 and stand.pending == 3:
+                stand.pending = 4
+                stand.reports.changed()
+
+    stand.look = look
+    stand.reports.changed()
+    await asyncio.sleep(0.5)
+    assert len(turns) == 25
+    await asyncio.sleep(1.5)
+    assert len(turns) == 120
+    assert len(stand.written) == 60 + 31
+    assert {status.name: status.row.pending_gangs for status in stand.written} == {
+        f"team-{number:02}": 4 for number in range(60)
+    }
+
+
+async def test_a_look_that_fails_does_not_end_the_reports(stand: Stand) -> None:
+    """It is an error of Muster's; the next change is looked at again."""
+
+    def fail() -> Iterator[QueueReport]:
+        yield TEAM
+        raise RuntimeError
+
+    errors = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    stand.look = fail
+    stand.reports.changed()
+    await asyncio.sleep(1)
+    stand.look = None
+    stand.show(TEAM)
+    await asyncio.sleep(1)
+    assert [type(each) for each in errors] == [RuntimeError]
+    assert [status.name for status in stand.written] == ["team-a"]
 
 
 async def test_a_running_muster_tells_how_queues_stand(muster: Muster) -> None:
