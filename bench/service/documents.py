@@ -15,7 +15,7 @@ NODE_GPUS, NODE_CPUS = 8, 128
 CREATED = "2026-09-14T08:31:07Z"
 
 
-def pod_document(*, grouped: bool, bound: bool, nominated: bool, gpus: int) -> JsonObject:
+def pod_document(*, grouped: bool, bound: bool, nominated: bool, gpus: int, cpu: str) -> JsonObject:
     """Return a pod, of a gang or not, and as far as it has come."""
     labels = {
         "app.kubernetes.io/name": "trainer",
@@ -34,7 +34,7 @@ def pod_document(*, grouped: bool, bound: bool, nominated: bool, gpus: int) -> J
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}},
             {"name": "kube-api-access-x7k2p", "projected": {"sources": _TOKEN_SOURCES, "defaultMode": 420}},
         ],
-        "containers": [_container(gpus)],
+        "containers": [_container(gpus, cpu)],
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
@@ -99,8 +99,8 @@ def pod_document(*, grouped: bool, bound: bool, nominated: bool, gpus: int) -> J
     }
 
 
-def _container(gpus: int) -> JsonObject:
-    resources: JsonObject = {"cpu": "500m", "memory": "1Gi"}
+def _container(gpus: int, cpu: str) -> JsonObject:
+    resources: JsonObject = {"cpu": cpu, "memory": "1Gi"}
     if gpus:
         resources[GPU] = str(gpus)
     return {

@@ -43,11 +43,12 @@ class PodRecord:
     node: str = ""
     nominated: str = ""
     gpus: int = 1
+    cpu: str = "500m"
     version: int = 1
 
     def encode(self) -> bytes:
         """Return the pod as the API server sends it."""
-        template = _pod_template(bool(self.group), bool(self.node), bool(self.nominated), self.gpus)
+        template = _pod_template(bool(self.group), bool(self.node), bool(self.nominated), self.gpus, self.cpu)
         return template.render(
             {
                 "NAME": self.name,
@@ -98,9 +99,9 @@ def caller_pod(pod: PodRecord) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def queue(name: str, parent: str, uid: str) -> JsonObject:
+def queue(name: str, parent: str, uid: str, gpus: int = 160) -> JsonObject:
     """Return a Queue with quota for GPUs, CPU and memory, with a `parent` or without."""
-    quota = (("nvidia.com/gpu", "160"), ("cpu", "4k"), ("memory", "32Ti"))
+    quota = (("nvidia.com/gpu", str(gpus)), ("cpu", "4k"), ("memory", "32Ti"))
     resources = [{"name": name, "nominalQuota": amount} for name, amount in quota]
     return {
         "apiVersion": "muster.dev/v1alpha1",
@@ -114,8 +115,8 @@ def queue(name: str, parent: str, uid: str) -> JsonObject:
     }
 
 
-def pod_group(name: str, uid: str, min_member: int, queue: str, version: int) -> JsonObject:
-    """Return a coscheduling PodGroup, in a Queue if it has the name of one."""
+def pod_group(name: str, uid: str, min_member: int, queue: str, level: str, version: int) -> JsonObject:
+    """Return a coscheduling PodGroup, in a Queue if it has the name of one, in one domain of a `level` if it has that."""
     return {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "PodGroup",
@@ -127,14 +128,15 @@ def pod_group(name: str, uid: str, min_member: int, queue: str, version: int) ->
             "generation": 1,
             "creationTimestamp": CREATED,
             "labels": {"muster.dev/queue": queue} if queue else {},
+            "annotations": {"muster.dev/topology-required": level} if level else {},
         },
         "spec": {"minMember": min_member},
     }
 
 
 @functools.cache
-def _pod_template(grouped: bool, bound: bool, nominated: bool, gpus: int) -> Template:  # noqa: FBT001 - the cache's key
-    return Template(pod_document(grouped=grouped, bound=bound, nominated=nominated, gpus=gpus))
+def _pod_template(grouped: bool, bound: bool, nominated: bool, gpus: int, cpu: str) -> Template:  # noqa: FBT001 - the cache's key
+    return Template(pod_document(grouped=grouped, bound=bound, nominated=nominated, gpus=gpus, cpu=cpu))
 
 
 @functools.cache

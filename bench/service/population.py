@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Self
+from types import MappingProxyType
+from typing import Final, Self
 
-from bench.service.documents import JsonObject
+from bench.service.documents import NODE_CPUS, NODE_GPUS, JsonObject
 from bench.service.objects import NodeRecord, PodRecord, node_name, pod_group, queue, uid
 
-_NODE, _BOUND, _MEMBER, _SINGLE, _OWN, _GROUP, _FOREIGN, _QUEUE = range(1, 9)
+_NODE, _BOUND, _MEMBER, _SINGLE, _OWN, _GROUP, _FOREIGN, _QUEUE, _CROWD = range(1, 10)
 #: The gangs, by what becomes of them; the others are called `gang-NUMBER`.
 PINNED, WAITING = "pinned", "waiting"
 #: Members of each gang that runs.
 RUNNING_MEMBERS = 8
 #: Queues of teams below each Queue of a department.
 _TEAMS = 24
+
+
+#: The Queue whose quota is used up, and the gang that has it.
+_SPENT, _HOLDER = "spent", "holder"
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdKind:
+    """Gangs of two members that wait for one reason: what each asks for, how many must start, and where."""
+
+    gpus: int = 1
+    cpu: str = "500m"
+    minimum: int = 2
+    queue: str = ""
+    level: str = ""
+
+
+#: Gangs that wait, by why they do: with pods larger than a node, with pods that fill one while others are on each, with
+#: such that one node cannot take together, in a queue that has nothing left, and with too few members.
+CROWD: Final[Mapping[str, CrowdKind]] = MappingProxyType(
+    {
+        "oversized": CrowdKind(gpus=2 * NODE_GPUS),
+        "crowded-out": CrowdKind(cpu=str(NODE_CPUS)),
+        "split": CrowdKind(cpu=str(NODE_CPUS // 2), level="kubernetes.io/hostname"),
+        "without-quota": CrowdKind(queue=_SPENT),
+        "incomplete": CrowdKind(minimum=3),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +59,7 @@ class Size:
         singles: pods without gang that wait; as many more of Muster's pods are bound.
         running: gangs of eight that run, one GPU for each member, evenly in the queues if there are any.
         queues: Queues in a tree of two levels.
+        crowd: gangs that wait of each kind in `CROWD`.
     """
 
     nodes: int
@@ -38,6 +69,7 @@ class Size:
     singles: int = 8
     running: int = 0
     queues: int = 0
+    crowd: int = 0
 
     @property
     def pods(self) -> int:
@@ -62,12 +94,13 @@ class GroupRecord:
     uid: str
     min_member: int
     queue: str = ""
+    level: str = ""
     version: int = 1
     status: JsonObject = field(default_factory=dict)
 
     def document(self) -> JsonObject:
         """Return the PodGroup as the API server sends it."""
-        document = pod_group(self.name, self.uid, self.min_member, self.queue, self.version)
+        document = pod_group(self.name, self.uid, self.min_member, self.queue, self.level, self.version)
         return document | {"status": self.status} if self.status else document
 
 
@@ -100,6 +133,10 @@ class Population:
             GroupRecord(_running_gang(n), uid(_GROUP, len(sizes) + n), RUNNING_MEMBERS, teams[n % len(teams)])
             for n in range(size.running)
         ]
+        if size.crowd:
+            queues.append(queue(_SPENT, "", uid(_QUEUE, size.queues), gpus=1))
+            pods += [PodRecord(_HOLDER, uid(_CROWD, 0), group=_HOLDER, node=node_name(0)), *_crowd_pods(size.crowd)]
+            groups += [GroupRecord(_HOLDER, uid(_CROWD, 1), 1, _SPENT), *_crowd_groups(size.crowd)]
         return cls(nodes, {pod.name: pod for pod in pods}, {group.name: group for group in groups}, queues)
 
 
@@ -108,6 +145,31 @@ def bound_pod(number: int, node: str) -> PodRecord:
     return PodRecord(
         f"service-6d4cf56db6-{number:08x}", uid(_BOUND, number), scheduler="default-scheduler", node=node, gpus=0
     )
+
+
+def crowd_name(kind: str, number: int) -> str:
+    """Return the name of a gang of the crowd."""
+    return f"{kind}-{number:05}"
+
+
+def _crowd_pods(count: int) -> list[PodRecord]:
+    """Return the members of the gangs of the crowd, of which there are so many of each kind."""
+    gangs = [(crowd_name(name, number), kind) for name, kind in CROWD.items() for number in range(count)]
+    members = [(gang, kind, member) for gang, kind in gangs for member in range(2)]
+    return [
+        PodRecord(f"{gang}-{member}", uid(_CROWD, 2 + serial), group=gang, gpus=kind.gpus, cpu=kind.cpu)
+        for serial, (gang, kind, member) in enumerate(members)
+    ]
+
+
+def _crowd_groups(count: int) -> list[GroupRecord]:
+    """Return the PodGroups of the crowd."""
+    gangs = [(crowd_name(name, number), kind) for name, kind in CROWD.items() for number in range(count)]
+    taken = 2 + 2 * len(gangs)
+    return [
+        GroupRecord(gang, uid(_CROWD, taken + serial), kind.minimum, kind.queue, kind.level)
+        for serial, (gang, kind) in enumerate(gangs)
+    ]
 
 
 def foreign(number: int) -> PodRecord:

@@ -56,6 +56,7 @@ class ReplayServer:
                 web.get("/api/v1/namespaces/muster-system/configmaps", self._watch(cluster.config_maps)),
                 web.get("/api/v1/namespaces", self._watch(cluster.namespaces)),
                 web.get("/apis/muster.dev/v1alpha1/queues", self._watch(cluster.queues)),
+                web.patch("/apis/muster.dev/v1alpha1/queues/{name}/status", self._patch_queue),
                 web.get("/apis/policy/v1/poddisruptionbudgets", self._watch(cluster.budgets)),
                 web.get("/apis/scheduling.x-k8s.io/v1alpha1/podgroups", self._watch(cluster.groups)),
                 web.get(_GROUPS, self._find_group),
@@ -115,6 +116,11 @@ class ReplayServer:
         patch = await request.json()
         group = self._cluster.update_status(request.match_info["name"], patch["status"])
         return web.json_response(group.document())
+
+    async def _patch_queue(self, request: web.Request) -> web.Response:
+        name, queues = request.match_info["name"], self._cluster.population.queues
+        (found,) = (queue for queue in queues if queue["metadata"]["name"] == name)
+        return web.json_response(found | await request.json())
 
     async def _get_pod(self, request: web.Request) -> web.Response:
         pod = self._cluster.population.pods.get(request.match_info["name"])

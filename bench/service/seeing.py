@@ -21,14 +21,18 @@ from bench.figures import Figure, of_repeats
 from bench.options import Options, Say
 from bench.service.calls import Call, Connection, time_calls
 from bench.service.documents import NAMESPACE
-from bench.service.population import WAITING, Size
+from bench.service.population import CROWD, PINNED, Size, crowd_name, own
 from bench.service.situations import prepare_calls
 from bench.service.stand import Cores, Stand
 
 _ONLOOKERS = Path(__file__).with_name("onlookers.py")
-#: Nodes; pods that run; pages that are open; questions a second; watch events a second while pages are open.
+#: Nodes; pods that run; gangs that wait of each kind; pages that are open; questions a second; watch events a second
+#: while pages are open.
 _NODES, _SHORT_NODES = 5_000, 100
 _PODS, _SHORT_PODS = 10_000, 200
+_CROWD, _SHORT_CROWD = 1_000, 2
+#: Gangs of each kind that are explained.
+_ASKED = 20
 _READERS, _SHORT_READERS = 100, 3
 _QUESTIONS_PER_SECOND = 20
 _EVENTS_PER_SECOND = 200
@@ -38,8 +42,8 @@ _CALLS, _SHORT_CALLS = 4_000, 100
 _ROUND_SECONDS, _SHORT_ROUND_SECONDS = 3.0, 0.2
 #: Seconds until everybody who looks has begun, and Muster has shown them the first picture.
 _BEGIN_SECONDS = 2.0
-#: Which verbs are called: the one that every member of a gang meets, and the one with every node in it.
-_SITUATIONS = ("pinned_filter", "filter")
+#: Which verbs are called: those that every member of a gang meets, and the one with every node in it.
+_SITUATIONS = ("pinned_filter", "bind", "filter")
 
 #: The bounds: a question is answered within 20 ms and delays a verb by no more than 1 ms, 100 pages by no more than a
 #: tenth, each at the 99th percentile.
@@ -64,7 +68,9 @@ class _Taken:
 def measure(options: Options, say: Say) -> list[Figure]:
     """Call the verbs in turn with nobody looking, with questions being asked, and with many pages open."""
     cores = Cores.available()
-    size = Size(_SHORT_NODES, _SHORT_PODS) if options.short else Size(_NODES, _PODS)
+    size = Size(_NODES, _PODS, crowd=_CROWD)
+    if options.short:
+        size = Size(_SHORT_NODES, _SHORT_PODS, crowd=_SHORT_CROWD)
     amounts = {"explain": _QUESTIONS_PER_SECOND, "stream": _SHORT_READERS if options.short else _READERS}
     taken = _Taken()
     with ExitStack() as stack:
@@ -98,7 +104,7 @@ class _Bench:
         for who in ("nobody", *self.amounts):
             for events in (0, _EVENTS_PER_SECOND) if who != "explain" else (0,):
                 self.stand.push_events(events)
-                with _looking(self.stand.port, who, self.amounts.get(who, 0), taken, busy=bool(events)):
+                with _looking(self.stand, who, self.amounts.get(who, 0), taken, busy=bool(events)):
                     for situation in _SITUATIONS:
                         found = time_calls(
                             self.connection, self.calls[situation], at_most=self.most, seconds=self.seconds
@@ -108,12 +114,13 @@ class _Bench:
 
 
 @contextmanager
-def _looking(port: int, who: str, amount: int, taken: _Taken, *, busy: bool) -> Iterator[None]:
+def _looking(stand: Stand, who: str, amount: int, taken: _Taken, *, busy: bool) -> Iterator[None]:
     """Have others look on meanwhile, on the processor of the load."""
     if who == "nobody":
         yield
         return
-    command = [sys.executable, "-P", str(_ONLOOKERS), str(port), who, str(amount), f"{NAMESPACE}/{WAITING}"]
+    command = [sys.executable, "-P", str(_ONLOOKERS), str(stand.port), who, str(amount)]
+    command += asked(stand.size) if who == "explain" else []
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     process = subprocess.Popen(  # noqa: S603 - this package's own program
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -127,16 +134,23 @@ def _looking(port: int, who: str, amount: int, taken: _Taken, *, busy: bool) -> 
     taken.seen[f"{who}{'_busy' * busy}"].append(json.loads(out))
 
 
+def asked(size: Size) -> list[str]:
+    """Return the gangs that are explained, of each kind in turn: those that wait, and two that have their nodes."""
+    placed = [f"{NAMESPACE}/{PINNED}", f"{NAMESPACE}/{own(0, '').name}"]
+    crowd = ([crowd_name(kind, number) for kind in CROWD] for number in range(min(_ASKED, size.crowd)))
+    return [name for names in crowd for name in (*(f"{NAMESPACE}/{each}" for each in names), *placed)]
+
+
 def _figures(taken: _Taken) -> list[Figure]:
     figures = [
         of_repeats(
             "explain_p99",
             "ms",
-            _percentiles(taken.seen["explain"], "answers", 99),
+            _answers(taken.seen["explain"], 99),
             bound=EXPLAIN_BOUND_MS,
             exclusive=True,
         ),
-        of_repeats("explain_p50", "ms", _percentiles(taken.seen["explain"], "answers", 50)),
+        of_repeats("explain_p50", "ms", _answers(taken.seen["explain"], 50)),
         of_repeats(
             "first_picture_p99",
             "ms",
@@ -144,6 +158,7 @@ def _figures(taken: _Taken) -> list[Figure]:
             bound=FIRST_PICTURE_BOUND_MS,
         ),
     ]
+    figures += _of_kinds(taken.seen["explain"])
     for situation in _SITUATIONS:
         alone, busy = taken.p99(situation, "nobody"), taken.p99(situation, "nobody_busy")
         delays = [asked - quiet for asked, quiet in zip(taken.p99(situation, "explain"), alone, strict=True)]
@@ -153,6 +168,24 @@ def _figures(taken: _Taken) -> list[Figure]:
             ratios = [watched / base for watched, base in zip(taken.p99(situation, who), quiet, strict=True)]
             figures.append(of_repeats(f"{situation}_p99_{who}_vs_nobody", "ratio", ratios, bound=PAGES_BOUND))
     return figures
+
+
+def _answers(seen: Sequence[dict[str, Any]], rank: int) -> list[float]:
+    """Return the percentile of each round's answers in milliseconds."""
+    return [float(np.percentile([took for _, took in found["answers"]], rank)) * 1000 for found in seen]
+
+
+def _of_kinds(seen: Sequence[dict[str, Any]]) -> list[Figure]:
+    """Return the 99th percentile of the answers about each kind of gang, of all rounds together; least and most too."""
+    took: defaultdict[str, list[float]] = defaultdict(list)
+    for found in seen:
+        for gang, seconds in found["answers"]:
+            _, _, name = gang.partition("/")
+            took[name if name == PINNED else name.rpartition("-")[0]].append(1000 * seconds)
+    return [
+        Figure(f"explain_p99_{kind}", "ms", float(np.percentile(each, 99)), min(each), max(each), EXPLAIN_BOUND_MS)
+        for kind, each in took.items()
+    ]
 
 
 def _percentiles(seen: Sequence[dict[str, Any]], what: str, rank: int) -> list[float]:
