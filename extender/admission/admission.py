@@ -281,8 +281,8 @@ class Admission:
     def waiting_order(self) -> list[GroupRef]:
         """Return the gangs that wait, and have no nodes promised, in the order in which they are evaluated."""
         decider = self.tenure.decider
-        line = line_up(decider.queues.in_turn(self.sharing.turn), self.reservations.waits)
-        return [entry.gang.ref for entry in line]
+        line, awaiting = line_up(decider.queues.in_turn(self.sharing.turn)), self.reservations.awaiting
+        return [entry.gang.ref for entry in line if entry.gang.uid not in awaiting]
 
     def rebuild(self) -> None:
         """Take up deciding, once everything has been listed: read the ledger back from the cluster, then judge."""

@@ -57,28 +57,24 @@ class Entry:
         return not (self.position.not_partial and self.position.not_aged)
 
 
-def line_up(walk: Walk[Entry], waits: Mapping[str, Wait]) -> list[Entry]:
-    """Return who waits for nodes or quota, in the order in which a pass judges them as things stand.
+def line_up(walk: Walk[Entry]) -> list[Entry]:
+    """Return who wants nodes or quota for what it cannot start without, in the order in which a pass judges them.
 
-    Who would borrow comes after all who would not, as when it was last judged. `waits` is gang UID -> why it waits.
+    Who would borrow comes after all who would not, as when it was last judged.
     """
     line: list[Entry] = []
     while stretch := walk.stretch():
+        if walk.is_last:
+            line += stretch
+            continue
         for each in stretch:
-            patient = each.queue != NAMELESS and not (walk.is_last or each.is_urgent)
-            if each.is_deferred and not walk.is_last:
+            if each.is_deferred:
                 walk.defer(each, alone=True)
-            elif patient and (each.borrows or walk.defers(each.queue)):
+            elif each.queue != NAMELESS and (each.borrows or walk.defers(each.queue)) and not each.is_urgent:
                 walk.defer(each)
             else:
                 line.append(each)
-    return [each for each in line if _waits(each, waits)]
-
-
-def _waits(entry: Entry, waits: Mapping[str, Wait]) -> bool:
-    """Tell whether a gang wants nodes for what it cannot start without, and has no promise of them."""
-    wait = waits.get(entry.gang.uid)
-    return entry.core is not None and (wait is None or wait.reason is not Reason.AWAITING_MEMBERS)
+    return [each for each in line if each.core is not None]
 
 
 class VerdictKey(NamedTuple):

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.admission.admission import Admission
-from extender.admission.cycle import line_up
 from extender.admission.headearmarks import declared
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import WhatIf
@@ -86,8 +85,12 @@ def explain_gang(inquiry: Inquiry) -> WaitAccount:
 
     Complexity: O(shapes x nodes + claims on the nodes of the nearest miss).
     """
-    falls = waterfalls(inquiry)
-    miss = nearest_miss(inquiry, falls)
+    falls: tuple[Waterfall, ...] = ()
+    miss = None
+    if inquiry.case.pod_set.demand.pods:
+        gathering = Gathering(inquiry)
+        falls = waterfalls(inquiry, gathering)
+        miss = nearest_miss(inquiry, gathering, falls)
     account = WaitAccount(stand(inquiry), falls, miss, holdings(inquiry, miss))
     places = places_of(inquiry)
     if not places:
@@ -105,13 +108,9 @@ def with_places(account: WaitAccount, inquiry: Inquiry, placement: Placement) ->
 
 def stand(inquiry: Inquiry) -> QueuePosition:
     """Return where a gang stands in the line in which the gangs are tried, with the last of those before it."""
-    line = line_up(inquiry.line, inquiry.waits)
-    uid, queue = inquiry.gang.uid, inquiry.case.queue or None
-    place = next((index for index, each in enumerate(line) if each.gang.uid == uid), None)
-    if place is None:
-        return QueuePosition(queue, None, len(line), ())
-    ahead = (str(each.gang.ref) for each in line[max(place - MOST_NAMED, 0) : place])
-    return QueuePosition(queue, place + 1, len(line), tuple(ahead))
+    found = inquiry.line.stand(inquiry.gang.uid, inquiry.awaiting, MOST_NAMED)
+    ahead = tuple(str(each.gang.ref) for each in found.ahead)
+    return QueuePosition(inquiry.case.queue or None, found.place, found.of, ahead)
 
 
 def time_text(seconds: float) -> str:
@@ -145,11 +144,8 @@ class NearestMiss:
     rows: tuple[int, ...]
 
 
-def nearest_miss(inquiry: Inquiry, falls: Sequence[Waterfall]) -> NearestMiss | None:
+def nearest_miss(inquiry: Inquiry, gathering: Gathering, falls: Sequence[Waterfall]) -> NearestMiss | None:
     """Return where the members of a gang come closest to finding room; None if they would, or there is no domain."""
-    if not falls:
-        return None
-    gathering = Gathering(inquiry)
     domain = gathering.best
     if domain is None:
         return None

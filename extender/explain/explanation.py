@@ -20,6 +20,7 @@ from extender.explain.account import (
     name_holders,
     time_text,
 )
+from extender.explain.copies import Copies
 from extender.explain.demand import UnmetDemand, unmet_demand
 from extender.explain.documents import (
     ExpectedStart,
@@ -335,6 +336,7 @@ class Inspection:
         """Read `admission`, as of the time of `clock`."""
         self._admission = admission
         self._clock = clock
+        self._copies = Copies()
 
     def gangs(self) -> Iterator[GangView]:
         """Iterate over how every gang stands, those of other schedulers included, each as of when it is asked for.
@@ -365,14 +367,16 @@ class Inspection:
     def collect(self, ref: GroupRef, *, suggesting: bool = True) -> Collected:
         """Return what `explain_further` needs, in well under a millisecond; raise KeyError if there is no such gang.
 
-        What would help a gang that waits is searched for if `suggesting`: that takes longer than all else.
+        What would help a gang that waits is searched for if `suggesting`: that takes longer than all else, and so has
+        copies of its own. Without, they are shared: the answers are to be worked out one by one.
         """
         model = self._admission.model
         gang = model.gangs.get(ref)
         if gang is None:
             raise KeyError(ref)
         now = self._clock.now().timestamp()
-        inquiry, seen = inquire(self._admission, gang, now), gang_view(self._admission, gang)
+        inquiry = inquire(self._admission, gang, now, copies=None if suggesting else self._copies)
+        seen = gang_view(self._admission, gang)
         return Collected(
             view=seen if seen.wait is not None else replace(seen, wait=self._admission.wait_of(gang)),
             levels=model.tree.levels,

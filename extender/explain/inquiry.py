@@ -1,12 +1,13 @@
 """The case of one gang at the moment of a question, on copies, with what people ask about besides.
 
-Values are gathered on the event loop and copied in bulk; the case is made of them in whatever thread reads it, and
-whatever is tried on it has no consequences. It is decided by the same `judge` as in the cycle.
+Values are gathered on the event loop and copied in bulk, once for all questions about one state; the case is made of
+them in whatever thread reads it, and whatever is tried on it has no consequences. It is decided by the same `judge` as
+in the cycle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,13 +16,13 @@ from extender.admission.cycle import Entry
 from extender.cluster.gangs import Gang, core, core_size
 from extender.cluster.tree import Tree
 from extender.cluster.whatif import Replica
+from extender.explain.copies import Copies, WaitingLine, views_of
 from extender.judge import Case, joined
 from extender.ledger.slots import Slot
 from extender.objects.pod import Pod
-from extender.objects.reason import Wait
 from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, RowsOf, settled_on
 from extender.placement.plan import plan
-from extender.queues.order import Walk, position
+from extender.queues.order import position
 from extender.queues.sharing import Option
 
 
@@ -37,9 +38,10 @@ class Inquiry:
         gated: whether the members of the case are held by scheduling gates.
         promised: by pod UID, the nodes that its own members are promised.
         reserved: what is promised to others: whose it is, and the slots.
-        line: all that want nodes, to be walked through in the order of the queue; with the gang itself,
-            as if it came now, if it is not known.
-        waits: gang UID -> why it waits.
+        line: all that want nodes, in the order of the queue; with the gang itself, as if it came now, if it is not
+            known.
+        awaiting: UIDs of the gangs that have their nodes promised, and so wait for none.
+        waiting: how many other gangs wait, for whatever.
         pods: every pod by UID, as it is now and not as it was: for looking up one at a time.
     """
 
@@ -50,8 +52,9 @@ class Inquiry:
     gated: bool
     promised: Mapping[str, str]
     reserved: Sequence[tuple[str, Sequence[Slot]]]
-    line: Walk[Entry]
-    waits: Mapping[str, Wait]
+    line: WaitingLine
+    awaiting: Collection[str]
+    waiting: int
     pods: Mapping[str, Pod]
 
     @property
@@ -81,15 +84,18 @@ class Inquiry:
         return with_quota[0].option if with_quota else Option()
 
 
-def inquire(admission: Admission, gang: Gang, now: float, request: PodSetRequest | None = None) -> Inquiry:
+def inquire(
+    admission: Admission, gang: Gang, now: float, request: PodSetRequest | None = None, copies: Copies | None = None
+) -> Inquiry:
     """Gather what an explanation of `gang` at `now` (epoch seconds) rests on; nothing is changed.
 
     No more is read than is copied fast.
 
     The gang need not be one that the admission knows: then nothing that is remembered of one of its name counts for
     it, and it stands in line as if it came now. What it asks for, its `request`, may have been worked out before:
-    of thousands of members that takes milliseconds.
-    Complexity: O(nodes + claims) copied in bulk, O(queues + reservations + kinds of members).
+    of thousands of members that takes milliseconds. Questions that share `copies` are answered one by one, and nothing
+    is tried for them that is not taken back; without, the copies are the question's own.
+    Complexity: O(nodes + claims) copied in bulk unless they are shared, O(queues + reservations + kinds of members).
     """
     model, sharing, tenure = admission.model, admission.sharing, admission.tenure
     decider = tenure.decider
@@ -101,28 +107,30 @@ def inquire(admission: Admission, gang: Gang, now: float, request: PodSetRequest
     pod_set = PodSet(gang, request or PodSetRequest(frozenset(), gang.packing, 0))
     queue = sharing.queue_of(gang)
     case = admission.case(pod_set, now=now)
-    names = {queue, *decider.queues.names}
-    turns = {name: sharing.turn(name) for name in names} if len(names) > 1 else {}
-    line, waits = decider.queues.in_turn(turns.__getitem__), dict(tenure.reservations.waits)
+    copies, waits = copies or Copies(), tenure.reservations.waits
+    line = copies.line(admission)
     stands = request is not None and gang.uid not in waits and sharing.unusable(queue, gang.ref.namespace) is None
     if entry is None and stands:
         borrows = bool(queue) and decider.cycle.borrows(pod_set, queue, known=known)
-        line.join(Entry(gang, queue, position(gang), pod_set, borrows=borrows))
+        walk = decider.queues.in_turn({name: sharing.turn(name) for name in {queue, *decider.queues.names}}.__getitem__)
+        walk.join(Entry(gang, queue, position(gang), pod_set, borrows=borrows))
+        line = WaitingLine(walk)
     rows_of: RowsOf | None = None
     if admission.rejections.ends:
         rejected = {shape: admission.rejections.rows(shape, model.table) for shape, _ in pod_set.demand.shapes}
         rows_of = (lambda shape: rejected.get(shape, ())) if any(rejected.values()) else None
-    table = Replica(model.table)
+    nodes = copies.nodes(admission)
     return Inquiry(
-        table=table,
-        views=CapacityViews(table, model.tree, admission.eligibility.on(table), rows_of),
+        table=nodes.table,
+        views=views_of(admission, nodes, rows_of),
         live=case,
         copy=copying(gang, frozenset(promised)),
         gated=gated,
         promised=promised,
         reserved=_reserved(admission, gang if known else None),
         line=line,
-        waits=waits,
+        awaiting=frozenset(tenure.reservations.awaiting),
+        waiting=len(waits) - (gang.uid in waits),
         pods=model.pods,
     )
 

@@ -110,8 +110,7 @@ def _grow(inquiry: Inquiry, option: Option, row: int, count: int) -> CapacityVie
 
 def _unless(inquiry: Inquiry) -> str:
     """Say that new nodes are for all gangs, if others wait too."""
-    others = sum(1 for uid in inquiry.waits if uid != inquiry.gang.uid)
-    return f", if none of the other {others} that wait gets them" if others else ""
+    return f", if none of the other {inquiry.waiting} that wait gets them" if inquiry.waiting else ""
 
 
 def _in_words(node: Node, count: int, where: str) -> str:

@@ -11,9 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from extender.cluster.table import NodeTable, Vector
+from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree
-from extender.cluster.whatif import WhatIf
 from extender.explain.documents import WaterfallRow
 from extender.explain.inquiry import Inquiry
 from extender.objects.pod import Shape
@@ -186,15 +185,12 @@ class Waterfall:
     room: NDArray[np.int64]
 
 
-def waterfalls(inquiry: Inquiry) -> tuple[Waterfall, ...]:
+def waterfalls(inquiry: Inquiry, gathering: Gathering) -> tuple[Waterfall, ...]:
     """Return a waterfall for each shape of the members that a gang needs, the most demanding first."""
-    if not inquiry.case.pod_set.demand.pods:
-        return ()
     view = inquiry.case.view(inquiry.option)
     shapes = sorted(inquiry.case.pod_set.demand.shapes, key=lambda each: _size(each[0]), reverse=True)
     promises = _Promises(inquiry)
     falls = [_Fall(inquiry, view, promises, shape, pods) for shape, pods in shapes]
-    gathering = Gathering(inquiry)
     return tuple(fall.finish(gathering) for fall in falls)
 
 
@@ -211,6 +207,7 @@ class _Fall:
         """Take away all nodes but those that take a pod of `shape` by themselves."""
         self.shape = shape
         self.pods = pods
+        self._vector = inquiry.table.vector(shape.requests)
         self._promises = promises
         self._table = inquiry.table
         self._left: NDArray[np.bool_] = inquiry.table.present[: inquiry.table.rows].copy()
@@ -260,15 +257,14 @@ class _Fall:
         self._remove(NodeCause.OTHER_FLAVOR, self._codes == NodeCode.OTHER_FLAVOR, other)
 
     def _by_size(self) -> None:
-        table, vector = self._table, self._vector
+        table = self._table
         lacking, causes = np.zeros_like(self._left), Counter[str]()
         for resource, mask in _lacking(table, self.shape):
             causes[f"no {resource}"] = int((self._left & mask & ~lacking).sum())
             lacking |= mask
         self._remove(NodeCause.LACKS_RESOURCE, lacking, most_common(causes))
         whole = table.allocatable[:, : table.rows]
-        small = WhatIf(table, whole).counts(vector, self._left) <= 0
-        removed = self._remove(NodeCause.TOO_SMALL, small)
+        removed = self._remove(NodeCause.TOO_SMALL, self._lacks(whole))
         self._redetail(self._short(whole, removed, "even when empty"), removed)
 
     def _by_refusals(self) -> None:
@@ -276,23 +272,26 @@ class _Fall:
         self._remove(NodeCause.REJECTED_BY_KUBELET, self._codes == NodeCode.REJECTED, _REJECTED)
 
     def _by_room(self, inquiry: Inquiry, view: CapacityView) -> None:
-        table, vector = self._table, self._vector
-        free = table.free()
+        free = self._table.free()
         promised = self._promises.amounts
         unpromised = free if promised is None else free + promised
-        removed = self._remove(NodeCause.TOO_FULL, WhatIf(table, unpromised).counts(vector, self._left) <= 0)
+        removed = self._remove(NodeCause.TOO_FULL, self._lacks(unpromised))
         self._redetail(self._short(unpromised, removed, "free"), removed)
         if promised is not None:
-            removed = self._remove(NodeCause.RESERVED_FOR_OTHERS, WhatIf(table, free).counts(vector, self._left) <= 0)
+            removed = self._remove(NodeCause.RESERVED_FOR_OTHERS, self._lacks(free))
             self._redetail(self._promises.to_whom(removed), removed)
         if view.kept is not None:
-            kept = WhatIf(table, free - view.kept)
             names = ", ".join(dict.fromkeys(str(keep.gang.ref) for keep in inquiry.case.earmarks))
-            self._remove(NodeCause.KEPT_FOR_HEAD, kept.counts(vector, self._left) <= 0, f"kept for {names}")
+            self._remove(NodeCause.KEPT_FOR_HEAD, self._lacks(free - view.kept), f"kept for {names}")
 
-    @property
-    def _vector(self) -> Vector:
-        return self._table.vector(self.shape.requests)
+    def _lacks(self, free: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return (rows,) where `free`, (resources, rows), is not enough for one pod."""
+        vector = self._vector
+        lacking: NDArray[np.bool_] = np.full(free.shape[1], vector.unknown)
+        for column, amount in zip(vector.columns.tolist(), vector.amounts.tolist(), strict=True):
+            if amount > 0:
+                lacking |= free[column] < amount
+        return lacking
 
     def _short(self, free: NDArray[np.int64], removed: NDArray[np.bool_], where: str) -> str:
         """Return which resource most of the removed nodes are short of, and what they have at most."""

@@ -150,6 +150,7 @@ class Reservations:
         nudges: whose nomination is to be written again, and when.
         failures: the namespaces whose gangs have had reservations in vain lately.
         waits: gang UID -> why it waits; gangs that are running, or were not evaluated yet, have none.
+        awaiting: UIDs of the gangs that are placed and wait for members to arrive there.
     """
 
     def __init__(
@@ -166,6 +167,7 @@ class Reservations:
         self.backoff = Backoff(settings.backoff_initial_seconds, settings.backoff_max_seconds)
         self.failures = Failures(settings.reservation_timeout_seconds, clock.monotonic)
         self.waits: dict[str, Wait] = {}
+        self.awaiting: set[str] = set()
         self._effects = effects
 
     def reserve(self, gang: Gang, pods: Mapping[str, Pod], nodes: Mapping[str, str]) -> Reservation:
@@ -247,7 +249,7 @@ class Reservations:
                 )
             )
         self._end_pause(gang.uid)
-        self.waits.pop(gang.uid, None)
+        self._record(gang.uid, None)
         self._effects.changed[gang.ref] = None
         return True
 
@@ -258,15 +260,21 @@ class Reservations:
 
     def wait(self, gang: Gang, wait: Wait | None) -> None:
         """Record a gang's reason (None: it does not wait) and note when it changed."""
-        waits = self.waits
-        before = waits.get(gang.uid)
+        before = self.waits.get(gang.uid)
         if before is wait or before == wait:
             return
-        if wait is None:
-            waits.pop(gang.uid, None)
-        else:
-            waits[gang.uid] = wait
+        self._record(gang.uid, wait)
         self._effects.changed[gang.ref] = None
+
+    def _record(self, uid: str, wait: Wait | None) -> None:
+        if wait is None:
+            self.waits.pop(uid, None)
+        else:
+            self.waits[uid] = wait
+        if wait is not None and wait.reason is Reason.AWAITING_MEMBERS:
+            self.awaiting.add(uid)
+        else:
+            self.awaiting.discard(uid)
 
     def drop(self, uid: str, why: str) -> Slot | None:
         """Take back one pod's slot; its held bind call fails with `why`, its nomination is cleared."""
@@ -289,7 +297,7 @@ class Reservations:
         """Forget everything about a gang's past life."""
         self.drop_gang(gang_uid, why)
         self._end_pause(gang_uid)
-        self.waits.pop(gang_uid, None)
+        self._record(gang_uid, None)
 
     def expire(self) -> bool:
         """Give up promises whose deadline has passed, a gang's as a whole; return whether there were any."""
@@ -311,11 +319,10 @@ class Reservations:
             attempts = self.backoff.fail(reservation.gang_uid, now, lasted).attempts
             self.failures.fail(reservation.ref.namespace)
             self._model.gangs.touch(reservation.gang_uid)
-            self.waits[reservation.gang_uid] = (
-                Wait(Reason.REFUSED_BY_SCHEDULER, {"attempts": attempts}, {"detail": refusal})
-                if refusal
-                else Wait(Reason.BACKING_OFF, {"attempts": attempts})
-            )
+            wait = Wait(Reason.BACKING_OFF, {"attempts": attempts})
+            if refusal:
+                wait = Wait(Reason.REFUSED_BY_SCHEDULER, {"attempts": attempts}, {"detail": refusal})
+            self._record(reservation.gang_uid, wait)
             text = f"{message}; released all of them. {refusal}".rstrip()
             self._effects.notes.append(Note(reservation.ref, warning=True, reason="ReservationExpired", message=text))
         return bool(due)

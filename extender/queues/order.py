@@ -62,9 +62,14 @@ _FIRST_PATIENT = (True, True)
 
 
 class Queues(Generic[_Entry]):
-    """Keep one entry for each gang that wants nodes, sorted in each queue as they come and go."""
+    """Keep one entry for each gang that wants nodes, sorted in each queue as they come and go.
+
+    Attributes:
+        changes: how often an entry has come or gone.
+    """
 
     def __init__(self) -> None:
+        self.changes = 0
         self._entries: dict[GroupRef, _Entry] = {}
         self._lines: dict[str, list[_Entry]] = {}
 
@@ -84,6 +89,7 @@ class Queues(Generic[_Entry]):
     def put(self, ref: GroupRef, entry: _Entry) -> None:
         """Let the gang called `ref` stand in its queue with `entry`, in place of a former one."""
         self.remove(ref)
+        self.changes += 1
         self._entries[ref] = entry
         insort(self._lines.setdefault(entry.queue, []), entry, key=_by_position)
 
@@ -92,6 +98,7 @@ class Queues(Generic[_Entry]):
         entry = self._entries.pop(ref, None)
         if entry is None:
             return
+        self.changes += 1
         line = self._lines[entry.queue]
         index = bisect_left(line, entry.position, key=_by_position)
         while line[index] is not entry:  # beyond those with an equal position, if UIDs are not unique after all
@@ -102,6 +109,7 @@ class Queues(Generic[_Entry]):
 
     def clear(self) -> None:
         """Take all entries out."""
+        self.changes += 1
         self._entries.clear()
         self._lines.clear()
 

@@ -1,0 +1,112 @@
+"""Copies of what all questions rest on, the nodes and the line of gangs that wait, which they share until it moves."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from extender.admission.admission import Admission
+from extender.admission.cycle import Entry, line_up
+from extender.cluster.tree import Tree
+from extender.cluster.whatif import Replica
+from extender.placement.capacityview import CapacityViews, RowsOf
+from extender.queues.order import Queues, Walk
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCopy:
+    """The nodes as they were, and what is free on them, for one thread at a time.
+
+    `generation` is that of the live table then, `tree` the domains that the nodes are in.
+    """
+
+    table: Replica
+    views: CapacityViews
+    generation: int
+    tree: Tree
+
+
+class WaitingLine:
+    """Who wants nodes or quota, in the order of the queue; lined up when first asked, in whatever thread."""
+
+    def __init__(self, walk: Walk[Entry]) -> None:
+        """Line up those whom `walk` comes by, once it is asked for."""
+        self._walk = walk
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Return who stands in line, the first first. Complexity: O(gangs that wait)."""
+        return line_up(self._walk)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {each.gang.uid: place for place, each in reversed([*enumerate(self.entries)])}
+
+    def stand(self, uid: str, gone: Collection[str], most: int) -> LinePlace:
+        """Return where a gang stands among those that wait, with the last `most` before it.
+
+        `gone` are the UIDs of gangs that have their nodes promised: they wait for none. Complexity: O(gone log gone).
+        """
+        places = self._places
+        left = sorted(places[each] for each in gone if each in places)
+        of, place = len(self.entries) - len(left), None if uid in gone else places.get(uid)
+        if place is None:
+            return LinePlace(None, of, [])
+        before, ahead, away = place, list[Entry](), set(left)
+        while before and len(ahead) < most:
+            before -= 1
+            if before not in away:
+                ahead.append(self.entries[before])
+        return LinePlace(place + 1 - bisect_left(left, place), of, ahead[::-1])
+
+
+@dataclass(frozen=True, slots=True)
+class LinePlace:
+    """The place of a gang, from 1 on, None for one that does not stand in line; of how many; who is just ahead."""
+
+    place: int | None
+    of: int
+    ahead: list[Entry]
+
+
+class Copies:
+    """Make copies, each once for as long as what is copied stays as it is.
+
+    Whoever shares them reads them in one thread, and tries nothing on them that is not taken back.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: NodeCopy | None = None
+        self._line: tuple[tuple[Queues[Entry], int, int, Mapping[str, tuple[object, ...]]], WaitingLine] | None = None
+
+    def nodes(self, admission: Admission) -> NodeCopy:
+        """Return a copy of the nodes as they are. Complexity: O(nodes + claims) copied in bulk, if any has moved."""
+        model, known = admission.model, self._nodes
+        if known is None or known.generation != model.table.generation or known.tree is not model.tree:
+            table = Replica(model.table)
+            known = NodeCopy(table, _views(admission, table, None), model.table.generation, model.tree)
+            self._nodes = known
+        return known
+
+    def line(self, admission: Admission) -> WaitingLine:
+        """Return who waits, as things stand. Complexity: O(queues), and O(gangs) copied in bulk if any came or went."""
+        queues, turn = admission.tenure.decider.queues, admission.sharing.turn
+        turns = {name: turn(name) for name in queues.names} if len(queues.names) > 1 else {}
+        key = queues, queues.changes, admission.passes, turns
+        if self._line is not None and self._line[0] == key and not admission.deciding:
+            return self._line[1]
+        line = WaitingLine(queues.in_turn(turns.__getitem__))
+        # A pass that is under way may change who borrows, and who is deferred.
+        self._line = None if admission.deciding else (key, line)
+        return line
+
+
+def views_of(admission: Admission, nodes: NodeCopy, rejected: RowsOf | None) -> CapacityViews:
+    """Return what is free on copied nodes, of which kubelets rejected pods of some shapes lately."""
+    return nodes.views if rejected is None else _views(admission, nodes.table, rejected)
+
+
+def _views(admission: Admission, table: Replica, rejected: RowsOf | None) -> CapacityViews:
+    return CapacityViews(table, admission.model.tree, admission.eligibility.on(table), rejected)
