@@ -122,6 +122,10 @@ class NodeTable:
         row = self._row.get(name)
         return None if row is None else self._nodes[row]
 
+    def nodes_at(self, rows: Iterable[int]) -> list[Node]:
+        """Return the nodes of those of the rows that have one."""
+        return [node for node in map(self._nodes.__getitem__, rows) if node is not None]
+
     def nodes(self) -> list[Node]:
         """Return all nodes in row order."""
         return [node for node in self._nodes if node is not None]

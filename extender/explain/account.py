@@ -11,6 +11,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from typing import Final
 
 import numpy as np
@@ -239,21 +240,21 @@ def holdings(inquiry: Inquiry, miss: NearestMiss | None) -> tuple[HeldCapacity, 
     """
     if miss is None:
         return ()
-    gpus_of = _TakenGpus(frozenset(miss.shortages))
+    gpus_of, table, pods, own = _TakenGpus(frozenset(miss.shortages)), inquiry.table, inquiry.pods, inquiry.gang.members
     found: dict[GroupRef, _Tally] = {}
     for row in miss.rows:
-        for uid, claim in inquiry.table.claims_on(inquiry.table.node(row).name):
+        for uid, claim in table.claims_on(table.node(row).name):
             gpus = gpus_of[claim.shape]
-            pod = None if gpus is None else inquiry.pods.get(uid)
-            if gpus is None or pod is None or uid in inquiry.gang.members:
+            pod = None if gpus is None else pods.get(uid)
+            if gpus is None or pod is None or uid in own:
                 continue
             tally = found.get(pod.group)
             if tally is None:
                 tally = found[pod.group] = _Tally(pod)
             tally.gpus += gpus
             tally.rows.add(row)
-    held = [HeldCapacity(tally.pod.group, tally.pod, tally.gpus, len(tally.rows)) for tally in found.values()]
-    return tuple(sorted(held, key=lambda each: (-each.gpus, -each.nodes, each.pod.key))[:MOST_HOLDERS])
+    most = nsmallest(MOST_HOLDERS, found.values(), key=lambda each: (-each.gpus, -len(each.rows), each.pod.key))
+    return tuple(HeldCapacity(tally.pod.group, tally.pod, tally.gpus, len(tally.rows)) for tally in most)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from extender.explain.documents import WaterfallRow
 from extender.explain.inquiry import Inquiry
 from extender.objects.pod import Shape
 from extender.objects.requests import format_amount, is_extended
-from extender.placement.candidates import NodeCode, describe
+from extender.placement.candidates import NodeCode, causes
 from extender.placement.capacityview import Capacity, CapacityView, PodSet
 from extender.placement.plan import Shortfall, TogetherPart, parts_of
 from extender.placement.room import room
@@ -249,8 +249,9 @@ class _Fall:
     def _by_constraints(self, inquiry: Inquiry) -> None:
         for code, cause in _CONSTRAINTS.items():
             removed = self._remove(cause, self._codes == code)
-            found = Counter(describe(self._table.node(row), self.shape) for row in np.flatnonzero(removed).tolist())
-            self._redetail(most_common(found), removed)
+            if removed.any():
+                nodes = self._table.nodes_at(np.flatnonzero(removed).tolist())
+                self._redetail(most_common(causes(nodes, self.shape)), removed)
         option = inquiry.option
         labels = ", ".join(f"{key}={value}" for key, value in option.selector)
         other = f"not of flavor {option.flavor} ({labels})"

@@ -10,7 +10,7 @@ from extender.cluster.whatif import Replica
 from extender.objects.meta import Requirement, Selector, SelectorTerm
 from extender.objects.pod import Shape
 from extender.objects.podspec import Taint
-from extender.placement.candidates import Eligibility, NodeCode, NodeFilter, describe
+from extender.placement.candidates import Eligibility, NodeCode, NodeFilter, causes
 from tests.cluster.conftest import node, shape, table_of
 from tests.placement.conftest import DEDICATED, TOLERATES, ZONE_A
 
@@ -82,7 +82,7 @@ def test_the_cause_in_words(table: NodeTable, name: str, wanted: Shape, words: s
     """What an explanation counts is said of the node by what it was judged by."""
     found = table.find(name)
     assert found is not None
-    assert describe(found, wanted) == words
+    assert causes([found, found], wanted) == ({words: 2} if words else {})
     row = table.rows_of([name])[0]
     assert (Eligibility(table).codes(wanted)[row] == NodeCode.ADMITTED) is not bool(words)
 
