@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Annotated, Any, Final
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from fastapi import HTTPException, Query, Request, Response
+from msgspec.structs import replace
 
 from extender.admission.defragment import Defragmentation
 from extender.control.controller import Controller
@@ -61,6 +64,8 @@ _FAILURES: Final = {
 _SVG_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", "Cache-Control": "no-store"}
 _SVG: Final = {"image/svg+xml": {"schema": {"type": "string"}}}
 
+_Written = TypeVar("_Written")
+
 _Suggestions = Annotated[
     bool,
     Query(description="Search for the smallest changes with which the gang would start; takes longer than all else."),
@@ -72,6 +77,8 @@ class GangRoutes:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        # Questions without suggestions share copies of the state, which one thread may read.
+        self._one_by_one = ThreadPoolExecutor(1, thread_name_prefix="explanations")
 
     def reads(self) -> list[ApiRoute]:
         """Return the routes that change nothing."""
@@ -116,15 +123,18 @@ class GangRoutes:
 
     async def explain(self, namespace: str, name: str, *, suggestions: _Suggestions = False) -> Response:
         """Answer with an Explanation."""
-        facts = await self._facts(self._find(namespace, name), suggesting=suggestions)
-        return fresh_json(await asyncio.to_thread(lambda: msgspec.json.encode(explanation(facts))))
+        ref = self._find(namespace, name)
+        facts, document = await self._worked_out(ref, explanation, suggesting=suggestions)
+        holders = self._controller.inspection.complete(facts).account.holders
+        # To write it takes as long as to hand it to a thread once more, and waits for nothing.
+        return fresh_json(msgspec.json.encode(replace(document, holders=holders)))
 
     async def picture(self, namespace: str, name: str) -> Response:
         """Answer with a picture as SVG."""
         ref = self._find(namespace, name)
         survey = self._controller.inspection.survey(ref)
-        facts = await self._facts(ref, suggesting=False)
-        return Response(await asyncio.to_thread(_draw, facts, survey), media_type="image/svg+xml", headers=_SVG_HEADERS)
+        _, drawn = await self._worked_out(ref, lambda facts: _draw(facts, survey), suggesting=False)
+        return Response(drawn, media_type="image/svg+xml", headers=_SVG_HEADERS)
 
     async def plan_moves(self, namespace: str, name: str) -> Response:
         """Answer with a DefragmentationDocument."""
@@ -156,12 +166,22 @@ class GangRoutes:
             )
         return ref
 
-    async def _facts(self, ref: GroupRef, *, suggesting: bool) -> GangFacts:
-        """Return how a gang stands, worked out beside the event loop; raise KeyError if there is none."""
-        inspection = self._controller.inspection
-        # The last reference frees the copies, which takes milliseconds too: the thread holds it.
-        box = [inspection.collect(ref, suggesting=suggesting)]
-        return inspection.complete(await asyncio.to_thread(lambda: explain_further(box.pop())))
+    async def _worked_out(
+        self, ref: GroupRef, write: Callable[[GangFacts], _Written], *, suggesting: bool
+    ) -> tuple[GangFacts, _Written]:
+        """Return how a gang stands but for the names of holders, and what is written of that, beside the event loop.
+
+        Raises KeyError if there is no such gang.
+        """
+        # The last reference frees what is the question's own: the thread holds it.
+        box = [self._controller.inspection.collect(ref, suggesting=suggesting)]
+
+        def work() -> tuple[GangFacts, _Written]:
+            facts = explain_further(box.pop())
+            return facts, write(facts)
+
+        thread = None if suggesting else self._one_by_one
+        return await asyncio.get_running_loop().run_in_executor(thread, work)
 
 
 def _draw(facts: GangFacts, survey: Survey) -> str:
