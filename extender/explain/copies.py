@@ -74,7 +74,7 @@ class LinePlace:
 class Copies:
     """Make copies, each once for as long as what is copied stays as it is.
 
-    Whoever shares them reads them in one thread, and tries nothing on them that is not taken back.
+    Those who share them read them in one thread, and try nothing on them that is not taken back.
     """
 
     def __init__(self) -> None:
