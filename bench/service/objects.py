@@ -115,8 +115,8 @@ def queue(name: str, parent: str, uid: str, gpus: int = 160) -> JsonObject:
     }
 
 
-def pod_group(name: str, uid: str, min_member: int, queue: str, level: str, version: int) -> JsonObject:
-    """Return a coscheduling PodGroup, in a Queue if it has the name of one, in one domain of a `level` if it has that."""
+def pod_group(name: str, uid: str, min_member: int, queue: str, version: int) -> JsonObject:
+    """Return a coscheduling PodGroup, in a Queue if it has the name of one."""
     return {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "PodGroup",
@@ -128,7 +128,6 @@ def pod_group(name: str, uid: str, min_member: int, queue: str, level: str, vers
             "generation": 1,
             "creationTimestamp": CREATED,
             "labels": {"muster.dev/queue": queue} if queue else {},
-            "annotations": {"muster.dev/topology-required": level} if level else {},
         },
         "spec": {"minMember": min_member},
     }

@@ -100,7 +100,9 @@ class GroupRecord:
 
     def document(self) -> JsonObject:
         """Return the PodGroup as the API server sends it."""
-        document = pod_group(self.name, self.uid, self.min_member, self.queue, self.level, self.version)
+        document = pod_group(self.name, self.uid, self.min_member, self.queue, self.version)
+        if self.level:
+            document["metadata"]["annotations"] = {"muster.dev/topology-required": self.level}
         return document | {"status": self.status} if self.status else document
 
 
