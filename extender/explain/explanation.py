@@ -6,7 +6,7 @@ State is collected in one go, as values and copies; answers and pictures are mad
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.admission.admission import Admission
@@ -289,7 +289,7 @@ class Collected:
     """What an explanation of a gang is worked out from: values and copies, for whatever thread.
 
     What would help a gang that waits is searched for with `evictable`, if that is not None. `start` is when it is
-    expected to start, if it waits for others to end that have said when they will.
+    expected to start, if it waits for others to end that have said when they will. `outdated` is freed with it.
     """
 
     view: GangView
@@ -298,6 +298,7 @@ class Collected:
     inquiry: Inquiry
     evictable: Evictable | None
     start: Start | None
+    outdated: Sequence[object] = ()
 
 
 def explain_further(collected: Collected) -> GangFacts:
@@ -384,6 +385,7 @@ class Inspection:
             inquiry=inquiry,
             evictable=Evictable(self._admission, inquiry.live.queue, now) if suggesting else None,
             start=next((keep.start for keep in self._admission.heads if keep.gang is gang), None),
+            outdated=self._copies.outdated(),
         )
 
     def complete(self, explained: GangFacts) -> GangFacts:
