@@ -98,11 +98,14 @@ class Policies:
 
     def each(self, claimant: Claimant, spared: Spared, now: float) -> Iterator[Victim | float]:
         """Yield who may be evicted, and when (epoch seconds) one may who may not yet: those of its own queue last."""
-        own: list[Victim | float] = []
-        if (outranks := self._in_own_queue(claimant)) is not None:
-            own += self._holding(claimant, claimant.queue, outranks, spared, now)
+        outranks = self._in_own_queue(claimant)
+        ours = () if outranks is None else self._holding(claimant, claimant.queue, outranks, spared, now)
+        if claimant.queue == NAMELESS:  # it has lent nothing: of thousands, only as many are looked at as are asked for
+            yield from ours
+            return
+        own = list(ours)
         below = [pod.uid for each in own if isinstance(each, Victim) for pod in (*each.core, *each.extras)]
-        for queue, gives_way in self._lent(claimant, below, now) if claimant.queue != NAMELESS else ():
+        for queue, gives_way in self._lent(claimant, below, now):
             yield from self._holding(claimant, queue, gives_way, spared, now)
         yield from own
 
