@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -345,14 +345,16 @@ class Gang:
             self.refused.pop(uid, None)
             self._voices = self._started = self._spared = None
 
-    def promise(self, uid: str) -> None:
-        """Take in that a member has a node promised."""
-        if uid in self.members:
+    def promise(self, uids: Iterable[str]) -> None:
+        """Take in that members have a node promised, each once."""
+        members = self.members
+        own = [members[uid] for uid in uids if uid in members]
+        if own:
             if not isinstance(self._promised, set):
                 self._promised = set()
-            self._promised.add(uid)
-            self._tally.place(self.members[uid])
-            self._spared = self._spared if self.members[uid].bound else None
+            self._promised.update(pod.uid for pod in own)
+            self._tally.place_all(own)
+            self._spared = self._spared if all(pod.bound for pod in own) else None
 
     def withdraw(self, uid: str) -> None:
         """Take in that a member has no node promised any more."""

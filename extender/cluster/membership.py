@@ -8,6 +8,8 @@ evicted each member states for itself. Muster's own keys count before those of o
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -173,6 +175,14 @@ class Tally:
         if self.unplaced.pop(pod.uid, None) is not None:
             _change(self.wanted, pod.shape, -1)
             _change(self.wanted_roles, pod.role, -1)
+
+    def place_all(self, pods: Iterable[Pod]) -> None:
+        """Take in that members have a node promised, or want none any more."""
+        placed = [pod for pod in pods if self.unplaced.pop(pod.uid, None) is not None]
+        for shape, alike in groupby(placed, key=attrgetter("shape")):
+            _change(self.wanted, shape, -sum(1 for _ in alike))
+        for role, alike in groupby(placed, key=attrgetter("role")):
+            _change(self.wanted_roles, role, -sum(1 for _ in alike))
 
     def unplace(self, pod: Pod) -> None:
         """Take in that a member has no node promised any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -59,11 +59,11 @@ class GangRegistry:
         """Count every gang as changed, and those that are gone as they were."""
         self.changed |= self._gangs
 
-    def promise(self, ref: GroupRef, pod_uid: str) -> None:
-        """Take in that a member of the gang called `ref` has a node promised."""
+    def promise(self, ref: GroupRef, pod_uids: Iterable[str]) -> None:
+        """Take in that members of the gang called `ref` have a node promised, each once."""
         gang = self._gangs.get(ref)
         if gang is not None:
-            gang.promise(pod_uid)
+            gang.promise(pod_uids)
             self.changed[ref] = gang
 
     def withdraw(self, ref: GroupRef, pod_uid: str) -> None:

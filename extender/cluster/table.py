@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,9 @@ _LIMIT = MOST_AMOUNT
 #: Columns that claims may open, for what nodes list no more or not yet. Pods can name any number of resources, and
 #: each column takes 24 bytes a node; what no node lists is counted beyond that once one does.
 _MOST_CLAIMED_COLUMNS = 32
+
+#: From so many nodes on it costs less to count by column than by node.
+_MANY_NODES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +249,37 @@ class NodeTable:
         self.occupancy.claim_changed(claim)
         return True
 
+    def claim_alike(self, shape: Shape, nodes: Mapping[str, Collection[str]]) -> None:
+        """Let pods of one shape that claim nothing take what it asks for, as `claim` would: node -> their UIDs.
+
+        Complexity: O(nodes), and for each pod what it takes to note it.
+        """
+        self.generation += 1
+        many = len(nodes) >= _MANY_NODES
+        for node, uids in nodes.items():
+            claim = Claim(node, shape)
+            self._claims |= dict.fromkeys(uids, claim)
+            self._claimants.setdefault(node, {}).update(dict.fromkeys(uids))
+            self.claimed |= dict.fromkeys(uids)
+            self.touched[node] = None
+            self.occupancy.claim_changed(claim)
+            if not many:
+                self._count(claim, len(uids))
+                self._moved(node)
+        if many:
+            self._count_alike(shape, nodes)
+
+    def _count_alike(self, shape: Shape, nodes: Mapping[str, Collection[str]]) -> None:
+        """Count pods of one shape on many nodes: a few microseconds for each column, however many there are."""
+        rows = self.rows_of(list(nodes))
+        pods = np.fromiter(map(len, nodes.values()), dtype=np.int64, count=len(nodes))
+        rows, pods = rows[rows >= 0], pods[rows >= 0]
+        for resource, value in shape.requests:
+            column = self._column_claimed(resource)
+            if column is not None:
+                self.used[column, rows] += min(value, _LIMIT) * pods
+        self.moved_at[rows] = self.generation
+
     def release(self, uid: str) -> bool:
         """Give back whatever pod `uid` claims; return whether it claimed anything."""
         claim = self._claims.pop(uid, None)
@@ -324,16 +358,15 @@ class NodeTable:
         if row is not None:
             self.moved_at[row] = self.generation
 
-    def _count(self, claim: Claim, sign: int) -> None:
+    def _count(self, claim: Claim, times: int) -> None:
+        """Count what so many pods claim, each the same; less than none are taken off."""
         row = self._row.get(claim.node)
         if row is None:
             return
         for resource, value in claim.shape.requests:
-            column = self._column.get(resource)
-            if column is None and len(self._column) < _MOST_CLAIMED_COLUMNS:
-                column = self._new_column(resource)
+            column = self._column_claimed(resource)
             if column is not None:
-                self._add(column, row, sign * min(value, _LIMIT), lasting=claim.lasting)
+                self._add(column, row, times * min(value, _LIMIT), lasting=claim.lasting)
 
     def _add(self, column: int, row: int, change: int, *, lasting: bool) -> None:
         self.used[column, row] += change
@@ -349,6 +382,13 @@ class NodeTable:
                 row, value = self._row.get(claim.node), claim.shape.request(resource)
                 if row is not None and value:
                     self._add(column, row, min(value, _LIMIT), lasting=claim.lasting)
+        return column
+
+    def _column_claimed(self, resource: str) -> int | None:
+        """Return the column of a resource that is claimed, None where it has none and there is no room for one."""
+        column = self._column.get(resource)
+        if column is None and len(self._column) < _MOST_CLAIMED_COLUMNS:
+            column = self._new_column(resource)
         return column
 
     def _new_column(self, resource: str) -> int:

@@ -166,8 +166,7 @@ def copying(gang: Gang, promised: Iterable[str] = ()) -> Callable[[], Gang]:
 
     def copy() -> Gang:
         twin = Gang(gang.ref, gang.uid, gang.first_seen, group, members, oldest)
-        for uid in promised:
-            twin.promise(uid)
+        twin.promise(promised)
         twin.refused |= refused
         twin.weighed = weighed
         return twin

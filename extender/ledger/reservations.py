@@ -182,10 +182,9 @@ class Reservations:
         deadline = before.deadline if before is not None and kept else now + self._timeout(gang.group, len(nodes))
         decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
         reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
+        self.ledger.promise(reservation, [(pods[uid], node) for uid, node in nodes.items()], now)
+        self.nudges.watch(reservation, nodes)
         for uid, node in nodes.items():
-            slot = self.ledger.promise(reservation, pods[uid], node)
-            slot.promised_at = slot.nominated_at = now
-            self.nudges.watch(uid)
             if pods[uid].nominated_node != node:
                 self._effects.nominations[uid] = Nomination(pods[uid], node)
         self._effects.milestones.append(
@@ -202,7 +201,8 @@ class Reservations:
     def move(self, reservation: Reservation, pod: Pod, node: str) -> Slot:
         """Promise a member another node than before; the caller has checked that it has room there."""
         self._effects.changed[reservation.ref] = None
-        return self.ledger.promise(reservation, pod, node)
+        self.ledger.promise(reservation, [(pod, node)], self._clock.monotonic())
+        return reservation.slots[pod.uid]
 
     def hold(self, reservation: Reservation, slot: Slot) -> None:
         """Take in that a member has arrived at the barrier."""
@@ -423,7 +423,7 @@ class Reservations:
         """Look again at what was settled when the member had arrived: its node, its nomination, and the barrier."""
         self._model.table.touch(slot.node)
         self._model.gangs.touch(reservation.gang_uid)
-        self.nudges.watch(slot.pod.uid)
+        self.nudges.watch(reservation, [slot.pod.uid])
 
     def _end_pause(self, gang_uid: str) -> None:
         if self.backoff.forget(gang_uid):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
@@ -14,7 +14,7 @@ from typing import Final
 from extender.clock import Clock
 from extender.cluster.model import ClusterModel
 from extender.ledger.effects import Nomination
-from extender.objects.pod import Pod
+from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
 
 
@@ -172,18 +172,31 @@ class Ledger:
         heapq.heappush(self._deadlines, (deadline, gang_uid))
         return reservation
 
-    def promise(self, reservation: Reservation, pod: Pod, node: str) -> Slot:
-        """Promise `node` to `pod`, in place of whatever it was promised before."""
-        self._drop(pod.uid)
-        slot = Slot(pod, node)
+    def promise(self, reservation: Reservation, places: Iterable[tuple[Pod, str]], now: float) -> None:
+        """Promise each pod its node, in place of whatever it was promised before, and take it to be nominated there.
+
+        What is the same for pods of one shape on one node is done once: a microsecond for each of 10,000 members is a
+        turn of the event loop of 10 ms.
+        """
+        alike: dict[Shape, dict[str, list[str]]] = {}
+        slots: dict[str, Slot] = {}
+        for pod, node in places:
+            uid = pod.uid
+            if uid in self._by_pod:
+                self._drop(uid)
+            slots[uid] = Slot(pod, node, promised_at=now, nominated_at=now)
+            if self._table.claim_of(uid) is None:
+                alike.setdefault(pod.shape, {}).setdefault(node, []).append(uid)
+            else:
+                self._table.claim(uid, node, pod.shape)
+            self._by_node.setdefault(node, {})[uid] = reservation
         self._by_gang[reservation.gang_uid] = reservation
-        reservation.slots[pod.uid] = slot
-        self._by_pod[pod.uid] = reservation
-        self._by_node.setdefault(node, {})[pod.uid] = reservation
-        self._count_gpus(reservation, pod.shape.gpus)
-        self._table.claim(pod.uid, node, pod.shape)
-        self._gangs.promise(reservation.ref, pod.uid)
-        return slot
+        reservation.slots |= slots
+        self._by_pod |= dict.fromkeys(slots, reservation)
+        self._count_gpus(reservation, sum(slot.pod.shape.gpus for slot in slots.values()))
+        for shape, nodes in alike.items():
+            self._table.claim_alike(shape, nodes)
+        self._gangs.promise(reservation.ref, slots)
 
     def fulfil(self, pod: Pod) -> Slot | None:
         """Drop the slot of a pod that the API server shows as bound; its claim is the bound pod's now."""
@@ -313,13 +326,17 @@ class Nudges:
         """Take in a pod that was `before`: where kube-scheduler says why it does not place it, it has tried it."""
         if pod.refusal and before is not None and before.refusal != pod.refusal and self._model.manages(pod):
             self.asked()
-            self.watch(pod.uid)
+            entry = self._ledger.of_pod(pod.uid)
+            if entry is not None:
+                self.watch(entry[0], [pod.uid])
 
-    def watch(self, uid: str) -> None:
-        """Look at the member when it is due; to be called when its slot is made or it could be due earlier."""
-        entry = self._ledger.of_pod(uid)
-        if entry is not None and entry[1].state is SlotState.RESERVED:
-            self._push(uid, self._due(*entry, self._may_stir_at()))
+    def watch(self, reservation: Reservation, uids: Iterable[str]) -> None:
+        """Look at members when they are due; to be called when their slots are made or they could be due earlier."""
+        stir_at = self._may_stir_at()
+        for uid in uids:
+            slot = reservation.slots[uid]
+            if slot.state is SlotState.RESERVED:
+                self._push(uid, self._due(reservation, slot, stir_at))
 
     def lost(self, pod: Pod, slot: Slot) -> Nomination | None:
         """Return what to write when a nomination was taken off: the same again, after a few times nothing.

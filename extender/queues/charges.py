@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from extender.caches import size_of, sized_cache
+from extender.cluster.claims import Claim
 from extender.cluster.model import ClusterModel
 from extender.objects.meta import read_timestamp
-from extender.objects.pod import Pod
+from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import Queue
 from extender.queues.member import age_of, sum_of
@@ -161,9 +163,20 @@ class Charges:
             self.look_at(claimed)
 
     def look_at(self, uids: Iterable[str]) -> None:
-        """Charge pods again, as they are now."""
+        """Charge pods again, as they are now, each once; those in a row together of which the same is charged."""
+        assessment = _Assessment(self._model, self.tree, self._queue_of_pod)
+        row: list[str] = []
+        before: Charge | None = None
+        charge: Charge | None = None
         for uid in uids:
-            self._recharge(uid)
+            known, now = self._charges.get(uid), None if uid in self._leaving else assessment.charge(uid)
+            if row and (known is not before or now is not charge or (known is not None and now is not None)):
+                self._recharge(row, before, charge)
+                row = []
+            before, charge = known, now
+            row.append(uid)
+        if row:
+            self._recharge(row, before, charge)
 
     def look_at_queues(self, names: Iterable[str]) -> None:
         """Charge the pods again that are charged to some queues, or may be now."""
@@ -243,7 +256,8 @@ class Charges:
             return
         charge, leaving = self._promises[uid]
         self._charge_ahead(charge, -1)
-        staying = [each for each in map(self._charge_for, leaving) if each is not None]
+        assessment = _Assessment(self._model, self.tree, self._queue_of_pod)
+        staying = [each for each in map(assessment.charge, leaving) if each is not None]
         for each in staying:
             self._book(each, 1)
         try:
@@ -258,11 +272,14 @@ class Charges:
         if charge.queue:
             self._book(charge, sign)
 
-    def _book(self, charge: Charge, sign: int) -> None:
-        """Charge to a queue, or with -1 undo that."""
-        (self.tree.charge if sign > 0 else self.tree.refund)(charge.queue, charge.flavor, charge.amounts)
+    def _book(self, charge: Charge, times: int) -> None:
+        """Charge to a queue so many times, or with less than 0 undo that."""
+        amounts, sign = charge.amounts, 1 if times > 0 else -1
+        if times != sign:
+            amounts = {resource: amount * sign * times for resource, amount in amounts.items()}
+        (self.tree.charge if times > 0 else self.tree.refund)(charge.queue, charge.flavor, amounts)
         if not charge.preemptible:
-            self.nonpreemptible.charge(self.tree, charge.queue, charge.flavor, charge.amounts, sign)
+            self.nonpreemptible.charge(self.tree, charge.queue, charge.flavor, amounts, sign)
 
     @contextmanager
     def without(self, uids: Iterable[str]) -> Iterator[None]:
@@ -279,66 +296,118 @@ class Charges:
             for charge in together:
                 self._book(charge, 1)
 
-    def _recharge(self, uid: str) -> None:
-        before = self._charges.pop(uid, None)
+    def _recharge(self, uids: Sequence[str], before: Charge | None, charge: Charge | None) -> None:
+        """Charge pods otherwise than before: several if they were charged nothing, or are not any more."""
         if before is not None:
-            self._book(before, -1)
-            self._hold(before, uid, -1)
-        charge = None if uid in self._leaving else self._charge_for(uid)
+            for uid in uids:
+                del self._charges[uid]
+            self._book(before, -len(uids))
+            self._hold(before, uids, -1)
         if charge is not None:
             if before is not None and before.queue != charge.queue:
                 self.shifted |= {before.queue, charge.queue}
-            self._charges[uid] = charge
-            self._book(charge, 1)
-            self._hold(charge, uid, 1)
+            self._charges |= dict.fromkeys(uids, charge)
+            self._book(charge, len(uids))
+            self._hold(charge, uids, 1)
 
-    def _charge_for(self, uid: str) -> Charge | None:
-        """Return what a pod takes of the quota of its queue where it is, or is promised to be; None if nothing."""
-        pod, claim = self._model.pods.get(uid), self._model.table.claim_of(uid)
-        if pod is None or claim is None or not self._model.manages(pod):
-            return None
-        (queue, peer), amounts = self._queue_of_pod(pod), _amounts(claim.shape.requests)
-        gang = self._model.gang_of(pod)
-        preemptible = gang is None or gang.can_lose(pod)
-        flavor = self._flavor(queue, claim.node, amounts)
-        own = None if gang is None or gang.group is None else gang.group.priority
-        priority = pod.priority if own is None else own
-        return Charge(pod.group, queue, flavor, amounts, priority, peer, preemptible)
-
-    def _hold(self, charge: Charge, uid: str, sign: int) -> None:
+    def _hold(self, charge: Charge, uids: Sequence[str], sign: int) -> None:
+        """Take in that pods that are charged the same hold nodes, or with -1 that they do not any more."""
         holders = self._holders.setdefault(charge.queue, {})
-        uids = holders.setdefault(charge.holder, {})
-        if len(uids) == (sign < 0):
+        held = holders.setdefault(charge.holder, {})
+        if len(held) == (0 if sign > 0 else len(uids)):
             self.tree.count(charge.queue, sign)
-        if sign > 0:
-            uids[uid] = None
-        else:
-            uids.pop(uid, None)
-            if not uids:
-                del holders[charge.holder]
-        if charge.peer and sign > 0:
-            self._peers.setdefault(charge.peer, {})[uid] = None
-        elif charge.peer:
-            self._peers[charge.peer].pop(uid, None)
-            if not self._peers[charge.peer]:
+        _note(held, uids, sign)
+        if not held:
+            del holders[charge.holder]
+        if charge.peer:
+            peers = self._peers.setdefault(charge.peer, {})
+            _note(peers, uids, sign)
+            if not peers:
                 del self._peers[charge.peer]
         if not holders:
             del self._holders[charge.queue]
         priorities = self._priorities.setdefault(charge.queue, Counter())
-        priorities[charge.priority] += sign
+        priorities[charge.priority] += sign * len(uids)
         if not priorities[charge.priority]:
             del priorities[charge.priority]
         if not priorities:
             del self._priorities[charge.queue]
 
+
+def _note(noted: dict[str, None], uids: Iterable[str], sign: int) -> None:
+    """Note pods, or with -1 forget them."""
+    if sign > 0:
+        noted |= dict.fromkeys(uids)
+        return
+    for uid in uids:
+        noted.pop(uid, None)
+
+
+class _Terms(NamedTuple):
+    """What the charges of a gang's members have in common, and those that have been worked out.
+
+    `priority` is its PodGroup's, None where it states none; `spare` are those that can be evicted if not all can.
+    """
+
+    queue: str
+    peer: str
+    priority: int | None
+    spare: frozenset[str] | None
+    charges: dict[tuple[Shape, str, int, bool], Charge]
+
+
+class _Assessment:
+    """Work out what pods take of the quota of their queues at one moment, once for those that are alike.
+
+    Members of one gang that are charged the same have the very same charge.
+    """
+
+    def __init__(self, model: ClusterModel, tree: QueueTree, queue_of_pod: Callable[[Pod], tuple[str, str]]) -> None:
+        """Work it out for the pods of `model`; `tree` are the queues, of which `queue_of_pod` names a pod's."""
+        self._model = model
+        self._tree = tree
+        self._queue_of_pod = queue_of_pod
+        self._of_gang: dict[GroupRef, _Terms] = {}
+        self._latest: tuple[Claim | None, _Terms | None, int, bool] = (None, None, 0, False)
+        self._charge: Charge | None = None
+
+    def charge(self, uid: str) -> Charge | None:
+        """Return what a pod takes of the quota of its queue where it is, or is promised to be; None if nothing."""
+        model = self._model
+        pod, claim = model.pods.get(uid), model.table.claim_of(uid)
+        if pod is None or claim is None or not model.manages(pod):
+            return None
+        terms = self._of_gang.get(pod.group)
+        if terms is None:
+            terms = self._of_gang[pod.group] = self._terms(pod)
+        priority = pod.priority if terms.priority is None else terms.priority
+        preemptible = terms.spare is None or uid in terms.spare
+        latest = self._latest
+        if latest[0] is claim and latest[1] is terms and latest[2] == priority and latest[3] == preemptible:
+            return self._charge
+        self._latest = claim, terms, priority, preemptible
+        amounts = _amounts(claim.shape.requests)
+        key = claim.shape, self._flavor(terms.queue, claim.node, amounts), priority, preemptible
+        self._charge = terms.charges.get(key)
+        if self._charge is None:
+            self._charge = Charge(pod.group, terms.queue, key[1], amounts, priority, terms.peer, preemptible)
+            terms.charges[key] = self._charge
+        return self._charge
+
+    def _terms(self, pod: Pod) -> _Terms:
+        (queue, peer), gang = self._queue_of_pod(pod), self._model.gang_of(pod)
+        priority = None if gang is None or gang.group is None else gang.group.priority
+        spare = None if gang is None or gang.preemptible else gang.spare
+        return _Terms(queue, peer, priority, spare, {})
+
     def _flavor(self, queue: str, node_name: str, amounts: Mapping[str, int]) -> str:
         """Return the flavor that a pod on a node is charged to: the first of its queue that the node is of."""
         node = self._model.table.find(node_name)
-        if queue not in self.tree or node is None:
+        if queue not in self._tree or node is None:
             return ""
-        for flavor in self.tree.flavors(queue):
-            if not self.tree.limited(queue, flavor).isdisjoint(amounts) and all(
-                node.labels.get(key) == value for key, value in self.tree.node_selector(queue, flavor)
+        for flavor in self._tree.flavors(queue):
+            if not self._tree.limited(queue, flavor).isdisjoint(amounts) and all(
+                node.labels.get(key) == value for key, value in self._tree.node_selector(queue, flavor)
             ):
                 return flavor
         return ""

@@ -82,7 +82,7 @@ def test_what_has_a_slot_is_left_out() -> None:
     """Members with a node promised are not asked for again."""
     members = [*of("leader", 1), *of("worker", 4)]
     gang = gang_of(*members)
-    gang.promise(members[1].uid)
+    gang.promise([members[1].uid])
     assert wanted(gang, 1) == GangCandidates(core=3, extras=1)
 
 

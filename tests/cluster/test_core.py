@@ -52,7 +52,7 @@ def test_what_is_promised_or_runs_is_not_asked_for_again() -> None:
     running = of("leader", 1, node_name="n", phase=Phase.RUNNING)
     workers = of("worker", 5)
     gang = gang_of(*running, *workers, min_member=4, leader=1, worker=3)
-    gang.promise(workers[0].uid)
+    gang.promise([workers[0].uid])
     assert core_size(gang, 1) == 2
     assert names(core(gang, 2)) == ["worker-1", "worker-2"]
 
@@ -86,7 +86,7 @@ def test_the_core_with_what_there_is_makes_every_minimum(
     assume(sum(usable.values()) >= gang.min_member and all(usable[role] >= least for role, least in minimums.items()))
     promised = [each for each, (_, state) in zip(pods, members, strict=True) if state == "promised"]
     for each in promised:
-        gang.promise(each.uid)
+        gang.promise([each.uid])
     size = core_size(gang, len(promised))
     chosen = core(gang, size)
     assert len(chosen) == size

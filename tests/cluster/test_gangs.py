@@ -333,7 +333,7 @@ def test_a_member_that_is_seen_again_is_to_be_placed_as_it_is_now(size: int) -> 
     nominated = replace(members[0], nominated_node="n")
     gang.join(nominated)
     assert gang.unplaced() == [nominated, *members[1:]]
-    gang.promise(nominated.uid)
+    gang.promise([nominated.uid])
     gang.join(members[0])
     assert gang.unplaced() == members[1:]
     gang.withdraw(nominated.uid)
@@ -461,7 +461,7 @@ def test_who_can_be_spared_is_found_again_only_if_others_have_a_place() -> None:
     first, second, third = says("a", preemptible=False), says("b"), says("c")
     gang = gang_of(first, second, third, group=group(min_member=1))
     for each in (first, second):
-        gang.promise(each.uid)
+        gang.promise([each.uid])
     before = gang.spare
     assert before == {second.uid}
     bound = replace(second, node_name="n")
@@ -469,7 +469,7 @@ def test_who_can_be_spared_is_found_again_only_if_others_have_a_place() -> None:
     gang.withdraw(second.uid)
     gang.join(replace(bound, phase=Phase.RUNNING))
     assert gang.spare is before
-    gang.promise(third.uid)
+    gang.promise([third.uid])
     assert gang.spare == {second.uid, third.uid}
     gang.join(replace(bound, options=keys.Options(preemptible=False)))
     assert gang.spare == {third.uid}

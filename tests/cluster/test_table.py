@@ -146,6 +146,31 @@ def test_equal_claim_changes_nothing() -> None:
     assert amount(table, "used", "n", "cpu") == 1000
 
 
+@pytest.mark.parametrize("nodes", [3, 40])
+def test_claims_that_are_alike_are_made_together(nodes: int) -> None:
+    """The table is as if each pod had claimed its own, wherever its node is there; other claims stay."""
+    tables = []
+    for together in (False, True):
+        table = table_of([node(f"node-{index}", gpus=8) for index in range(nodes)])
+        table.claim("other", "node-0", ONE_CPU)
+        table.touched, table.claimed = {}, {}
+        places = {f"node-{index}": [f"pod-{index}-{pod}" for pod in range(1 + index % 3)] for index in range(nodes + 1)}
+        if together:
+            table.claim_alike(ONE_CPU, places)
+        for name, uids in () if together else places.items():
+            for uid in uids:
+                table.claim(uid, name, ONE_CPU)
+        table.upsert(node(f"node-{nodes}"))  # what was claimed on it counts from now on
+        tables.append(table)
+    one_by_one, together_ = tables
+    assert np.array_equal(one_by_one.used, together_.used)
+    assert (one_by_one.touched, one_by_one.claimed) == (together_.touched, together_.claimed)
+    for index in range(nodes + 1):
+        claims = [list(table.claims_on(f"node-{index}")) for table in tables]
+        assert claims[0] == claims[1]
+    assert (together_.moved_at[: nodes + 1] > 0).all()
+
+
 def test_release() -> None:
     """Releasing gives back what the pod claimed, once."""
     table = table_of([node("n")])

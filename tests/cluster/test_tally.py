@@ -61,7 +61,7 @@ def test_counts_are_those_of_the_members_that_there_are(steps: list[tuple[str, A
             gang.leave(_uid(about))
             promised.discard(_uid(about))
         elif what == "promise":
-            gang.promise(_uid(about))
+            gang.promise([_uid(about)])
             promised |= {_uid(about)} & gang.members.keys()
         else:
             gang.withdraw(_uid(about))
@@ -97,7 +97,7 @@ def test_a_gang_changes_with_what_happens_to_its_members() -> None:
     registry, ref = _registry(member, pod("b", group=JOB))
     events: list[Callable[[], object]] = [
         lambda: registry.put_pod(member, 0.0),
-        lambda: registry.promise(ref, member.uid),
+        lambda: registry.promise(ref, [member.uid]),
         lambda: registry.withdraw(ref, member.uid),
         lambda: registry.drop_pod(member),
     ]
@@ -127,7 +127,7 @@ def test_a_gang_that_went_is_among_those_that_changed() -> None:
     registry.touch_all()
     assert registry.get(ref) is None
     assert registry.changed == {ref: gang}
-    registry.promise(ref, member.uid)
+    registry.promise(ref, [member.uid])
     registry.withdraw(ref, member.uid)
     assert registry.changed == {ref: gang}
 

@@ -86,8 +86,7 @@ def test_who_does_not_wait_lacks_nothing() -> None:
     """Gangs that run, that nobody has judged, or that have no member left to place, are left out."""
     assert list(unmet_demand([waiting()], {})) == []
     placed = waiting(members=2, min_member=2)
-    for uid in list(placed.members):
-        placed.promise(uid)
+    placed.promise(list(placed.members))
     assert demand(placed) == []
 
 

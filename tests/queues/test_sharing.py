@@ -21,6 +21,7 @@ from extender.objects.queue import (
     WithinQueue,
 )
 from extender.objects.reason import Reason
+from extender.queues.charges import Charges
 from tests.counting import calls
 from tests.worlds import GPU, Job, World
 
@@ -48,6 +49,24 @@ def gang(world: World, name: str, members: int, to: str, gpus: int = 8, **fields
 
 class TestQuota:
     """What a queue may have."""
+
+    def test_what_is_charged_together_is_what_is_charged_one_by_one(self, world: World) -> None:
+        """Members that are alike are charged in one step, others by themselves; the queues hold the same."""
+        world.nodes(8)
+        tell(world, queue("research", 64), queue("other", 64))
+        for number, (to, gpus) in enumerate([("research", 1), ("research", 2), ("other", 3)]):
+            gang(world, f"gang-{number}", 8, to, gpus, priority=number)
+        model, sharing = world.admission.model, world.admission.sharing
+        charges = Charges(model, sharing.queue_of_pod)
+        for uid in model.pods:
+            charges.look_at([uid])
+        for name in ("research", "other"):
+            assert charges.tree.usage(name) == sharing.tree.usage(name)
+            assert charges.holders(name) == sharing.charges.holders(name)
+            assert charges.lowest_priority(name) == sharing.charges.lowest_priority(name)
+        charges.look_at(model.pods)
+        assert charges.tree.usage("research") == sharing.tree.usage("research")
+        assert sharing.tree.usage("research")[GPU] == 8 + 16
 
     def test_a_gang_within_its_quota_is_placed_and_the_next_waits(self, world: World) -> None:
         """Quota is charged when a gang is placed; who does not find enough of it waits although nodes are free."""
