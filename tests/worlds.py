@@ -220,7 +220,7 @@ class World:
         for index in range(members):
             job.pods.append(self.pod(f"{name}-{index}", gpus, group=ref, **pod))
             self.tell(PodSeen(job.pods[-1]))
-        self.tell(Decide())
+        self._decide()
         return job
 
     def group(self, ref: GroupRef, min_member: int, **fields: Any) -> PodGroup:
@@ -234,13 +234,18 @@ class World:
     def judge(self) -> None:
         """Let time-driven work and the pass happen."""
         self.tell(Tick())
-        self.tell(Decide())
+        self._decide()
 
     def later(self, seconds: float) -> None:
         """Move the clock, then judge."""
         self.clock.advance(seconds)
-        self.tell(Tick())
+        self.judge()
+
+    def _decide(self) -> None:
+        """Run a pass to its end."""
         self.tell(Decide())
+        while self.admission.deciding:
+            self.tell(Decide())
 
     def filter(self, pod: Pod, names: list[str] | None = None) -> Filtered:
         """Ask filter, offering all nodes unless told otherwise."""

@@ -223,6 +223,8 @@ class AdmissionPass:
         """Run a pass, in steps that end wherever this yields."""
         # 1. Bring up to date what time has changed, which devices are held, and what is charged to queues.
         self.again, self._changed = False, {}
+        while self._reservations.nominate():  # should a pass have failed before it had nominated all
+            yield
         views = self._views()
         self.changes.pass_time()
         self._model.table.occupancy.refresh()
@@ -321,7 +323,7 @@ class AdmissionPass:
                     keys.clear()
                 if cycle.has_moved():
                     keys.clear()
-                if generation != self._model.table.generation and self._turns_changed(walk, index + 1):
+                if generation != self._model.table.generation and (yield from self._placed(cycle, walk, index + 1)):
                     break
         return extras
 
@@ -357,7 +359,14 @@ class AdmissionPass:
             return True
         return False
 
-    def _turns_changed(self, walk: Walk[Entry], done: int) -> bool:
+    def _placed(self, cycle: Cycle, walk: Walk[Entry], done: int) -> _Steps[bool]:
+        """Nominate the members of a gang that has been placed, in steps; return whether it is another queue's turn.
+
+        All of them have their slots already: one that is asked about meanwhile is answered.
+        """
+        while self._reservations.nominate():
+            yield
+            self._go_on(cycle)
         self._sharing.charges.refresh()
         return walk.turns_changed(done)
 

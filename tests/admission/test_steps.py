@@ -161,6 +161,63 @@ def test_members_beyond_the_minimum_are_placed_in_steps_too() -> None:
     assert len(job.reserved) == 100
 
 
+class TestLargeGang:
+    """A gang of hundreds, which is promised its nodes in one step and nominated in those that follow."""
+
+    @staticmethod
+    def placed() -> tuple[World, Job]:
+        """Return a world in which one has just been placed."""
+        world = World()
+        world.nodes(75)
+        job = Job(world, GroupRef(COSCHEDULING, "default", "job"))
+        world.group(job.ref, 600)
+        for index in range(600):
+            job.pods.append(world.pod(f"job-{index}", 1, group=job.ref))
+            world.tell(PodSeen(job.pods[-1]))
+        world.effects()
+        world.tell(Decide())
+        return world, job
+
+    def test_each_member_is_nominated_where_it_was_promised_a_node(self) -> None:
+        """There are so many steps that none of them orders more than some hundred writes."""
+        world, job = self.placed()
+        nominated: dict[str, str] = {}
+        for step in range(4):
+            found = world.effects().nominations
+            assert len(found) <= 250
+            nominated |= {each.pod.name: each.node for each in found.values()}
+            assert world.tell(Decide()) == (step < 2)
+        assert nominated == job.reserved
+        assert len(nominated) == 600
+
+    def test_a_member_is_answered_before_it_is_nominated(self) -> None:
+        """All have their nodes from the first step on; one that comes to bind by itself needs no nomination."""
+        world, job = self.placed()
+        last = job.pods[-1]
+        planned = job.reserved[last.name]
+        assert world.filter(last).accepted == [planned]
+        job.bind(599)
+        judge(world)
+        assert len(job.reserved) == 600
+        assert last.uid not in world.effects().nominations
+
+    def test_a_member_that_goes_is_not_nominated(self) -> None:
+        """Nothing is written for it: its nomination had not been ordered yet."""
+        world, job = self.placed()
+        gone, changed = job.pods[-1], replace(job.pods[-2], deleting=True)
+        world.tell(PodGone(gone.uid))
+        world.tell(PodSeen(changed))
+        judge(world)
+        assert not {gone.uid, changed.uid} & world.effects().nominations.keys()
+
+    def test_a_pass_that_is_begun_anew_nominates_those_that_are_left(self) -> None:
+        """What was promised before stands."""
+        world, job = self.placed()
+        world.state.forget_verdicts()
+        judge(world)
+        assert len(world.effects().nominations) == len(job.reserved) == 600
+
+
 class TestHopeless:
     """Gangs that would not fit on the empty cluster."""
 

@@ -81,7 +81,8 @@ class TestLife:
             def tell(pod: Pod) -> None:
                 world.tell(PodSeen(pod))
                 world.tell(Tick())
-                world.tell(Decide())
+                while world.tell(Decide()) and admission.deciding:
+                    pass
                 admission.next_tick()
 
             for pod in pods:
