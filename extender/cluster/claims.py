@@ -109,6 +109,18 @@ class Handout:
                 self.takings[uid], state = step
         return state
 
+    def hand_out_alike(self, claims: list[tuple[str, Claim]], empty: int, states: NodeStates) -> int | None:
+        """Do what `hand_out` does on a node in the state `empty` for pods of one claim; return None for others."""
+        first = claims[0][1]
+        if any(claim is not first for _, claim in claims) or first.observed is not None or first.predicted is not None:
+            return None
+        served = states.serve(empty, first.shape, len(claims))
+        if served is None:
+            return None
+        takings, state = served
+        self.takings.update(zip((uid for uid, _ in claims), takings, strict=True))
+        return state
+
     def _give(self, uid: str, claim: Claim, taking: Taking, room: Room) -> bool:
         asked = gpus_asked(claim.shape, self.kind.resource)
         self.settled &= not taking.gpus & ~room.gpus and taking.gpus.bit_count() == asked

@@ -6,7 +6,7 @@ zones free share one state, so that what is computed for one serves all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self, TypeAlias
 from weakref import WeakKeyDictionary
@@ -346,6 +346,7 @@ class NodeStates:
         self._ids: dict[NodeState, int] = {}
         self._states: dict[int, NodeState] = {}
         self._steps: SizedDict[tuple[int, Demand], StateChange | None] = SizedDict(_STEPS_BYTES)
+        self._served: tuple[tuple[int, Shape, int] | None, tuple[Sequence[Taking], int]] = None, ((), 0)
         self._bare = Shared[Shape]()
         self._demands: WeakKeyDictionary[Shape, Shape] = WeakKeyDictionary()  # a shape -> all that matters of it
         self.bytes = 0
@@ -399,6 +400,24 @@ class NodeStates:
             step = None if taking is None else StateChange(taking, self.number(room))
             return self._steps.keep(key, step, _step_size(key[1], step))
         return self._steps[key]
+
+    def serve(self, state: int, shape: Shape, pods: int) -> tuple[Sequence[Taking], int] | None:
+        """Return what each of so many pods of `shape` would be given in turn, and the state then; None if any nothing.
+
+        The last answer is kept: nodes that a gang fills are asked about one after the other.
+        """
+        asked = state, shape, pods
+        if self._served[0] == asked:
+            return self._served[1]
+        takings: list[Taking] = []
+        for _ in range(pods):
+            step = self.step(state, shape)
+            if step is None:
+                return None
+            takings.append(step.taking)
+            state = step.after
+        self._served = asked, (takings, state)
+        return self._served[1]
 
     def demand(self, state: int, shape: Shape) -> Demand:
         """Return what of a shape matters in a state; equal demands are answered alike."""

@@ -362,7 +362,9 @@ class Occupancy:
             self._ids[HoldingScope.ALL][row] = self._ids[HoldingScope.LASTING][row] = empty
             return
         on_node = Handout(kind)
-        state = on_node.hand_out(claims, facts, former, self._states)
+        state = None if former is not None else on_node.hand_out_alike(claims, empty, self._states)
+        if state is None:
+            state = on_node.hand_out(claims, facts, former, self._states)
         seats = self._seats(name, on_node, dict(claims))
         if seats:
             seated = [(uid, _seen_in(claim, seats.get(uid), kind, on_node.takings[uid])) for uid, claim in claims]

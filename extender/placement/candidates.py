@@ -146,14 +146,18 @@ class Eligibility:
             if entry is not None:
                 known = entry.codes.shape[0]
                 codes[:known], avoided[:known], seen = entry.codes, entry.avoided, entry.seen
-            for row in np.flatnonzero(table.changed_at[: table.rows] > seen).tolist():
-                if not table.present[row]:
-                    codes[row] = NodeCode.ABSENT
-                    continue
+            changed = table.changed_at[: table.rows] > seen
+            there = changed & table.present[: table.rows]
+            codes[changed], codes[there], avoided[changed] = NodeCode.ABSENT, NodeCode.ADMITTED, False
+            anywhere, prefers = selector == _ANYWHERE, bool(selector.preferred)
+            for row in np.flatnonzero(
+                there
+            ).tolist():  # of 15,000 nodes most have nothing that matters: no call for these
                 node = table.node(row)
-                codes[row] = _code(node, selector, tolerations)
-                may_be_avoided = node.soft_taints or selector.preferred  # most are not: no call for each of all nodes
-                avoided[row] = may_be_avoided and _is_avoided(node, selector, tolerations)
+                if not anywhere or node.taints or node.deleting:
+                    codes[row] = _code(node, selector, tolerations)
+                if prefers or node.soft_taints:
+                    avoided[row] = _is_avoided(node, selector, tolerations)
             size = size_of(constraints) if entry is None else entry.constraints
             mask = codes == NodeCode.ADMITTED
             entry = _CachedCodes(codes, mask, avoided & mask, table.last_change, size)
@@ -234,7 +238,6 @@ class NodeFilter:
 
 
 def _code(node: Node, selector: Selector, tolerations: tuple[Toleration, ...]) -> NodeCode:
-    # Most nodes have no taints and most pods select nothing: a new set of constraints then costs next to nothing.
     if node.taints or node.deleting:
         if node.doomed or _state(node, tolerations):
             return NodeCode.UNSCHEDULABLE
