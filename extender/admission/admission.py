@@ -154,7 +154,8 @@ class Problems:
             if pod.options.problems or pod.problem is not None:
                 self.about_pod(pod)
         for gang in self._model.gangs:
-            self.about_group(gang)
+            if gang.group is not None and gang.group.options.problems:
+                self.about_group(gang)
 
     def about_pod(self, pod: Pod) -> None:
         """Note odd keys of a pod that is for Muster; and of a pod that holds a node, that its request is not usable.
@@ -289,7 +290,7 @@ class Admission:
         self.reservations.rebuild(self._views().admitted)
         self.tenure.decider.forget()
         self.deciding = False
-        self.unjudged = {gang.ref for gang in self.model.gangs}
+        self.unjudged = set(self.model.gangs.refs())
         self.rebuilt = True
         self._pending = True
         self.problems.about_everybody()

@@ -45,6 +45,10 @@ class GangRegistry:
         """Count the gangs."""
         return len(self._gangs)
 
+    def refs(self) -> Collection[GroupRef]:
+        """Return what all gangs are called."""
+        return self._gangs.keys()
+
     def get(self, ref: GroupRef) -> Gang | None:
         """Return the gang called `ref`, or None."""
         return self._gangs.get(ref)
