@@ -351,7 +351,8 @@ class _Exact:
         With `free_choice` any number may go to any node: they are all on one NVLink island.
         """
         if level >= self._field.tree.depth:
-            return merge([self._node(position, free_choice=free_choice) for position in positions.tolist()], self._pods)
+            nodes = self._useful(positions).tolist()
+            return merge([self._node(position, free_choice=free_choice) for position in nodes], self._pods)
         children = []
         for domain, inside in _groups(self._search, level, positions):
             if domain < 0:
@@ -359,6 +360,18 @@ class _Exact:
             else:
                 children.append(self._child(level, domain, inside, free_choice=free_choice))
         return merge(children, self._pods)
+
+    def _useful(self, positions: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the nodes of one domain without those that cannot be needed.
+
+        Of nodes that are alike the first are as good as the others, and no more get any than there are pods.
+        """
+        caps = self._field.caps[positions].astype(np.int64)
+        alike = self._field.kinds[positions] * (caps.max(initial=0) + 1) + caps
+        order = np.argsort(alike, kind="stable")
+        firsts = np.searchsorted(alike[order], alike[order])
+        useful: NDArray[np.intp] = np.sort(order[np.arange(order.shape[0]) - firsts < self._pods])
+        return positions[useful]
 
     def _child(self, level: int, domain: int, inside: NDArray[np.intp], *, free_choice: bool) -> Table:
         """Return the table of one domain below the chosen one, with what using it costs."""

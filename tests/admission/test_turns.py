@@ -31,12 +31,12 @@ FEW, MANY = 50, 200
 PROPORTION, NOT_AT_ALL = 1.1 * MANY / FEW, 1.1
 
 
-def come(world: World, count: int) -> World:
+def come(world: World, count: int, gpus: int = 1) -> World:
     """Let a gang come that fits, and has not been judged yet."""
     ref = GroupRef(COSCHEDULING, "default", "gang")
     world.group(ref, count)
     for number in range(count):
-        world.tell(PodSeen(world.pod(f"gang-{number}", 1, group=ref)))
+        world.tell(PodSeen(world.pod(f"gang-{number}", gpus, group=ref)))
     return world
 
 
@@ -61,6 +61,14 @@ def nodes(count: int) -> World:
     world.nodes(4, prefix="gpu")
     world.judge()
     return come(world, 4)
+
+
+def free_nodes(count: int) -> World:
+    """Return a world with so many nodes that are alike and free, and a gang that comes and needs four of them."""
+    world = World()
+    world.nodes(count)
+    world.judge()
+    return come(world, 4, gpus=8)
 
 
 def gangs(count: int) -> World:
@@ -117,6 +125,7 @@ WORLDS: dict[str, tuple[Callable[[int], World], Callable[[World], int], float]] 
         PROPORTION,
     ),
     "placing a gang, by nodes": (nodes, lambda world: calls(lambda: world.tell(Decide())), NOT_AT_ALL),
+    "placing a gang, by free nodes": (free_nodes, lambda world: calls(lambda: world.tell(Decide())), NOT_AT_ALL),
     "filter, by nodes": (nodes, lambda world: asked(world, Filter), NOT_AT_ALL),
     "prioritize, by nodes": (nodes, lambda world: asked(world, Prioritize), NOT_AT_ALL),
     "gathering for an explanation, by nodes": (nodes, explained, NOT_AT_ALL),
