@@ -24,6 +24,7 @@ _REST_SECONDS, _SHORT_REST_SECONDS = 2 * LOOK_BACK_SECONDS, 0.5
 _PHASE_SECONDS, _SHORT_PHASE_SECONDS = 10.0, 0.5
 
 COLD_START_BOUND_S = 15.0
+#: Without the recording, which has a limit of its own.
 RESIDENT_BOUND_MB = 300.0
 #: Milliseconds: no turn of the event loop may be later.
 STALL_BOUND_MS = 10.0
@@ -36,6 +37,7 @@ def measure(options: Options, say: Say) -> list[Figure]:
     rest = _SHORT_REST_SECONDS if options.short else _REST_SECONDS
     starts: list[float] = []
     memory: list[float] = []
+    recorded: list[float] = []
     memory_after: list[float] = []
     backlogs: list[float] = []
     lags: dict[str, list[Lag]] = defaultdict(list)
@@ -51,6 +53,7 @@ def measure(options: Options, say: Say) -> list[Figure]:
             lags["start"].append(Lag.between(Page(), stand.metrics()))
             time.sleep(rest)
             memory.append(resident_mb(stand.muster.pid))
+            recorded.append(stand.metrics().sum("muster_recording_bytes") / 1e6)
             for phase, happen in phases(stand, seconds, backlogs).items():
                 before = stand.metrics()
                 happen()
@@ -58,7 +61,14 @@ def measure(options: Options, say: Say) -> list[Figure]:
             memory_after.append(resident_mb(stand.muster.pid))
     return [
         of_repeats("cold_start_s", "s", starts, bound=COLD_START_BOUND_S, exclusive=True),
-        of_repeats("resident_mb", "MB", memory, bound=RESIDENT_BOUND_MB, exclusive=True),
+        of_repeats("resident_mb", "MB", memory),
+        of_repeats(
+            "resident_without_recording_mb",
+            "MB",
+            [whole - part for whole, part in zip(memory, recorded, strict=True)],
+            bound=RESIDENT_BOUND_MB,
+            exclusive=True,
+        ),
         of_repeats("resident_after_relist_mb", "MB", memory_after),
         _worst("events_backlog", "events", backlogs, None),
         *lag_figures(lags),
