@@ -193,9 +193,10 @@ class Preemptions:
 
     def _deleted_pods(self) -> list[str]:
         """Return the UIDs of pods that are being deleted and still hold something: their place will be free."""
+        pods = self._model.pods
         if self._deleted is None:
-            self._deleted = [pod.uid for pod in self._model.pods.values() if pod.deleting and pod.bound]
-        return self._deleted
+            self._deleted = [pod.uid for pod in pods.values() if pod.deleting and pod.bound]
+        return [uid for uid in self._deleted if uid in pods]  # some go while a pass runs in steps
 
     def _leaving_pods(self) -> list[str]:
         """Return the UIDs of those, and of pods that are evicted for others.

@@ -95,6 +95,23 @@ def test_a_gang_that_goes_between_two_steps_is_promised_nothing() -> None:
     assert not any(job.reserved for job in jobs)
 
 
+def test_a_pod_that_ends_between_two_searches_of_a_pass_is_no_longer_counted_on() -> None:
+    """It was being deleted when the first search looked for who leaves anyway; the second finds its node free."""
+    world = stepping(6)
+    ending = world.gang("ending", 1, gpus=8)
+    ending.run()
+    low = world.gang("low", 5, gpus=8)
+    low.run()
+    for number in range(24):
+        come(world, f"high-{number}", 1 + number % 2, priority=5)
+    ending.see(0, deleting=True)
+    assert calls(lambda: world.tell(Decide()), "find_evictions") == 1
+    world.tell(PodGone(ending.pods[0].uid))
+    assert calls(lambda: judge(world), "find_evictions") == 1
+    evicted = world.effects().evictions.keys()
+    assert set() < evicted <= {pod.uid for pod in low.pods}
+
+
 def test_a_gang_that_changes_between_two_steps_is_placed_as_it_is_then() -> None:
     """It asks for more than when the pass began; the pass leaves it to the next one, which follows."""
     world = stepping()
