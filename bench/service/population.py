@@ -17,8 +17,6 @@ PINNED, WAITING = "pinned", "waiting"
 RUNNING_MEMBERS = 8
 #: Queues of teams below each Queue of a department.
 _TEAMS = 24
-
-
 #: The Queue whose quota is used up, and the gang that has it.
 _SPENT, _HOLDER = "spent", "holder"
 

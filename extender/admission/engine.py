@@ -196,7 +196,7 @@ class Observations:
         elif slot.state is SlotState.RESERVED and before is not None and before.nominated_node != pod.nominated_node:
             if before.nominated_node == slot.node and reservations.renominate(pod, slot):
                 self._admission.reconsider(pod.group)
-            reservations.nudges.watch(reservation, [pod.uid])
+            reservations.nudges.watch(reservation, slot)
 
     def _is_ours(self, pod: Pod) -> bool:
         """Tell whether a nomination on the pod can only be Muster's: no managed pod preempts for itself."""

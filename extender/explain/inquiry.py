@@ -108,13 +108,14 @@ def inquire(
     queue = sharing.queue_of(gang)
     case = admission.case(pod_set, now=now)
     copies, waits = copies or Copies(), tenure.reservations.waits
-    line = copies.line(admission)
     stands = request is not None and gang.uid not in waits and sharing.unusable(queue, gang.ref.namespace) is None
     if entry is None and stands:
         borrows = bool(queue) and decider.cycle.borrows(pod_set, queue, known=known)
         walk = decider.queues.in_turn({name: sharing.turn(name) for name in {queue, *decider.queues.names}}.__getitem__)
         walk.join(Entry(gang, queue, position(gang), pod_set, borrows=borrows))
         line = WaitingLine(walk)
+    else:
+        line = copies.line(admission)
     rows_of: RowsOf | None = None
     if admission.rejections.ends:
         rejected = {shape: admission.rejections.rows(shape, model.table) for shape, _ in pod_set.demand.shapes}

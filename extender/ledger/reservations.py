@@ -207,7 +207,7 @@ class Reservations:
             if entry is None or entry[1].state is not SlotState.RESERVED:
                 continue
             reservation, slot = entry
-            self.nudges.watch(reservation, [uid])
+            self.nudges.watch(reservation, slot)
             pod = self._model.pods.get(uid, slot.pod)
             if pod.nominated_node != slot.node:
                 self._effects.nominations[uid] = Nomination(pod, slot.node)
@@ -443,7 +443,7 @@ class Reservations:
         """Look again at what was settled when the member had arrived: its node, its nomination, and the barrier."""
         self._model.table.touch(slot.node)
         self._model.gangs.touch(reservation.gang_uid)
-        self.nudges.watch(reservation, [slot.pod.uid])
+        self.nudges.watch(reservation, slot)
 
     def _end_pause(self, gang_uid: str) -> None:
         if self.backoff.forget(gang_uid):

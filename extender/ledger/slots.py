@@ -328,15 +328,12 @@ class Nudges:
             self.asked()
             entry = self._ledger.of_pod(pod.uid)
             if entry is not None:
-                self.watch(entry[0], [pod.uid])
+                self.watch(*entry)
 
-    def watch(self, reservation: Reservation, uids: Iterable[str]) -> None:
-        """Look at members when they are due; to be called when their slots are made or they could be due earlier."""
-        stir_at = self._may_stir_at()
-        for uid in uids:
-            slot = reservation.slots[uid]
-            if slot.state is SlotState.RESERVED:
-                self._push(uid, self._due(reservation, slot, stir_at))
+    def watch(self, reservation: Reservation, slot: Slot) -> None:
+        """Look at a member when it is due; to be called when its slot is made or it could be due earlier."""
+        if slot.state is SlotState.RESERVED:
+            self._push(slot.pod.uid, self._due(reservation, slot, self._may_stir_at()))
 
     def lost(self, pod: Pod, slot: Slot) -> Nomination | None:
         """Return what to write when a nomination was taken off: the same again, after a few times nothing.

@@ -150,9 +150,7 @@ class Eligibility:
             there = changed & table.present[: table.rows]
             codes[changed], codes[there], avoided[changed] = NodeCode.ABSENT, NodeCode.ADMITTED, False
             anywhere, prefers = selector == _ANYWHERE, bool(selector.preferred)
-            for row in np.flatnonzero(
-                there
-            ).tolist():  # of 15,000 nodes most have nothing that matters: no call for these
+            for row in np.flatnonzero(there).tolist():  # most nodes have nothing that matters: no call for these
                 node = table.node(row)
                 if not anywhere or node.taints or node.deleting:
                     codes[row] = _code(node, selector, tolerations)
