@@ -169,6 +169,11 @@ class ClaimRequest:
     name: str
     options: tuple[DeviceRequest, ...]
 
+    @property
+    def prioritized(self) -> bool:
+        """Tell whether it is a list of which the first that can be had counts, be it a list of one."""
+        return any(option.name != self.name for option in self.options)
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceConstraint:

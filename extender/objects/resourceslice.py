@@ -26,7 +26,8 @@ from extender.objects.dradevices import (
 )
 from extender.objects.meta import Decoder, Int64, ObjectMeta, key_places
 from extender.objects.podspec import Taint, TaintObject
-from extender.objects.reason import Problem
+from extender.objects.reason import Problem, quoted
+from extender.objects.semver import parse_semver
 
 
 class AttributeObject(Struct, gc=False, frozen=True):
@@ -377,14 +378,20 @@ def _read_value(value: AttributeObject, field: str) -> AttributeValue:
     if found is not None:
         return tuple(found)
     if value.versions is not None:
-        return tuple(_shared_versions(DeviceVersion(each)) for each in value.versions)
+        return tuple(_read_version(each, f"{field}.versions") for each in value.versions)
     if value.integer is not None:
         return value.integer
     if value.boolean is not None:
         return value.boolean
     if value.version is not None:
-        return _shared_versions(DeviceVersion(value.version))
+        return _read_version(value.version, f"{field}.version")
     raise UnreadableError(field, "has no value of a known type")
+
+
+def _read_version(text: str, field: str) -> DeviceVersion:
+    if parse_semver(text) is None:
+        raise UnreadableError(field, f"{quoted(text)} is no semantic version")
+    return _shared_versions(DeviceVersion(text))
 
 
 def _read_capacity(capacity: Mapping[str, CapacityObject] | None, field: str) -> CapacitySet:
@@ -400,6 +407,9 @@ def _read_one_capacity(capacity: CapacityObject, field: str) -> DeviceCapacity:
     if policy is None:
         return DeviceCapacity(value)
     place = f"{field}.requestPolicy"
+    step = None if policy.valid_range is None else policy.valid_range.step
+    if step is not None and read_amount(step, f"{place}.validRange.step") <= 0:
+        raise UnreadableError(f"{place}.validRange.step", f"{step} is not positive")
     ranged = policy.valid_range
     bounds = ranged or ValidRangeObject()
     return DeviceCapacity(

@@ -111,6 +111,10 @@ def test_a_flag_is_not_the_number_one() -> None:
             "spec.devices[0].attributes[a]: has no value of a known type",
         ),
         (
+            {"devices": [device_json(attributes={"a": {"version": "1.2"}})]},
+            "spec.devices[0].attributes[a].version: '1.2' is no semantic version",
+        ),
+        (
             {"devices": [device_json(capacity={"memory": {"value": "much"}})]},
             "spec.devices[0].capacity[memory].value: 'much' is not a quantity (examples: 8, 500m, 64Gi)",
         ),
