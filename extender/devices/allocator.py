@@ -38,8 +38,8 @@ from extender.objects.resourceclaim import (
 #: The share of a device that is planned: kube-scheduler gives it an ID of its own.
 PLANNED_SHARE = "planned"
 
-#: How many devices a search tries before it gives up; kube-scheduler goes on for up to ten seconds a node.
-_MOST_STEPS = 20_000
+#: How many devices a search tries before it gives up, some 50 ms; kube-scheduler goes on for up to ten seconds a node.
+MOST_STEPS = 2_000
 
 #: What the claims of one pod may ask for together: each device is one call deeper.
 _MOST_DEEP = 200
@@ -118,14 +118,16 @@ class DeviceView:
     selectors: Selectors
 
 
-def allocate(claims: Sequence[AskedClaim], view: DeviceView) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
+def allocate(
+    claims: Sequence[AskedClaim], view: DeviceView, most_steps: int = MOST_STEPS
+) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
     """Return what each of the claims of one pod gets, in their order, or why they get nothing.
 
     Pure but for what `view.selectors` remembers. Complexity: devices of the node for claims without constraints,
-    exponential at worst, and then it gives up after 20,000 steps.
+    exponential at worst, and then it gives up after `most_steps`.
     """
     try:
-        return _Search(claims, view).run()
+        return _Search(claims, view, most_steps).run()
     except _StopError as stop:
         return stop.refusal
 
@@ -174,7 +176,7 @@ _FIRST_PLACE = (0, 0)
 class _Search:
     """One search; what is tried is done and undone here."""
 
-    def __init__(self, claims: Sequence[AskedClaim], view: DeviceView) -> None:
+    def __init__(self, claims: Sequence[AskedClaim], view: DeviceView, most_steps: int) -> None:
         self._claims = claims
         self._view = view
         self._pools = view.pools
@@ -184,7 +186,7 @@ class _Search:
         self._taken: dict[DeviceKey, set[int]] = {}
         self._shares: dict[DeviceKey, list[Mapping[str, Amount]]] = {}
         self._counters = CounterBook(view.in_use)
-        self._steps = 0
+        self._steps_left = most_steps
 
     def run(self) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
         """Search; raise _StopError for what no other device can change."""
@@ -246,8 +248,8 @@ class _Search:
 
     def _search(self, at: _Depth, start: tuple[int, int]) -> _Result:
         """Find the device `at`, from place `start` on, and all that come after it."""
-        self._steps += 1
-        if self._steps > _MOST_STEPS:
+        self._steps_left -= 1
+        if self._steps_left < 0:
             raise _StopError(DeviceRefusal(DeviceCause.SEARCH_GAVE_UP))
         if at.claim >= len(self._claims):
             return _Result.FOUND
@@ -438,11 +440,20 @@ class _Search:
                     return DeviceRefusal(DeviceCause.LACKING, claim.key, options[0].request.name, "", tallies[0])
         return DeviceRefusal(DeviceCause.NOT_TOGETHER)
 
+    def _is_countable(self, claim: AskedClaim, option: _Option, place: tuple[int, int], candidate: Candidate) -> bool:
+        """Tell whether a device is one that a request asks for; those for which that cannot be told are none."""
+        try:
+            return self._is_selectable(claim, option, place, candidate) and (
+                self._consumption(claim, option, candidate) is not None
+            )
+        except _StopError:
+            return False
+
     def _tally(self, claim: AskedClaim, option: _Option) -> DeviceTally:
         matching = free = in_use = tainted = drained = 0
         for index, pool in enumerate(self._pools):
             for number, candidate in enumerate(pool.candidates if pool.usable else ()):
-                if not self._is_selectable(claim, option, (index, number), candidate):
+                if not self._is_countable(claim, option, (index, number), candidate):
                     continue
                 matching += 1
                 if not option.request.admin and self._view.in_use.is_whole(candidate.key):

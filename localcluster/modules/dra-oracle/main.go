@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -31,6 +32,9 @@ var features = structured.Features{
 	PrioritizedList:        true,
 }
 
+// The search is exponential; kube-scheduler gives it ten seconds a node.
+const patience = 300 * time.Millisecond
+
 type question struct {
 	// For which devices of one driver does an expression hold?
 	Expression string               `json:"expression"`
@@ -51,6 +55,7 @@ type answer struct {
 	Allocations  []resourceapi.AllocationResult `json:"allocations,omitempty"`
 	OnNode       string                         `json:"onNode,omitempty"` // why not on this node
 	Error        string                         `json:"error,omitempty"`  // why nowhere
+	GaveUp       bool                           `json:"gaveUp,omitempty"`
 }
 
 type classes map[string]*resourceapi.DeviceClass
@@ -152,13 +157,16 @@ func allocate(asked *question, cache *cel.Cache) answer {
 	for _, class := range asked.Classes {
 		known[class.Name] = class
 	}
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	allocator, err := structured.NewAllocator(ctx, features, inUse(asked.Allocated), known, asked.Slices, cache)
 	if err != nil {
 		return answer{Error: err.Error()}
 	}
 	results, err := allocator.Allocate(ctx, asked.Node, asked.Claims)
 	switch {
+	case ctx.Err() != nil:
+		return answer{GaveUp: true}
 	case errors.Is(err, structured.ErrFailedAllocationOnNode):
 		return answer{OnNode: err.Error()}
 	case err != nil:
