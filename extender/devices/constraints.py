@@ -27,7 +27,7 @@ class AttributeConstraint:
         """Count a device in that is to be given to `request`, unless it violates the constraint."""
         if not self._concerns(request):
             return True
-        value = device.attributes.get(self._constraint.attribute)
+        value = device.attributes.value(self._constraint.attribute)
         if value is None:
             return False
         typed = typed_value(value)

@@ -9,7 +9,7 @@ from cel_expr_python import cel
 
 from extender.caches import SizedDict, size_of
 from extender.devices.celfunctions import cel_quantity, cel_semver, functions
-from extender.devices.reading import LOOKED_UP, Attribute, Reading, read_expression
+from extender.devices.reading import LOOKED_UP, Reading, read_expression
 from extender.objects.reason import quoted
 from extender.objects.resourceslice import AttributeValue, DeviceVersion, PoolDevice, qualified, typed_value
 from extender.objects.semver import parse_semver
@@ -164,19 +164,24 @@ def _read_of(reading: Reading, driver: str, device: PoolDevice) -> tuple[object,
     """Return all of a device that an expression may read, as a key."""
     if reading.attributes is None:
         return (frozenset(device.attributes.typed()), device.capacity)
-    return tuple(_one_read(each, driver, device) for each in reading.attributes)
+    key: list[object] = []
+    for field, domain, name in reading.attributes:
+        wanted = f"{driver if domain is None else domain}/{name or ''}"
+        if name is None:
+            key.append(_has_domain(field, wanted, driver, device))
+        elif field == "attributes":
+            value = device.attributes.value(wanted)
+            key.append(value if value.__class__ is str else value is not None and typed_value(value))
+        else:
+            key.append(
+                next((each.value for own, each in device.capacity.items if qualified(own, driver) == wanted), None)
+            )
+    return tuple(key)
 
 
-def _one_read(read: Attribute, driver: str, device: PoolDevice) -> object:
-    if read.name is None:
-        names = device.attributes if read.field == "attributes" else dict(device.capacity.items)
-        return any(qualified(name, driver).startswith(f"{read.domain}/") for name in names)
-    domain = driver if read.domain is None else read.domain
-    if read.field == "attributes":
-        value = device.attributes.get(f"{domain}/{read.name}")
-        return None if value is None else typed_value(value)
-    wanted = f"{domain}/{read.name}"
-    return next((each.value for name, each in device.capacity.items if qualified(name, driver) == wanted), None)
+def _has_domain(field: str, prefix: str, driver: str, device: PoolDevice) -> bool:
+    names = device.attributes if field == "attributes" else dict(device.capacity.items)
+    return any(qualified(name, driver).startswith(prefix) for name in names)
 
 
 def _seen_by_cel(reading: Reading, driver: str, device: PoolDevice) -> dict[str, object]:
