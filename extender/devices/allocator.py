@@ -17,11 +17,10 @@ from enum import Enum, StrEnum
 from typing import NamedTuple
 
 from extender.devices.capacity import CapacityError, consumption, fits
-from extender.devices.constraints import AttributeConstraint
-from extender.devices.counters import CounterBook
 from extender.devices.inuse import DevicesInUse
 from extender.devices.inventory import Candidate, NodePool
 from extender.devices.selectors import SelectorError, Selectors
+from extender.devices.together import AttributeConstraint, CounterBook
 from extender.objects.deviceclass import DeviceClass
 from extender.objects.dradevices import Amount, DeviceKey
 from extender.objects.meta import Requirement, SelectorTerm

@@ -71,7 +71,7 @@ class QueryCount:
     exact: bool = True
 
     def free(self, in_use: DevicesInUse) -> int:
-        """Return how many of the usable devices nobody has."""
+        """Return how many of the usable devices are not in use."""
         return sum(not in_use.holds(device) for device in self.usable)
 
 
@@ -106,7 +106,7 @@ def _is_plain(candidate: Candidate) -> bool:
 class QueryCounts:
     """Keep the counts of each query that anybody asks for, node by node: contiguous columns of int64.
 
-    Nodes have rows, which whoever has them hands in; rows beyond those known count nothing.
+    Nodes have rows, which the caller hands in; rows beyond those known count nothing.
     """
 
     def __init__(self, selectors: Selectors) -> None:
@@ -160,7 +160,7 @@ class QueryCounts:
             self._free[query][row] = 0
 
     def recount(self, node: str, in_use: DevicesInUse) -> None:
-        """Count what is free of a node anew, after somebody took or gave back a device of it."""
+        """Count what is free of a node again, after a device of it was taken or given back."""
         row = self._rows.get(node)
         if row is None:
             return

@@ -43,7 +43,7 @@ class DevicesInUse:
         return twin
 
     def is_whole(self, device: DeviceKey) -> bool:
-        """Tell whether somebody has a device to itself."""
+        """Tell whether a claim has a device to itself."""
         return device in self._whole
 
     def is_shared(self, device: DeviceKey) -> bool:

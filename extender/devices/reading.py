@@ -40,7 +40,7 @@ class Attribute(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ExpressionReading:
     """What an expression reads besides the name of the driver.
 
     `text` is the expression as it is compiled, `domains` are those that it may look up. `attributes` None means all.
@@ -57,17 +57,17 @@ class _Token(NamedTuple):
     start: int
 
 
-def read_expression(expression: str) -> Reading:
+def read_expression(expression: str) -> ExpressionReading:
     """Find what an expression reads. Text that is no expression is left to the compiler."""
     tokens = [
         _Token(found.lastgroup, found.group(), found.start())
         for found in _TOKENS.finditer(expression)
         if found.lastgroup is not None and found.lastgroup != "skip"
     ]
-    return _Reader(expression, tokens).read()
+    return _TokenWalk(expression, tokens).read()
 
 
-class _Reader:
+class _TokenWalk:
     """Walk over the tokens of one expression."""
 
     def __init__(self, expression: str, tokens: list[_Token]) -> None:
@@ -79,7 +79,7 @@ class _Reader:
         self._renamed: list[_Token] = []
         self._domains = {text for each in tokens if (text := _literal(each)) is not None}
 
-    def read(self) -> Reading:
+    def read(self) -> ExpressionReading:
         """Return what was found."""
         for place, token in enumerate(self._tokens):
             if token.kind != "name" or self._sign(place - 1, "."):
@@ -89,7 +89,8 @@ class _Reader:
             elif token.text in self._bound and not self._is_binding(place):
                 for field, domain in self._bound[token.text]:
                     self._entry(field, domain, place, place + 1)
-        return Reading(self._rewritten(), frozenset(self._domains), tuple(self._found) if self._plain else None)
+        attributes = tuple(self._found) if self._plain else None
+        return ExpressionReading(self._rewritten(), frozenset(self._domains), attributes)
 
     def _device(self, place: int) -> None:
         field = self._name(place + 2) if self._sign(place + 1, ".") else ""

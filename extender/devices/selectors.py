@@ -9,7 +9,7 @@ from cel_expr_python import cel
 
 from extender.caches import SizedDict, size_of
 from extender.devices.celfunctions import cel_quantity, cel_semver, functions
-from extender.devices.reading import LOOKED_UP, Reading, read_expression
+from extender.devices.reading import LOOKED_UP, ExpressionReading, read_expression
 from extender.objects.reason import quoted
 from extender.objects.resourceslice import AttributeValue, DeviceVersion, PoolDevice, qualified, typed_value
 from extender.objects.semver import parse_semver
@@ -54,18 +54,18 @@ Answer: TypeAlias = bool | SelectorError
 """Whether a device matches."""
 
 
-class _Kind(Protocol):
+class _CelType(Protocol):
     def name(self) -> str: ...
 
 
 class _Value(Protocol):
-    def type(self) -> _Kind: ...
+    def type(self) -> _CelType: ...
     def value(self) -> object: ...
 
 
 class _Program(Protocol):
     def eval(self, *, data: dict[str, object]) -> _Value: ...
-    def return_type(self) -> _Kind: ...
+    def return_type(self) -> _CelType: ...
 
 
 class _Environment(Protocol):
@@ -75,7 +75,7 @@ class _Environment(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     program: _Program
-    reading: Reading
+    reading: ExpressionReading
 
 
 class Selectors:
@@ -160,7 +160,7 @@ def _first_line(error: Exception) -> str:
     return text.removeprefix("INVALID_ARGUMENT: ").removeprefix("ERROR: ")
 
 
-def _read_of(reading: Reading, driver: str, device: PoolDevice) -> tuple[object, ...]:
+def _read_of(reading: ExpressionReading, driver: str, device: PoolDevice) -> tuple[object, ...]:
     """Return all of a device that an expression may read, as a key."""
     if reading.attributes is None:
         return (frozenset(device.attributes.typed()), device.capacity)
@@ -184,7 +184,7 @@ def _has_domain(field: str, prefix: str, driver: str, device: PoolDevice) -> boo
     return any(qualified(name, driver).startswith(prefix) for name in names)
 
 
-def _seen_by_cel(reading: Reading, driver: str, device: PoolDevice) -> dict[str, object]:
+def _seen_by_cel(reading: ExpressionReading, driver: str, device: PoolDevice) -> dict[str, object]:
     """Return a device as expressions see it. Source: dynamic-resource-allocation/cel DeviceMatches."""
     attributes: dict[str, dict[str, object]] = {}
     for name, value in device.attributes.items():

@@ -1,4 +1,4 @@
-"""ResourceClaims and their templates: which devices somebody asks for, and which were given."""
+"""ResourceClaims and their templates: which devices are asked for, and which were given."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class ClaimSpec:
 
 @dataclass(frozen=True, slots=True)
 class GivenDevice:
-    """A device that a claim has: `admin` beside whoever else has it; `share` is the ID of a part, "" for all of it.
+    """A device that a claim has: `admin` beside others that have it; `share` is the ID of a part, "" for all of it.
 
     `consumed` is how much of each capacity the part has (billionths).
     """
@@ -233,7 +233,7 @@ class ClaimConsumer:
 class ResourceClaim:
     """A claim on devices.
 
-    `controller` is the UID of the object that it was made for, "" for one that somebody else made. `extended` says that
+    `controller` is the UID of the object that it was made for, "" for one that a user made. `extended` says that
     kube-scheduler made it for extended resources.
     """
 
