@@ -63,6 +63,20 @@ class DeviceCause(StrEnum):
 _EVERYWHERE = frozenset(DeviceCause) - {DeviceCause.LACKING, DeviceCause.NOT_TOGETHER, DeviceCause.SEARCH_GAVE_UP}
 
 
+_MESSAGES = {
+    DeviceCause.UNREADABLE: "cannot be read",
+    DeviceCause.UNKNOWN_CLASS: "its class does not exist",
+    DeviceCause.SELECTOR_FAILED: "a selector failed",
+    DeviceCause.AMOUNT_FAILED: "the capacity that is asked for is out of range",
+    DeviceCause.POOL_UNFINISHED: "asks for all devices, which are not known",
+    DeviceCause.TOO_MANY: f"asks for more than {MOST_DEVICES} devices",
+    DeviceCause.NEVER_ALL: "asks for all devices, of which a constraint excludes one",
+    DeviceCause.LACKING: "there are not enough devices",
+    DeviceCause.NOT_TOGETHER: "there are devices for each request, but not for all together",
+    DeviceCause.SEARCH_GAVE_UP: "the search for devices gave up",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceTally:
     """How many devices of a node are what one request asks for.
@@ -97,6 +111,17 @@ class DeviceRefusal:
     def everywhere(self) -> bool:
         """Tell whether kube-scheduler places the pod nowhere because of it, though other nodes have devices."""
         return self.cause in _EVERYWHERE
+
+    def __str__(self) -> str:
+        """Render as one sentence, with what there is for the request at fault."""
+        where = " of ".join(part for part in (f"request {self.request}" * bool(self.request), self.claim) if part)
+        if self.tally is None:
+            return ": ".join(part for part in (where, _MESSAGES[self.cause], self.detail) if part)
+        told = self.tally
+        beyond = (("in use", told.in_use), ("tainted", told.tainted), ("without counters or capacity", told.drained))
+        kept = "".join(f", {count} {what}" for what, count in beyond if count)
+        pools = f"; {told.unready} pools are being updated or invalid" if told.unready else ""
+        return f"{where} wants {told.wanted}: {told.matching} devices match, {told.free} free{kept}{pools}"
 
 
 class AskedClaim(NamedTuple):

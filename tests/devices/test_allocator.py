@@ -124,6 +124,10 @@ def test_what_is_lacking_is_counted() -> None:
     tally = DeviceTally(wanted=3, matching=4, free=0, in_use=2, tainted=1, drained=1, unready=1)
     assert found == DeviceRefusal(DeviceCause.LACKING, "default/x", "r", "", tally)
     assert not found.everywhere
+    assert str(found) == (
+        "request r of default/x wants 3: 4 devices match, 0 free, 2 in use, 1 tainted, 1 without counters or capacity; "
+        "1 pools are being updated or invalid"
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,6 +156,7 @@ def test_a_claim_at_fault_is_refused_everywhere(claim: Json, cause: DeviceCause,
     assert found.cause is cause
     assert found.claim == "default/a"
     assert found.detail.startswith(detail)
+    assert "default/a: " in str(found)
     assert found.everywhere
 
 
