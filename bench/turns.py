@@ -24,7 +24,7 @@ from extender.admission.events import (
     Rebuild,
     StandDown,
 )
-from extender.cli.listening import import_ahead
+from extender.cli.interpreter import import_ahead
 from extender.clock import SystemClock
 from extender.control.exposition import expose
 from extender.control.metrics import Metrics

@@ -133,7 +133,7 @@ def _refuses(answer: Any) -> bool:  # noqa: ANN401 - decoded JSON
 
 
 def _ranks(count: int) -> _Judge:
-    return lambda answer: len(answer) == count and answer[0].keys() == {"Host", "Score"}
+    return lambda answer: 0 < len(answer) <= count and answer[0].keys() == {"Host", "Score"}
 
 
 def _binds(answer: Any) -> bool:  # noqa: ANN401 - decoded JSON

@@ -1,17 +1,13 @@
-"""The process: how the interpreter is set up for serving, listening, and stopping when told."""
+"""The process: listening, connections and files, and stopping when told."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import importlib
-import pkgutil
 import resource
 import signal
 import socket
-import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -19,7 +15,6 @@ import structlog
 import uvicorn
 import uvloop
 
-import extender
 from extender.service.certificates import Reload, ServingCertificates
 from extender.service.connections import ConnectionRules, GuardedProtocol
 from extender.service.stream import hang_up
@@ -31,13 +26,6 @@ SHUTDOWN_SECONDS = 3
 #: Connections that may wait to be accepted: hundreds of binds arrive at once, each on a connection of its own.
 BACKLOG = 2048
 
-#: Seconds. Libraries own threads (DNS, metrics); at CPython's 5 ms, one that computes delays a verb by as much.
-SWITCH_INTERVAL = 0.0005
-#: Objects allocated beyond those freed before a young collection, and young ones before an older one. A young one looks
-#: at what was allocated since the last, which takes 1 ms for 5,000 objects; an older one at 20,000 at most. What that
-#: leaves is taken out of the collector's sight (`settle_survivors`), so that nothing ever looks at all objects, which
-#: takes 90 ms with 20,000 waiting pods, and more than 200 with 50,000.
-GC_THRESHOLDS = (5_000, 2, 1000)
 #: Files that may be open where the system sets no limit. Each held bind is a connection, and a shell's usual 1,024 is
 #: less than a large gang has members: the soft limit is raised to the hard one.
 OPEN_FILES = 65_536
@@ -49,9 +37,6 @@ WAITING_SHARE = 4
 OTHERS_PART = 8
 #: With fewer connections for the verbs a gang of that many members could never start.
 FEWEST_CONNECTIONS = 64
-#: What the standard library and the Kubernetes client import when it is first used.
-_USED_LATER = ("concurrent.futures.thread", "encodings.idna", "linecache", "numpy.ma", "stringprep")
-
 log = structlog.get_logger("muster")
 
 AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
@@ -169,25 +154,12 @@ async def run_until_stopped(sites: list[ListeningMuster], background: list[Corou
     return 0 if stop.is_set() and not failures else 1
 
 
-def tune() -> None:
-    """Make pauses of the interpreter rare and short, and let it open files enough."""
-    sys.setswitchinterval(SWITCH_INTERVAL)
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.callbacks.append(settle_survivors)
+def raise_file_limit() -> None:
+    """Let this process open as many files as the system allows."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if most == resource.RLIM_INFINITY else most
     if now != resource.RLIM_INFINITY and now < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-
-
-def settle_survivors(phase: str, info: Mapping[str, int]) -> None:
-    """Move what an older collection has left out of the collector's sight, as that collection ends.
-
-    It is freed all the same when nothing refers to it any more; only cycles of such objects would never be freed. What
-    comes and goes leaves none, which is tested for each: gangs, calls, held binds, failed writes, open pages.
-    """
-    if phase == "stop" and info["generation"]:
-        gc.freeze()
 
 
 def open_files() -> int:
@@ -218,29 +190,6 @@ class ConnectionShares:
             needed = files + (FEWEST_CONNECTIONS - verbs) * 2
             raise ListenError(f"{files} files may be open at once (ulimit -n), and at least {needed} are needed")
         return cls(verbs, each)
-
-
-def import_ahead() -> None:
-    """Import what would be imported when it is first used: with no file left to open that would end the process."""
-    for module in pkgutil.walk_packages(extender.__path__, f"{extender.__name__}."):
-        if not module.name.startswith(("extender.cli", "extender.__main__")):
-            importlib.import_module(module.name)
-    for name in _USED_LATER:
-        importlib.import_module(name)
-
-
-def settle_code() -> None:
-    """Collect the garbage of start-up, and move modules and classes out of the collector's sight."""
-    gc.collect()
-    gc.freeze()
-
-
-def settle_data() -> None:
-    """Move what is alive after a complete list out of the collector's sight.
-
-    Without a collection first: with 50,000 pods it would hold the event loop for 100 ms, when the first calls wait.
-    """
-    gc.freeze()
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:

@@ -121,7 +121,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     Exit codes: 0 stopped, 1 failed, 2 refused configuration.
     """
     from extender.cli.callers import Callers
-    from extender.cli.listening import ListenError, listen, run, tune
+    from extender.cli.interpreter import tune
+    from extender.cli.listening import ListenError, listen, raise_file_limit, run
     from extender.control.metrics import Metrics
     from extender.kube.credentials import CredentialsError, find_credentials
     from extender.service.certificates import CertificateError
@@ -149,6 +150,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     metrics = Metrics()
     configure_logs(log_level, log_format).counted_by(metrics.log_lines_dropped)
     tune()
+    raise_file_limit()
     try:
         code = run(_serve(loaded, source, sockets, callers, identity or socket.gethostname(), metrics))
     except (CertificateError, CredentialsError, ListenError) as error:
@@ -173,14 +175,8 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
 
     import structlog
 
-    from extender.cli.listening import (
-        ConnectionShares,
-        ListeningMuster,
-        import_ahead,
-        open_files,
-        run_until_stopped,
-        settle_code,
-    )
+    from extender.cli.interpreter import import_ahead, keep_memory_small, settle_code
+    from extender.cli.listening import ConnectionShares, ListeningMuster, open_files, run_until_stopped
     from extender.clock import SystemClock, thread_cpu_seconds
     from extender.control.controller import Controller
     from extender.control.health import LoopLag
@@ -235,7 +231,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
         if sockets.view is not None:
             sites.append(ListeningMuster(create_view_app(controller, settings, metrics, stream), sockets.view, rules))
         lag = LoopLag(clock, thread_cpu_seconds, metrics)
-        background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller)]
+        background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller), keep_memory_small()]
         background.append(check_version(transport, random=Random()))
         background.append(check_rights(transport, needed(lease), controller.health.refuse))
         return await run_until_stopped(sites, background)
@@ -243,7 +239,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
 
 async def _settle_after_lists(controller: Controller) -> NoReturn:
     """Take the objects of complete lists out of the garbage collector's sight."""
-    from extender.cli.listening import settle_data
+    from extender.cli.interpreter import settle_data
 
     while True:
         await controller.wait_listed()

@@ -12,10 +12,10 @@ import orjson
 
 from extender.journal.archive import Snapshot, SnapshotError
 from extender.journal.entries import EntryWriter, Noted, read_outcome
-from extender.journal.journal import Chunk
 from extender.journal.playing import ClockError, JournalPlayer, ReplayDifference
 from extender.journal.renaming import Anonymiser, Pseudonyms
 from extender.journal.standing import StateSummary
+from extender.journal.tape import Chunk
 
 _CHUNK_INPUTS: Final = 256
 _LEVEL: Final = 1

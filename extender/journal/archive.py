@@ -23,8 +23,9 @@ from pydantic import ValidationError
 from extender import __version__
 from extender.admission.admission import Admission
 from extender.journal.entries import EntryError, EntryReader, Noted, Readings, microseconds, moment_of
-from extender.journal.journal import Chunk, Excerpt, Journal
+from extender.journal.journal import Excerpt, Journal
 from extender.journal.standing import StateSummary
+from extender.journal.tape import Chunk
 from extender.settings import Settings
 
 FORMAT: Final = "muster-snapshot"
@@ -185,7 +186,7 @@ def unpack(file: bytes, most_megabytes: int = USUAL_MEGABYTES) -> Snapshot:
     return Snapshot(_read_header(header), _read_chunks(parts[_JOURNAL]), _read_json(parts, _STATE))
 
 
-def _inflate(data: bytes, most: int, wbits: int) -> bytes:
+def _inflate(data: bytes | memoryview, most: int, wbits: int) -> bytes:
     """Decompress; raise SnapshotError for what is damaged, cut off, or becomes too large."""
     stream = zlib.decompressobj(wbits)
     try:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -23,6 +23,7 @@ from extender.admission.events import Event
 from extender.clock import Clock
 from extender.journal.entries import EntryWriter, JournalEntry, Readings
 from extender.journal.outcomes import Raised
+from extender.journal.tape import Chunk, Tape
 from extender.ledger.effects import Effects
 
 log = structlog.get_logger("muster.recording")
@@ -36,13 +37,6 @@ _LOWEST_PRIORITY = 19
 
 #: zlib's level: the quickest. Inputs repeat each other so much that more effort saves little.
 _LEVEL = 1
-
-
-class Chunk(NamedTuple):
-    """So many inputs, written and compressed."""
-
-    inputs: int
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +115,13 @@ class Journal:
     def __init__(self, limit: int, clock: Clock) -> None:
         """Keep at most `limit` bytes; 0 keeps nothing."""
         self.clock = NotedClock(clock)
-        self._limit = limit
         self._began = clock.now()
         self._first = Readings()
         self._inputs = 0
         self._entries: list[JournalEntry] = []
         self._weight = 0
-        self._chunks: list[Chunk] = []
+        self._tape = Tape(limit)
         self._coming: deque[Future[Chunk]] = deque()  # being written, in order
-        self._size = 0
         self._ended = ""
         self._on = limit > 0
         self._writer = EntryWriter()
@@ -159,7 +151,7 @@ class Journal:
         """Return how the recording stands."""
         if self._on:
             self._measure()
-        return Recording(self._on, self._inputs, self._size, self._began, self._ended)
+        return Recording(self._on, self._inputs, self._tape.size, self._began, self._ended)
 
     def excerpt(self) -> Excerpt | None:
         """Return all there is, None where nothing is recorded."""
@@ -167,7 +159,7 @@ class Journal:
             return None
         if self._entries:
             self._write()
-        return Excerpt(self._began, self._first, self._inputs, tuple(self._chunks), tuple(self._coming))
+        return Excerpt(self._began, self._first, self._inputs, tuple(self._tape.chunks), tuple(self._coming))
 
     def _write(self) -> None:
         """Have what was noted written down, in order."""
@@ -184,15 +176,14 @@ class Journal:
             if error is not None:
                 self._end(f"{type(error).__name__}: {error}")
                 return
-            self._chunks.append(coming.result())
-            self._size += len(self._chunks[-1].data)
-        if self._size > self._limit:
-            self._end(f"{self._inputs} inputs since {self._began:%Y-%m-%dT%H:%M:%SZ} fill recording_megabytes")
+            if not self._tape.add(coming.result()):
+                self._end(f"{self._inputs} inputs since {self._began:%Y-%m-%dT%H:%M:%SZ} fill recording_megabytes")
+                return
 
     def _end(self, why: str) -> None:
         log.warning("recording ended", why=why)
-        self._on, self._ended, self._size = False, why, 0
-        self._chunks.clear()
+        self._on, self._ended = False, why
+        self._tape.clear()
         self._coming.clear()
         self._entries.clear()
         if self._thread is not None:

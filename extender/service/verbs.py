@@ -251,10 +251,13 @@ class VerbRoutes:
         return VerbAnswer(encoded, filtered.outcome, offer.about, filtered.decision, refused)
 
     async def prioritize(self, body: bytes) -> VerbAnswer:
-        """Answer ExtenderArgs with a HostPriorityList."""
+        """Answer ExtenderArgs with a HostPriorityList of the nodes with a score above 0.
+
+        A node that is not listed gets 0 (`prioritizeNodes` of kube-scheduler).
+        """
         offer = self._read_offer(body)
         scores = self._controller.prioritize(offer.pod, offer.names)
-        hosts = list(map(HostPriority, offer.names, scores))
+        hosts = [HostPriority(name, score) for name, score in zip(offer.names, scores, strict=True) if score]
         return VerbAnswer(encode_struct(hosts), Outcome.RANKED, offer.about)
 
     async def bind(self, body: bytes) -> VerbAnswer:

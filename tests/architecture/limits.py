@@ -41,8 +41,9 @@ COUNTS: Mapping[str, Limit] = {
     # go, and what a watch tells of a pod again is known by its text. Requests are sent by aiohttp without a wrapper.
     # Explanations of one state share its copies. What members of one shape are promised and charged is done once for
     # all of them on a node. Statuses and gauges of Queues are made in steps.
+    # A recording has pages of its own, and free memory goes back.
     # Devices of Dynamic Resource Allocation: five kinds, selectors in CEL, pools, and the search of the allocator.
-    "lines in extender": Limit(52_300, goal=38_000),
+    "lines in extender": Limit(52_500, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     "own imports of a module, on average": Limit(5.76, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
@@ -56,6 +57,7 @@ SMALL_CONCEPTS: Mapping[str, str] = {
     # One file for each kind of object, with its struct, its value and its reader.
     "extender.objects.devices": "Koordinator's Device, which a watch, the model and the laboratory read",
     "extender.objects.lease": "the Lease of kube-scheduler, which a watch and the leadership read",
+    "extender.journal.tape": "the memory of a recording, which the journal fills and files are read into",
     # One file for each source of gangs, and one table of them.
     "extender.objects.sources.kueue": "Kueue's groups of plain pods, which no object describes",
     "extender.objects.sources.table": "the sources in the order in which they are asked; it imports each of them",

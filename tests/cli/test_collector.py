@@ -1,13 +1,17 @@
-"""The garbage collector: what it looks at is bounded, however much there is."""
+"""The garbage collector looks at little, however much there is, and free memory goes back to the system."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
-from extender.cli.listening import GC_THRESHOLDS, settle_survivors, tune
+from extender.cli import interpreter
+from extender.cli.interpreter import GC_THRESHOLDS, give_memory_back, keep_memory_small, settle_survivors, tune
 
 #: Objects that one collection may look at: a few milliseconds.
 MOST = 20_500
@@ -55,3 +59,35 @@ def test_cycles_that_are_given_up_soon_are_collected(looked_at: list[int]) -> No
     assert looked_at
     gc.collect(0)
     assert sum(isinstance(each, Left) for each in gc.get_objects()) < 10
+
+
+def test_memory_between_objects_goes_back_to_the_system() -> None:
+    """Resident memory falls by what is free inside the heap, of which the allocator alone returns nothing."""
+    blocks = [bytearray(20_000) for _ in range(4000)]
+    kept = blocks[::50]
+    del blocks
+    before = resident()
+    give_memory_back()
+    assert resident() < before - 60_000_000
+    assert len(kept) == 80
+
+
+async def test_memory_goes_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given back at regular times, for as long as Muster runs."""
+    given, thrice = list[float](), asyncio.Event()
+
+    def give() -> None:
+        given.append(1.0)
+        if len(given) == 3:
+            loop.call_soon_threadsafe(thrice.set)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(interpreter, "give_memory_back", give)
+    keeping = asyncio.create_task(keep_memory_small(0.001))
+    await thrice.wait()
+    keeping.cancel()
+
+
+def resident() -> int:
+    """Return the resident memory of this process in bytes."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -36,7 +36,7 @@ def test_too_few_files_are_refused() -> None:
 LATER = """
 import sys
 from tests.worlds import World
-from extender.cli.listening import import_ahead
+from extender.cli.interpreter import import_ahead
 import_ahead()
 before = set(sys.modules)
 world = World()

@@ -62,10 +62,10 @@ def _judge_filter(asked: Any, told: Any) -> str:
 def _judge_scores(asked: Any, told: Any) -> str:
     if not isinstance(told, list):
         return "form"
-    if any(set(score) != {"Host", "Score"} or not 0 <= score["Score"] <= 10 for score in told):
+    if any(set(score) != {"Host", "Score"} or not 0 < score["Score"] <= 10 for score in told):
         return "a score out of range"
-    hosts = [score["Host"] for score in told]
-    return "" if hosts in ([], _offered(asked)) else "hosts that were not asked about"
+    offered, hosts = iter(_offered(asked)), [score["Host"] for score in told]
+    return "" if all(host in offered for host in hosts) else "hosts that were not asked about, or in another order"
 
 
 def _judge_victims(asked: Any, told: Any) -> str:

@@ -194,7 +194,7 @@ class TestBind:
 
 
 async def test_prioritize_answers_a_host_priority_list(http: httpx.AsyncClient, muster: Muster) -> None:
-    """Hosts in the order of the request, integer scores."""
+    """Hosts in the order of the request, integer scores; a host that is left out has 0, as kube-scheduler takes it."""
     muster.nodes(2)
     muster.sync()
     other, single = muster.pod("other", 4), muster.pod("single", 4)
@@ -203,7 +203,7 @@ async def test_prioritize_answers_a_host_priority_list(http: httpx.AsyncClient, 
     question = {"Pod": pod_body("single", 4), "NodeNames": NAMES}
     await ask(http, "filter", question)
     answer = await ask(http, "prioritize", question)
-    assert answer == [{"Host": "node-0", "Score": 0}, {"Host": "node-1", "Score": 10}]
+    assert answer == [{"Host": "node-1", "Score": 10}]
 
 
 def foreign_body(name: str) -> dict[str, object]:

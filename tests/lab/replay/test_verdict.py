@@ -11,8 +11,8 @@ import pytest
 from extender.admission.events import Arrive
 from extender.journal.archive import Snapshot, SnapshotError
 from extender.journal.entries import EntryWriter, Noted, Readings
-from extender.journal.journal import Chunk
 from extender.journal.playing import JournalPlayer
+from extender.journal.tape import Chunk
 from extender.settings import Settings
 from muster_lab.replay.verdict import describe, details, judge, outcome
 
