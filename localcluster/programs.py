@@ -26,9 +26,12 @@ class Binary(StrEnum):
     DRA_ORACLE = "dra-oracle"
 
 
-#: What tests and `make cluster` run. kube-controller-manager is left out: nothing here needs its controllers (pods are
-#: created singly, no namespace is ever deleted, node health is kwok's), and it would only compete for two cores.
+#: What nearly all tests and `make cluster` run. kube-controller-manager is left out: they need none of its controllers
+#: (pods are created singly, no namespace is ever deleted, node health is kwok's), and it would only compete for two
+#: cores.
 DEFAULT_BINARIES = (Binary.ETCD, Binary.KUBE_APISERVER, Binary.KUBE_SCHEDULER, Binary.KUBECTL, Binary.KWOK)
+#: What tests of devices run besides: it makes ResourceClaims of templates, and ends allocations that nobody uses.
+DEVICE_BINARIES = (Binary.KUBE_CONTROLLER_MANAGER,)
 #: What tests check alert rules, the chart, manifests and the model of devices with. `make cluster` does without.
 CHECKING_BINARIES = (Binary.PROMTOOL, Binary.HELM, Binary.KUBECONFORM, Binary.DRA_ORACLE)
 
