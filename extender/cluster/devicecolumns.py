@@ -19,19 +19,22 @@ the resource nvidia.com/gpu, which stands for the class of all GPUs.
 Of demands that overlap without one being in the other there is a column for both together as well, from which both
 take: then the columns have room if and only if each pod can have devices of its own (Hall's theorem). Who asks for an
 extended resource gets devices on some nodes only. Where its devices are a part of a column, that column has a twin, of
-which nodes with a device plugin have as much as they list of the resource: both take from the twin on every node.
+which nodes with a device plugin have as much as they list of the resource: both take from the twin on every node. What
+several nodes reach is in no column: kube-scheduler alone decides about demands that such devices are of.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
+from extender.devices.inventory import Inventory
 from extender.objects.deviceclass import CLASS_RESOURCE_PREFIX, DeviceClass
-from extender.objects.dradevices import DeviceKey, PoolKey
+from extender.objects.devicetaintrule import DeviceTaintRule
+from extender.objects.dradevices import DeviceKey
 from extender.objects.podspec import Toleration, first_untolerated
 from extender.objects.requests import is_extended
 from extender.objects.resourceclaim import ClaimSpec
@@ -95,25 +98,6 @@ def demands_of(spec: ClaimSpec) -> Counter[DeviceDemand]:
 
 
 @dataclass(slots=True)
-class _Pool:
-    """The slices of one pool; those of the newest generation count, once all of them are there."""
-
-    slices: dict[str, ResourceSlice] = field(default_factory=dict)
-
-    def devices(self) -> Iterator[tuple[str, DeviceKey, PoolDevice]]:
-        """Yield the devices of one node each, with the node; incomplete pools have none."""
-        newest = max((each.generation for each in self.slices.values()), default=0)
-        current = [each for each in self.slices.values() if each.generation == newest]
-        if not current or any(each.problem for each in current) or len(current) != current[0].slice_count:
-            return
-        for each in current:
-            for device in each.devices:
-                scope = device.scope if each.per_device else each.scope
-                if scope is not None and scope.name:
-                    yield scope.name, DeviceKey(*each.pool, device.name), device
-
-
-@dataclass(slots=True)
 class _Signed:
     """A device, and of which demands it is."""
 
@@ -142,15 +126,14 @@ class DeviceColumns:
         twins_of: the columns from which a request for an extended resource takes besides, where there are any.
     """
 
-    def __init__(self, provide: Callable[[str, dict[str, int]], bool], matches: Matcher) -> None:
+    def __init__(self, provide: Callable[[str, dict[str, int]], bool], inventory: Inventory, matches: Matcher) -> None:
         """Start without devices; `provide` is told of the amounts of each node that has any."""
         self._provide = provide
+        self._inventory = inventory
         self._matches = matches
-        self._classes: dict[str, DeviceClass] = {}
-        self._pools: dict[PoolKey, _Pool] = {}
-        self._pool_of: dict[str, PoolKey] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
         self._devices: dict[str, dict[DeviceKey, _Signed]] = {}
-        self._nodes_of: dict[PoolKey, set[str]] = {}
+        self._afar: dict[str, int] = {}  # of which demands those devices are that a node shares with others
         self._node_of: dict[DeviceKey, str] = {}
         self._bits: dict[DeviceDemand, int] = {}
         self._signatures: dict[str, Counter[int]] = {}
@@ -166,47 +149,47 @@ class DeviceColumns:
 
     def put_class(self, device_class: DeviceClass) -> ColumnChange:
         """Take in a class that was added or changed."""
-        if self._classes.get(device_class.name) == device_class:
-            return ColumnChange()
-        self._classes[device_class.name] = device_class
-        return self._classes_changed()
+        return self._classes_changed() if self._inventory.put_class(device_class) else ColumnChange()
 
     def drop_class(self, name: str) -> ColumnChange:
         """Forget a class."""
-        return self._classes_changed() if self._classes.pop(name, None) is not None else ColumnChange()
+        return self._classes_changed() if self._inventory.drop_class(name) else ColumnChange()
 
     def has_class(self, name: str) -> bool:
         """Tell whether there is a class of this name."""
-        return name in self._classes
+        return self._inventory.device_class(name) is not None
 
     def put_slice(self, item: ResourceSlice) -> ColumnChange:
         """Take in a slice that was added or changed."""
-        before = self._pool_of.get(item.name)
-        changed = set()
-        if before is not None and before != item.pool:
-            changed |= self._without(item.name)
-        pool = self._pools.setdefault(item.pool, _Pool())
-        if pool.slices.get(item.name) == item:
-            return self._moved(changed)
-        pool.slices[item.name] = item
-        self._pool_of[item.name] = item.pool
-        return self._moved(changed | self._read_pool(item.pool))
+        return self._slices_changed(self._inventory.put_slice(item))
 
     def drop_slice(self, name: str) -> ColumnChange:
         """Forget a slice."""
-        return self._moved(self._without(name))
+        return self._slices_changed(self._inventory.drop_slice(name))
 
-    def put_node(self, name: str, allocatable: Mapping[str, int]) -> None:
-        """Take in what a node lists itself."""
+    def put_rule(self, rule: DeviceTaintRule) -> ColumnChange:
+        """Take in a rule that taints devices."""
+        return self._slices_changed(None) if self._inventory.put_rule(rule) else ColumnChange()
+
+    def drop_rule(self, name: str) -> ColumnChange:
+        """Forget a rule that taints devices."""
+        return self._slices_changed(None) if self._inventory.drop_rule(name) else ColumnChange()
+
+    def put_node(self, name: str, allocatable: Mapping[str, int], labels: Mapping[str, str]) -> ColumnChange:
+        """Take in what a node lists itself, and the labels by which devices of others can be used from it."""
         listed = {resource: amount for resource, amount in allocatable.items() if amount and is_extended(resource)}
         if listed != self._plugin.get(name, {}):
             self._plugin[name] = listed
             if self._masks:
                 self._tell([name])
+        before, self._labels[name] = self._labels.get(name), labels
+        return ColumnChange() if before == labels else self._slices_changed(frozenset({name}))
 
     def drop_node(self, name: str) -> None:
-        """Forget what a node lists itself; its devices stay until their slices go."""
+        """Forget a node; its devices stay until their slices go."""
         self._plugin.pop(name, None)
+        self._labels.pop(name, None)
+        self._inventory.forget_node(name)
 
     # Questions.
 
@@ -223,9 +206,13 @@ class DeviceColumns:
 
     def takes(self, demand: DeviceDemand) -> tuple[str, ...]:
         """Return the columns from which a device of a wanted demand is taken."""
-        if demand not in self._takes:
+        if demand not in self._bits:
             demand = DeviceDemand(demand.device_class)
         return self._takes.get(demand, ())
+
+    def is_local(self, demand: DeviceDemand) -> bool:
+        """Tell whether devices of a wanted demand are of one node each, as far as there are any."""
+        return bool(self.takes(demand))
 
     def extended(self, node: str) -> Mapping[str, int]:
         """Return how many devices of a node stand for which extended resource that it does not list itself."""
@@ -262,49 +249,48 @@ class DeviceColumns:
 
     def _classes_changed(self) -> ColumnChange:
         """Read again which class stands for which extended resource, and of which demands each device is."""
-        chosen: dict[str, DeviceClass] = {}
-        for each in self._classes.values():
-            if each.resource:
-                other = chosen.get(each.resource)
-                # Of several the youngest, then the first by name. Source: updateResourceName2class.
-                if other is None or (each.created, other.name) > (other.created, each.name):
-                    chosen[each.resource] = each
-        self.resources = {resource: each.name for resource, each in chosen.items()}
-        for each in chosen.values():
-            self._bits.setdefault(DeviceDemand(each.name), 1 << len(self._bits))
+        named = {each.resource for each in self._inventory.classes.values() if each.resource}
+        chosen = {resource: self._inventory.class_of_resource(resource) for resource in sorted(named)}
+        self.resources = {resource: each.name for resource, each in chosen.items() if each is not None}
+        for name in self.resources.values():
+            self._bits.setdefault(DeviceDemand(name), 1 << len(self._bits))
         return self._sign_all()
 
-    def _without(self, name: str) -> set[str]:
-        key = self._pool_of.pop(name, None)
-        if key is None:
-            return set()
-        self._pools[key].slices.pop(name, None)
-        return self._read_pool(key)
+    def _slices_changed(self, nodes: frozenset[str] | None) -> ColumnChange:
+        """Read the devices of nodes again, None for all."""
+        touched = [*{**self._devices, **self._labels}] if nodes is None else sorted(nodes)
+        moved = [node for node in touched if self._read_devices(node)]
+        return self._recount(moved) if moved else ColumnChange()
 
-    def _read_pool(self, key: PoolKey) -> set[str]:
-        """Read the devices of a pool again; return the nodes that have, or had, any of them."""
-        changed = self._nodes_of.pop(key, set())
-        for node in changed:
-            for device in [each for each in self._devices[node] if each.pool_key == key]:
-                del self._devices[node][device]
-                self._node_of.pop(device, None)
-        now: set[str] = set()
-        for node, device, what in self._pools[key].devices():
-            self._devices.setdefault(node, {})[device] = _Signed(what, self._signature(key.driver, what))
-            self._node_of[device] = node
-            now.add(node)
+    def _read_devices(self, node: str) -> bool:
+        """Read the devices of a node again; return whether they are others than before."""
+        before, afar = self._devices.get(node, {}), 0
+        now: dict[DeviceKey, _Signed] = {}
+        for pool in self._inventory.pools_of(node, self._labels.get(node, {})):
+            for each in pool.candidates if pool.usable else ():
+                if each.reachable and each.node == node:
+                    signed = before.get(each.key)
+                    if signed is None or signed.device is not each.device:
+                        signed = _Signed(each.device, self._signature(each.key.driver, each.device))
+                    now[each.key] = signed
+                elif each.reachable:
+                    afar |= self._signature(each.key.driver, each.device)
+        moved = now != before or afar != self._afar.get(node, 0)
+        for key in before.keys() - now.keys():
+            self._node_of.pop(key, None)
+        self._node_of |= dict.fromkeys(now, node)
+        self._devices.pop(node, None)
+        self._afar.pop(node, None)
         if now:
-            self._nodes_of[key] = now
-        if not self._pools[key].slices:
-            del self._pools[key]
-        return changed | now
-
-    def _moved(self, nodes: set[str]) -> ColumnChange:
-        """Count the devices of nodes again that have others than before."""
-        return self._recount(nodes) if nodes else ColumnChange()
+            self._devices[node] = now
+        if afar:
+            self._afar[node] = afar
+        return moved
 
     def _sign_all(self) -> ColumnChange:
         """Tell of which demands each device is, as the classes are now."""
+        for node in list(self._afar):
+            self._read_devices(node)
         for devices in self._devices.values():
             for key, signed in devices.items():
                 signed.signature = self._signature(key.driver, signed.device)
@@ -313,6 +299,8 @@ class DeviceColumns:
     def _read(self, demand: DeviceDemand) -> ColumnChange:
         """Tell which devices are of a new demand."""
         bit = self._bits[demand]
+        for node in list(self._afar):
+            self._read_devices(node)
         for devices in self._devices.values():
             for key, signed in devices.items():
                 if self._is_of(demand, key.driver, signed.device):
@@ -338,7 +326,7 @@ class DeviceColumns:
         return sum(bit for demand, bit in self._bits.items() if self._is_of(demand, driver, device))
 
     def _is_of(self, demand: DeviceDemand, driver: str, device: PoolDevice) -> bool:
-        device_class = self._classes.get(demand.device_class)
+        device_class = self._inventory.device_class(demand.device_class)
         if device_class is None or device_class.problem is not None:
             return False
         if device.taints and first_untolerated(device.taints, demand.tolerations) is not None:
@@ -348,15 +336,20 @@ class DeviceColumns:
     def _relate(self) -> bool:
         """Find out which demand takes from which columns; return whether that is another answer than before."""
         there = [signature for signature, count in self._all.items() if count > 0]
-        found = {demand: frozenset(each for each in there if each & bit) for demand, bit in self._bits.items()}
-        masks = {demand.column: bit for demand, bit in self._bits.items()}
-        sets = {demand.column: found[demand] for demand in self._bits}
+        afar = set(self._afar.values())
+        found = {
+            demand: frozenset(each for each in there if each & bit)
+            for demand, bit in self._bits.items()
+            if not any(each & bit for each in afar)
+        }
+        masks = {demand.column: self._bits[demand] for demand in found}
+        sets = {demand.column: devices for demand, devices in found.items()}
         for name, demands in _unions(found).items():
             masks[name] = sum(self._bits[each] for each in demands)
             sets[name] = frozenset().union(*(found[each] for each in demands))
         for resource, name in self.resources.items():
             masks[resource] = self._bits[DeviceDemand(name)]
-            sets[resource] = found[DeviceDemand(name)]
+            sets[resource] = found.get(DeviceDemand(name), frozenset())
         wider = {
             name: [each for each in self.resources if sets[each] and sets[each] < devices]
             for name, devices in sets.items()

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from extender.cluster.devicecolumns import MOST_DEMANDS, DeviceColumns, DeviceDemand, demands_of
+from extender.devices.inventory import Inventory
 from extender.objects.resourceclaim import ClaimRequest, ClaimSpec, DeviceRequest
 from extender.objects.resourceslice import PoolDevice
 from tests.devicevalues import CLASS, DRIVER, class_of, product_is, slice_of, spec_of
@@ -30,7 +31,7 @@ class Provided:
     def __init__(self) -> None:
         """Know of no device."""
         self.amounts: dict[str, dict[str, int]] = {}
-        self.columns = DeviceColumns(self.provide, matches)
+        self.columns = DeviceColumns(self.provide, Inventory(), matches)
 
     def provide(self, node: str, amounts: dict[str, int]) -> bool:
         """Keep what a node has."""
@@ -82,7 +83,7 @@ def test_an_extended_resource_counts_where_the_node_lists_none(provided: Provide
     """Devices stand for the extended resource of their class, but not beside a device plugin's."""
     provided.columns.put_slice(slice_of("a"))
     provided.columns.put_slice(slice_of("b"))
-    provided.columns.put_node("b", {GPU: 4})
+    provided.columns.put_node("b", {GPU: 4}, {})
     assert provided.columns.put_class(class_of(resource=GPU)).nodes == {"a"}
     assert (dict(provided.columns.extended("a")), dict(provided.columns.extended("b"))) == ({GPU: 8}, {})
     assert provided.columns.takes(PLAIN) == (PLAIN.column, GPU)
@@ -100,7 +101,7 @@ def test_a_wider_class_shares_a_twin_with_an_extended_resource(provided: Provide
     """Who asks for any device and who asks for a resource of some of them take from a column that both have."""
     provided.columns.put_class(class_of("h100", product_is("H100"), resource=GPU))
     provided.columns.put_slice(slice_of("a", ["H100", "A100"]))
-    provided.columns.put_node("plugin", {GPU: 4})
+    provided.columns.put_node("plugin", {GPU: 4}, {})
     provided.columns.want(PLAIN)
     (twin,) = provided.columns.twins_of[GPU]
     assert twin in provided.columns.takes(PLAIN)
