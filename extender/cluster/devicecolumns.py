@@ -32,7 +32,7 @@ from itertools import combinations
 from typing import Final
 
 from extender.devices.inventory import Inventory
-from extender.objects.deviceclass import CLASS_RESOURCE_PREFIX, DeviceClass
+from extender.objects.deviceclass import CLASS_RESOURCE_PREFIX, TOGETHER, DeviceClass
 from extender.objects.devicetaintrule import DeviceTaintRule
 from extender.objects.dradevices import DeviceKey
 from extender.objects.podspec import Toleration, first_untolerated
@@ -68,10 +68,15 @@ class DeviceDemand:
         """Return what the column is called: Kubernetes' own name where no selector is asked for."""
         name = f"{CLASS_RESOURCE_PREFIX}{self.device_class}"
         if self.selectors:
-            name += f" matching {' and '.join(self.selectors)}"
+            name += f" matching {' and '.join(map(_apart, self.selectors))}"
         if self.tolerations:
             name += f" tolerating {', '.join(sorted(map(_tolerated, self.tolerations)))}"
         return name
+
+
+def _apart(expression: str) -> str:
+    """Return an expression in one line, so that it cannot be taken for what joins several demands."""
+    return " ".join(expression.split()).replace(TOGETHER, " OR ")
 
 
 def _tolerated(toleration: Toleration) -> str:
@@ -355,10 +360,10 @@ class DeviceColumns:
             for name, devices in sets.items()
             if name not in self.resources
         }
-        twins = {f"{name} or extended": tuple(resources) for name, resources in wider.items() if resources}
+        twins = {f"{name}{TOGETHER}extended": tuple(resources) for name, resources in wider.items() if resources}
         for name, resources in wider.items():
             if resources:
-                masks[f"{name} or extended"], sets[f"{name} or extended"] = masks[name], sets[name]
+                masks[f"{name}{TOGETHER}extended"], sets[f"{name}{TOGETHER}extended"] = masks[name], sets[name]
         takes = {
             demand: tuple(name for name, devices in sets.items() if name == demand.column or (own and own <= devices))
             for demand, own in found.items()
@@ -397,7 +402,7 @@ def _unions(found: Mapping[DeviceDemand, frozenset[int]]) -> dict[str, tuple[Dev
             both = tuple(dict.fromkeys((*one, *other)))
             here = frozenset().union(*(found[each] for each in one))
             there = frozenset().union(*(found[each] for each in other))
-            name = " or ".join(sorted(each.column for each in both))
+            name = TOGETHER.join(sorted(each.column for each in both))
             overlap = here & there and not here <= there and not there <= here
             if overlap and name not in unions and len(unions) < _MOST_UNIONS:
                 unions[name] = both

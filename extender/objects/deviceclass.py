@@ -14,6 +14,21 @@ from extender.objects.reason import Problem
 #: Source: k8s.io/api/resource/v1 ResourceDeviceClassPrefix.
 CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
+#: Between the names of demands that are counted together; no name of a resource has it.
+TOGETHER = " or "
+
+
+def resource_in_words(resource: str) -> str:
+    """Return what people call a resource: devices by their class, all else by its own name."""
+    if not resource.startswith(CLASS_RESOURCE_PREFIX):
+        return resource
+    return f"devices of class {resource.replace(CLASS_RESOURCE_PREFIX, '')}"
+
+
+def is_asked_for(resource: str) -> bool:
+    """Tell whether somebody asks for a resource by that name: sums of several demands are only counted with."""
+    return TOGETHER not in resource
+
 
 class DeviceClassSpec(Struct, gc=False, frozen=True, rename="camel"):
     """Spec of a DeviceClass."""

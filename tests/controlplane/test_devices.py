@@ -22,7 +22,7 @@ from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from tests.controlplane.holding import Holding, allocations, hands_changed
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -92,4 +92,28 @@ def test_a_shared_claim_is_charged_once(device_cluster: Sandbox, device_muster: 
     gang = device_cluster.gang("gang", members=2, spec=claiming(shared="shared"))
     gang.wait_running(timeout=30)
     assert len(set(gang.nodes)) == 1
+    device_muster.check()
+
+
+def test_devices_of_a_gang_that_does_not_start_are_given_back(
+    device_cluster: Sandbox, device_muster: Server, recorder: Recorder
+) -> None:
+    """A member has devices allocated while it waits for another that never comes; others have them afterwards.
+
+    kube-scheduler takes the allocation back when it next tries the member, which Muster refuses by then.
+    """
+    device_cluster.create(device_class())
+    device_cluster.create(claim_template("eight", claim_spec(8)))
+    with_gpus(device_cluster, 2)
+    claims = claiming(template="eight")
+    lacking = {**claims, "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]}
+    roles = [device_cluster.role("well", 1, spec=claims), device_cluster.role("ill", 1, spec=lacking)]
+    broken = device_cluster.gang("broken", roles=roles, timeout_seconds=5)
+    device_cluster.wait_until(lambda: bool(broken.condition()), "the gang is told why it waits")
+    other = device_cluster.gang("other", members=2, spec=claims)
+    other.wait_running(timeout=60)
+    assert not broken.bound
+    held = recorded(recorder)
+    assert all(each.seconds < 30 for each in held if each.owner.startswith("broken"))
+    assert not hands_changed(held)
     device_muster.check()
