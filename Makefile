@@ -194,6 +194,7 @@ night-long:
 	@$(BIN)/pytest --long --reclaims 20 --storm-seeds 3 $(addprefix tests/controlplane/test_,outages.py scale.py \
 	    flood.py reclaim.py storm.py)
 	@$(BIN)/pytest --capture no --tenant-rounds 100 --tenant-seed $(TENANT_SEED) tests/controlplane/test_random_tenants.py
+	@$(BIN)/pytest --capture no --device-rounds 200 tests/controlplane/test_device_mixes.py
 
 # Two control planes more to build, about eight minutes each on two cores the first time: part of `nightly`.
 OLDER_KUBERNETES := 1.35 1.36

@@ -7,7 +7,7 @@ import typer
 from localcluster import up as session
 from localcluster.build import ensure_binaries
 from localcluster.errors import LocalClusterError
-from localcluster.programs import CHECKING_BINARIES, DEFAULT_BINARIES, NEWEST, Binary, Release
+from localcluster.programs import CHECKING_BINARIES, DEFAULT_BINARIES, DEVICE_BINARIES, NEWEST, Binary, Release
 
 app = typer.Typer(help="A real Kubernetes control plane on loopback.", no_args_is_help=True, add_completion=False)
 
@@ -23,7 +23,7 @@ def build(
 ) -> None:
     """Build the control plane, and what checks manifests, into the cache, unless they are there already."""
     try:
-        built = ensure_binaries(binary or (*DEFAULT_BINARIES, *CHECKING_BINARIES), release=kubernetes)
+        built = ensure_binaries(binary or (*DEFAULT_BINARIES, *DEVICE_BINARIES, *CHECKING_BINARIES), release=kubernetes)
     except LocalClusterError as error:
         raise _failure(error) from error
     for path in built.values():

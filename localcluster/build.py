@@ -74,7 +74,7 @@ def find_go(required: tuple[int, ...], environment: Mapping[str, str]) -> GoTool
 
 
 def module_cache(module: Module, toolchain: GoToolchain, cache: Path) -> Path:
-    """Return the folder for `module`'s executables: one per content of go.mod, go.sum, flags and Go version."""
+    """Return the folder for `module`'s executables: one per go.mod, go.sum, sources, flags and Go version."""
     digest = hashlib.sha256()
     for part in (
         (module.directory / "go.mod").read_bytes(),
@@ -82,6 +82,7 @@ def module_cache(module: Module, toolchain: GoToolchain, cache: Path) -> Path:
         module.ldflags().encode(),
         toolchain.version.encode(),
         *(tag.encode() for tag in module.tags),
+        *(source.read_bytes() for source in sorted(module.directory.glob("*.go"))),
     ):
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from localcluster.client import NAMESPACES, SERVICE_ACCOUNTS, ApiClient
-from localcluster.components import MUSTER_COMMAND, SCHEDULER_CONFIGS, SchedulerProfile, kube_scheduler, kwok, muster
+from localcluster.components import (
+    MUSTER_COMMAND,
+    SCHEDULER_CONFIGS,
+    SchedulerProfile,
+    kube_controller_manager,
+    kube_scheduler,
+    kwok,
+    muster,
+)
 from localcluster.controlplane import STOCK_API_SERVER, ApiServerOptions, ControlPlane
 from localcluster.credentials import Connection
 from localcluster.errors import ApiError
@@ -42,11 +50,13 @@ class LocalCluster(Startable):
         options: ApiServerOptions = STOCK_API_SERVER,
         *,
         kubelets: bool = True,
+        controllers: bool = False,
     ) -> None:
         """Prepare keys, tokens and command lines; nothing runs before `start`.
 
         Without `kubelets` kwok does not run: nodes stay as they were created, bound pods never start. Benchmarks do
-        without it, since it would take part of the processors that they measure.
+        without it, since it would take part of the processors that they measure. With `controllers` there are those of
+        claims of devices, for which `binaries` must have a kube-controller-manager.
         """
         self.folder = folder
         self.options = options
@@ -58,8 +68,19 @@ class LocalCluster(Startable):
         kubelet = kwok(
             self.binaries[Binary.KWOK], folder, self._reaper, port=self._kwok_port, connection=self.control_plane.admin
         )
-        self._kubelets = [kubelet] if kubelets else []
-        self._servers: list[Server] = [*self._kubelets]
+        self._helpers = [kubelet] if kubelets else []
+        if controllers:
+            self._helpers.append(
+                kube_controller_manager(
+                    self.binaries[Binary.KUBE_CONTROLLER_MANAGER],
+                    folder,
+                    self._reaper,
+                    port=free_ports(1)[0],
+                    connection=self.control_plane.admin,
+                    feature_gates=options.feature_gates,
+                )
+            )
+        self._servers: list[Server] = [*self._helpers]
         self._schedulers: list[Server] = []
         self._admin: ApiClient | None = None
         self.stock_scheduler = self.scheduler("stock-scheduler", SchedulerProfile(SCHEDULER_CONFIGS / "stock.yaml"))
@@ -80,16 +101,16 @@ class LocalCluster(Startable):
         return self.control_plane.admin.write_kubeconfig(self.folder / "admin.kubeconfig")
 
     def start(self) -> float:
-        """Start the API server and kwok, apply the manifests, and return the seconds that took."""
+        """Start the API server, kwok and controllers, apply the manifests, and return the seconds that took."""
         started = time.monotonic()
         self.control_plane.start()
         wait_until(
             self._default_namespace_exists, timeout_seconds=NAMESPACE_TIMEOUT_SECONDS, description="namespace default"
         )
-        for server in self._kubelets:
+        for server in self._helpers:
             server.launch()
         apply_all(self.admin, render(self.binaries[Binary.KUBECTL]))
-        for server in self._kubelets:
+        for server in self._helpers:
             server.wait_ready()
         return time.monotonic() - started
 
@@ -105,9 +126,9 @@ class LocalCluster(Startable):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def check(self) -> None:
-        """Raise LocalClusterError with the end of the log if etcd, the API server or kwok has ended."""
+        """Raise LocalClusterError with the end of the log if etcd, the API server, kwok or controllers have ended."""
         self.control_plane.check()
-        for server in self._kubelets:
+        for server in self._helpers:
             server.check()
 
     def scheduler(  # noqa: PLR0913 - the parts of a command line, by keyword
@@ -171,11 +192,11 @@ class LocalCluster(Startable):
         return server
 
     def restart_clients(self) -> None:
-        """Start kwok and every running scheduler anew.
+        """Start kwok, controllers and every running scheduler anew.
 
         After an outage of the API server they may take half a minute to notice that it is back. Muster goes on.
         """
-        clients = [*self._kubelets, *self._schedulers]
+        clients = [*self._helpers, *self._schedulers]
         restarted = [server for server in clients if server.running]
         for server in restarted:
             server.kill()

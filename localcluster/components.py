@@ -1,4 +1,4 @@
-"""What runs against the API server: kube-scheduler, kwok in the kubelets' place, and Muster."""
+"""What runs against the API server: kube-scheduler, a few controllers, kwok in the kubelets' place, and Muster."""
 
 import os
 import sys
@@ -19,6 +19,10 @@ from localcluster.reaper import Reaper
 REPOSITORY = Path(__file__).parent.parent
 SCHEDULER_CONFIGS = REPOSITORY / "scheduler-config"
 KWOK_STAGES = Path(__file__).parent / "kwok" / "stages.yaml"
+
+#: The controllers that run where any do: what claims of devices need. The first makes them of templates and ends their
+#: allocations, the second deletes those whose pod is gone.
+CONTROLLERS = ("resourceclaim-controller", "garbage-collector-controller")
 
 #: How the Muster of this checkout is started, without an installed `muster` command.
 MUSTER_COMMAND = (sys.executable, "-m", "extender")
@@ -103,6 +107,45 @@ def kube_scheduler(  # noqa: PLR0913 - the parts of a command line, by keyword
         reaper,
         # The certificate is the scheduler's own work, so it may not be there yet.
         lambda: certificate.exists() and probe(f"{address.url}/readyz", address),
+    )
+
+
+def kube_controller_manager(  # noqa: PLR0913 - the parts of a command line, by keyword
+    executable: Path,
+    folder: Path,
+    reaper: Reaper,
+    *,
+    port: int,
+    connection: Connection,
+    feature_gates: Mapping[str, bool],
+) -> Server:
+    """Return a kube-controller-manager with CONTROLLERS alone, all of them with the rights of `connection`."""
+    name = "kube-controller-manager"
+    kubeconfig = connection.write_kubeconfig(folder / f"{name}.kubeconfig")
+    arguments = [
+        str(executable),
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--authentication-skip-lookup=true",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / name}",
+        f"--controllers={','.join(CONTROLLERS)}",
+        "--leader-elect=false",
+        "--use-service-account-credentials=false",
+        # By default 20 a second: claims for a gang of 64 would be there after five seconds, whoever schedules it.
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+    ]
+    if feature_gates:
+        arguments.append(f"--feature-gates={key_values(feature_gates)}")
+    certificate = folder / name / "kube-controller-manager.crt"
+    address = Connection(f"https://{LOOPBACK}:{port}", certificate, connection.token)
+    return Server(
+        Command(name, arguments, folder),
+        reaper,
+        lambda: certificate.exists() and probe(f"{address.url}/healthz", address),
     )
 
 

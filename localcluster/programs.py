@@ -23,13 +23,17 @@ class Binary(StrEnum):
     PROMTOOL = "promtool"
     HELM = "helm"
     KUBECONFORM = "kubeconform"
+    DRA_ORACLE = "dra-oracle"
 
 
-#: What tests and `make cluster` run. kube-controller-manager is left out: nothing here needs its controllers (pods are
-#: created singly, no namespace is ever deleted, node health is kwok's), and it would only compete for two cores.
+#: What nearly all tests and `make cluster` run. kube-controller-manager is left out: they need none of its controllers
+#: (pods are created singly, no namespace is ever deleted, node health is kwok's), and it would only compete for two
+#: cores.
 DEFAULT_BINARIES = (Binary.ETCD, Binary.KUBE_APISERVER, Binary.KUBE_SCHEDULER, Binary.KUBECTL, Binary.KWOK)
-#: What tests check alert rules, the chart and manifests with. `make cluster` does without.
-CHECKING_BINARIES = (Binary.PROMTOOL, Binary.HELM, Binary.KUBECONFORM)
+#: What tests of devices run besides: it makes ResourceClaims of templates, and ends allocations that nobody uses.
+DEVICE_BINARIES = (Binary.KUBE_CONTROLLER_MANAGER,)
+#: What tests check alert rules, the chart, manifests and the model of devices with. `make cluster` does without.
+CHECKING_BINARIES = (Binary.PROMTOOL, Binary.HELM, Binary.KUBECONFORM, Binary.DRA_ORACLE)
 
 #: The dependency whose version the programs of a Kubernetes module are linked with.
 _KUBERNETES = "k8s.io/kubernetes"
@@ -108,6 +112,8 @@ CHECKING_MODULES = (
     ),
     Module("helm", {Binary.HELM: "helm.sh/helm/v4/cmd/helm"}),
     Module("kubeconform", {Binary.KUBECONFORM: "github.com/yannh/kubeconform/cmd/kubeconform"}),
+    # A program of ours around kube-scheduler's allocator of devices, which is a library.
+    Module("dra-oracle", {Binary.DRA_ORACLE: "."}),
 )
 
 #: What an older release shares with the newest one: an older API server works with a newer etcd, and kubectl only

@@ -41,6 +41,11 @@ STORM_OPTIONS = (
     ("--storm-seed", 1, "the first storm's seed"),
     ("--storm-seeds", 1, "how many storms there are, of successive seeds"),
 )
+#: Of tests/controlplane/test_device_mixes.py.
+DEVICE_OPTIONS = (
+    ("--device-rounds", 2, "how many mixes of gangs with devices there are, of successive seeds"),
+    ("--device-seed", 1, "the seed of the first of them"),
+)
 #: Of tests/controlplane/test_random_tenants.py.
 TENANT_OPTIONS = (
     ("--tenant-seed", 1, "the first seed of the rounds of a bad tenant"),
@@ -96,5 +101,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="let the stories of outages and of scale take minutes")
     parser.addoption("--reclaims", type=int, default=1, help="how often quota is reclaimed [default: 1]")
     parser.addoption("--tenant-gates", action="store_true", help="give the pods of both tenants Muster's gate")
-    for name, default, text in (*STORM_OPTIONS, *TENANT_OPTIONS):
+    for name, default, text in (*STORM_OPTIONS, *TENANT_OPTIONS, *DEVICE_OPTIONS):
         parser.addoption(name, type=int, default=default, help=f"{text} [default: {default}]")

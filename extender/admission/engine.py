@@ -17,6 +17,7 @@ from extender.admission.admission import Admission
 from extender.admission.events import A, Event
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
+from extender.cluster.devicebooks import Touched
 from extender.ledger.effects import CollectedEffects, Effects, Nomination
 from extender.ledger.rejections import KubeletRejections
 from extender.ledger.slots import SlotState
@@ -41,7 +42,7 @@ class Observations:
 
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod that was added or changed."""
-        pod = self._model.within_node(pod)
+        pod = self._model.as_asked(pod)
         admission, deciding = self._admission, self._admission.rebuilt
         change = self._model.put_pod(pod, admission.clock.monotonic())
         before = change.before
@@ -66,6 +67,7 @@ class Observations:
                 admission.problems.about_group(change.gang)
         if deciding and (pod.options.problems or pod.problem is not None):
             admission.problems.about_pod(pod)
+        self.devices_touched(self._model.devices.outdated())
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod that was deleted."""
@@ -165,6 +167,15 @@ class Observations:
             self._admission.rejections.eased(topology.node)
             self._admission.reconsider()
 
+    def devices_touched(self, touched: Touched) -> None:
+        """Read nodes and pods again of which devices, or claims on them, make something else than before."""
+        for node in touched.nodes:
+            self.node_seen(node)
+        for pod in touched.pods:
+            self.pod_seen(pod)
+        if touched.moved:
+            self._admission.reconsider()
+
     def learned(self, *, new: bool) -> None:
         """Have everything evaluated again if something of network or hardware is known that was not."""
         if new:
@@ -239,6 +250,7 @@ class Engine:
         self.admission = Admission(settings, clock, self._collected)
         self._nodes = self.admission.model.table
         self.verbs = Verbs(self.admission)
+        self._observations = Observations(self.admission, self._collected)
         self._handlers = self._table()
 
     def apply(self, event: Event[A]) -> Effects[A]:
@@ -252,6 +264,7 @@ class Engine:
     def _bring_up_to_date(self) -> None:
         """Compute what follows from claims that were made or given back: nothing is left to those that only read."""
         if self._nodes.claimed:
+            self._observations.devices_touched(self.admission.model.devices.follow(list(self._nodes.claimed)))
             self.admission.sharing.charges.refresh()
         if self._nodes.occupancy.changed:
             self._nodes.occupancy.refresh()
@@ -280,7 +293,8 @@ class Engine:
     def _table(self) -> dict[type, Callable[[Any], Any]]:
         """Return what each event does."""
         admission, model, verbs = self.admission, self.admission.model, self.verbs
-        observed, learned = (each := Observations(admission, self._collected)), each.learned
+        observed, learned = self._observations, self._observations.learned
+        devices, touched = model.devices, observed.devices_touched
         return {
             events.PodSeen: lambda e: observed.pod_seen(e.pod),
             events.PodGone: lambda e: observed.pod_gone(e.uid),
@@ -306,6 +320,16 @@ class Engine:
             events.LevelsGone: lambda e: learned(new=model.network.drop_list(e.group, e.name)),
             events.DeviceSeen: lambda e: learned(new=model.hardware.put_report(e.report)),
             events.DeviceGone: lambda e: learned(new=model.hardware.drop_report(e.name)),
+            events.DeviceClassSeen: lambda e: touched(devices.put_class(e.device_class)),
+            events.DeviceClassGone: lambda e: touched(devices.drop_class(e.name)),
+            events.SliceSeen: lambda e: touched(devices.put_slice(e.item)),
+            events.SliceGone: lambda e: touched(devices.drop_slice(e.name)),
+            events.TaintRuleSeen: lambda e: touched(devices.put_rule(e.rule)),
+            events.TaintRuleGone: lambda e: touched(devices.drop_rule(e.name)),
+            events.ClaimSeen: lambda e: touched(devices.put_claim(e.claim)),
+            events.ClaimGone: lambda e: touched(devices.drop_claim(f"{e.namespace}/{e.name}")),
+            events.ClaimTemplateSeen: lambda e: touched(devices.put_template(e.template)),
+            events.ClaimTemplateGone: lambda e: touched(devices.drop_template(f"{e.namespace}/{e.name}")),
             events.CalibrationSeen: lambda e: learned(new=model.hardware.put_calibration(e.about, e.data)),
             events.CalibrationGone: lambda _: learned(new=model.hardware.drop_calibration()),
             events.EvictionRefused: lambda e: observed.eviction_refused(e.uid, e.why),

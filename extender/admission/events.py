@@ -15,7 +15,9 @@ from typing import Generic, TypeVar
 
 from extender.admission.defragment import Defragmentation
 from extender.objects.budget import DisruptionBudget
+from extender.objects.deviceclass import DeviceClass
 from extender.objects.devices import DeviceReport
+from extender.objects.devicetaintrule import DeviceTaintRule
 from extender.objects.hypernodes import HyperNode
 from extender.objects.levelobjects import LevelList
 from extender.objects.meta import ObjectRef
@@ -25,6 +27,8 @@ from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.queue import Queue
 from extender.objects.reason import Wait
+from extender.objects.resourceclaim import ResourceClaim, ResourceClaimTemplate
+from extender.objects.resourceslice import ResourceSlice
 
 
 class Outcome(StrEnum):
@@ -258,6 +262,78 @@ class DeviceSeen(Event[None]):
 class DeviceGone(Event[None]):
     """The report of the GPUs of the node called `name` was deleted."""
 
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClassSeen(Event[None]):
+    """A DeviceClass was added or changed."""
+
+    device_class: DeviceClass
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClassGone(Event[None]):
+    """The DeviceClass called `name` was deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSeen(Event[None]):
+    """A ResourceSlice was added or changed."""
+
+    item: ResourceSlice
+
+
+@dataclass(frozen=True, slots=True)
+class SliceGone(Event[None]):
+    """The ResourceSlice called `name` was deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaintRuleSeen(Event[None]):
+    """A DeviceTaintRule was added or changed."""
+
+    rule: DeviceTaintRule
+
+
+@dataclass(frozen=True, slots=True)
+class TaintRuleGone(Event[None]):
+    """The DeviceTaintRule called `name` was deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSeen(Event[None]):
+    """A ResourceClaim was added or changed."""
+
+    claim: ResourceClaim
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGone(Event[None]):
+    """A ResourceClaim was deleted."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTemplateSeen(Event[None]):
+    """A ResourceClaimTemplate was added or changed."""
+
+    template: ResourceClaimTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTemplateGone(Event[None]):
+    """A ResourceClaimTemplate was deleted."""
+
+    namespace: str
     name: str
 
 

@@ -15,7 +15,15 @@ from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.podoptions import RoleRank
 from extender.objects.sources.table import SOURCE_OF
 from extender.objects.text import NaturalKey, natural_key
-from extender.objects.topology import LabelGroup, TopologyRequest, WeighedPlace, subgroup_role, with_subgroups
+from extender.objects.topology import (
+    SHARED_CLAIM,
+    SHARED_CLAIM_GROUPS,
+    LabelGroup,
+    TopologyRequest,
+    WeighedPlace,
+    subgroup_role,
+    with_subgroups,
+)
 
 #: What gangs share until it is theirs: most pods run, and most of those name no group.
 _UNCOUNTED = Tally(shared=True)
@@ -46,6 +54,7 @@ class Gang:
     _tally: Tally = field(init=False, repr=False, compare=False, default=_UNCOUNTED)
     _is_pod: bool = field(init=False, repr=False, compare=False, default=False)
     _promised: set[str] | frozenset[str] = field(init=False, repr=False, compare=False, default=_NO_MEMBERS)
+    _sharers: set[str] | frozenset[str] = field(init=False, repr=False, compare=False, default=_NO_MEMBERS)
     _voices: tuple[Voice, ...] | None = field(init=False, repr=False, compare=False, default=None)
     _started: float | None = field(init=False, repr=False, compare=False, default=None)
     _spared: tuple[PodGroup | None, frozenset[str]] | None = field(init=False, repr=False, compare=False, default=None)
@@ -55,6 +64,7 @@ class Gang:
         self._is_pod = self.ref.is_pod
         if self.members:
             self._tally = Tally(self.members.values())
+            self._sharers = frozenset(uid for uid, pod in self.members.items() if SHARED_CLAIM in pod.labels)
 
     @property
     def kinds(self) -> Mapping[GangKind, int]:
@@ -185,7 +195,8 @@ class Gang:
 
     @property
     def _label_groups(self) -> tuple[LabelGroup, ...]:
-        return () if self.group is None else self.group.options.peers.label_groups
+        own = () if self.group is None else self.group.options.peers.label_groups
+        return (*own, *SHARED_CLAIM_GROUPS) if self._sharers else own
 
     def told_apart(self, pods: list[Pod]) -> list[Pod]:
         """Return some members with roles that tell their subgroups apart, the same list if they have none."""
@@ -327,6 +338,8 @@ class Gang:
         else:
             self._tally = tally_of_one(pod)
         self.members[pod.uid] = pod
+        if self._sharers or SHARED_CLAIM in pod.labels:
+            self._sharers = {*self._sharers, pod.uid} if SHARED_CLAIM in pod.labels else self._sharers - {pod.uid}
         if pod.uid in self._promised:
             self._tally.place(pod)
         self._voices = self._started = None
@@ -343,6 +356,7 @@ class Gang:
             self.withdraw(uid)
             self._own_tally().remove(self.members.pop(uid))
             self.refused.pop(uid, None)
+            self._sharers -= {uid}
             self._voices = self._started = self._spared = None
 
     def promise(self, uids: Iterable[str]) -> None:

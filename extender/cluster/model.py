@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from extender.cluster.devicebooks import DeviceBooks
 from extender.cluster.gangs import Gang
 from extender.cluster.noderoom import gpu_problems
 from extender.cluster.table import NodeTable
@@ -180,6 +181,7 @@ class ClusterModel:
         self._excessive: dict[str, Pod] = {}  # bound, and ask for more than any node has: as they were read
         self.network = LevelSources(levels, preset, self.table.outdate)
         self.hardware = Hardware(self.table)
+        self.devices = DeviceBooks(self.table, self.pods)
         self.table.occupancy.bound_on = self._bound_on
 
     @property
@@ -223,7 +225,11 @@ class ClusterModel:
         """Return the gang of a pod, None for one that names no group and belongs to another scheduler."""
         return self.gangs.get(pod.group)
 
-    def within_node(self, pod: Pod) -> Pod:
+    def as_asked(self, pod: Pod) -> Pod:
+        """Return a pod with the devices that it asks for by claims, bound within what its node has."""
+        return self._within_node(self.devices.pod(pod))
+
+    def _within_node(self, pod: Pod) -> Pod:
         """Return a bound pod that asks for more than any node has as one that takes all that its node has.
 
         Every other pod is returned as it is. Such a pod was created with a node; what a queue is charged for it, and
@@ -269,6 +275,7 @@ class ClusterModel:
         self._excessive.pop(uid, None)
         gang = None if before is None else self._leave(before)
         self.table.release(uid)
+        self.devices.drop_pod(uid)
         return PodChange(before, None, gang)
 
     def _leave(self, pod: Pod) -> Gang | None:
@@ -280,12 +287,14 @@ class ClusterModel:
 
     def put_node(self, node: Node) -> bool:
         """Take in a node; return whether anything that matters changed."""
+        node = self.devices.node(node)
         self.network.put_node(node)
         self.hardware.put_node(node)
         return self.table.upsert(node)
 
     def drop_node(self, name: str) -> bool:
         """Forget a node; return whether it was there."""
+        self.devices.drop_node(name)
         self.network.drop_node(name)
         self.hardware.drop_node(name)
         return self.table.remove(name)

@@ -28,6 +28,8 @@ _LIMIT = MOST_AMOUNT
 #: each column takes 24 bytes a node; what no node lists is counted beyond that once one does.
 _MOST_CLAIMED_COLUMNS = 32
 
+_NOTHING: dict[str, int] = {}
+
 #: From so many nodes on it costs less to count by column than by node.
 _MANY_NODES = 16
 
@@ -71,6 +73,7 @@ class NodeTable:
         self._row: dict[str, int] = {}
         self._free_rows: list[int] = []
         self._nodes: list[Node | None] = []
+        self._provided: dict[str, dict[str, int]] = {}
         self._claims: dict[str, Claim] = {}
         self._claimants: dict[str, dict[str, None]] = {}  # in the order of the claims
         self.allocatable: NDArray[np.int64] = np.zeros((len(_BASE_RESOURCES), _INITIAL_ROWS), dtype=np.int64)
@@ -188,7 +191,7 @@ class NodeTable:
         self.occupancy.node_changed(node.name)
         self.present[row] = True
         if before is None or before.allocatable != node.allocatable:
-            self._set_allocatable(row, node.allocatable)
+            self._set_allocatable(row, node)
         self.generation += 1
         self.last_node_change = self.moved_at[row] = self.generation
         self.touched[node.name] = None
@@ -196,6 +199,26 @@ class NodeTable:
             self.claimed |= self._claimants.get(node.name, {})
         if before is None or _entry_terms(before) != _entry_terms(node):
             self.changed_at[row] = self.last_change = self.generation
+        return True
+
+    def provide(self, name: str, amounts: dict[str, int]) -> bool:
+        """Let a node have amounts besides what it lists itself, in place of former ones; return if that is news.
+
+        They are there as soon as the node is.
+        """
+        if self._provided.get(name, _NOTHING) == amounts:
+            return False
+        if amounts:
+            self._provided[name] = amounts
+        else:
+            self._provided.pop(name, None)
+        node = self.find(name)
+        if node is not None:
+            row = self._row[name]
+            self._set_allocatable(row, node)
+            self.generation += 1
+            self.last_node_change = self.moved_at[row] = self.generation
+            self.touched[name] = None
         return True
 
     def remove(self, name: str) -> bool:
@@ -347,9 +370,9 @@ class NodeTable:
             self._count(self._claims[uid], 1)
         return row
 
-    def _set_allocatable(self, row: int, allocatable: Mapping[str, int]) -> None:
+    def _set_allocatable(self, row: int, node: Node) -> None:
         self.allocatable[:, row] = 0
-        for resource, value in allocatable.items():
+        for resource, value in (self._provided.get(node.name, _NOTHING) | dict(node.allocatable)).items():
             column = self._column_of(resource)  # may replace the array
             self.allocatable[column, row] = min(value, _LIMIT - 1)
 

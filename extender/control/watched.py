@@ -19,7 +19,9 @@ from extender.control.metrics import Metrics
 from extender.control.ports import LeaseGone, LeaseSeen, News, WatchedKind
 from extender.hardware.calibration import ConfigMap, decode_config_map
 from extender.objects.budget import decode_disruption_budget, read_budget
+from extender.objects.deviceclass import decode_device_class, read_device_class
 from extender.objects.devices import decode_device, read_device
+from extender.objects.devicetaintrule import decode_device_taint_rule, read_device_taint_rule
 from extender.objects.hypernodes import decode_hyper_node, read_hyper_node
 from extender.objects.lease import decode_lease, read_lease
 from extender.objects.levelobjects import (
@@ -46,6 +48,13 @@ from extender.objects.nodetopology import NodeResourceTopology, decode_node_reso
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.priority import PriorityClass, PriorityClasses, decode_priority_class
 from extender.objects.queue import decode_queue, read_queue
+from extender.objects.resourceclaim import (
+    decode_resource_claim,
+    decode_resource_claim_template,
+    read_resource_claim,
+    read_resource_claim_template,
+)
+from extender.objects.resourceslice import decode_resource_slice, read_resource_slice
 from extender.objects.seenpod import decode_seen_pod
 from extender.objects.sources.source import WorkloadKind
 from extender.objects.sources.table import SOURCES
@@ -344,6 +353,51 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         lambda item: events.BudgetSeen(read_budget(item)),
         lambda who: events.BudgetGone(who.namespace, who.name),
         namespaced=True,
+    ),
+    # Before pods: what a pod asks for by its claims stands in these.
+    _row(
+        WatchedKind.DEVICE_CLASS,
+        "DeviceClass",
+        "/apis/resource.k8s.io/v1/deviceclasses",
+        decode_device_class,
+        lambda item: events.DeviceClassSeen(read_device_class(item)),
+        lambda who: events.DeviceClassGone(who.name),
+    ),
+    _row(
+        WatchedKind.RESOURCE_SLICE,
+        "ResourceSlice",
+        "/apis/resource.k8s.io/v1/resourceslices",
+        decode_resource_slice,
+        lambda item: events.SliceSeen(read_resource_slice(item)),
+        lambda who: events.SliceGone(who.name),
+    ),
+    _row(
+        WatchedKind.DEVICE_TAINT_RULE,
+        "DeviceTaintRule",
+        ("/apis/resource.k8s.io/v1/devicetaintrules", "/apis/resource.k8s.io/v1beta2/devicetaintrules"),
+        decode_device_taint_rule,
+        lambda item: events.TaintRuleSeen(read_device_taint_rule(item)),
+        lambda who: events.TaintRuleGone(who.name),
+    ),
+    _row(
+        WatchedKind.RESOURCE_CLAIM_TEMPLATE,
+        "ResourceClaimTemplate",
+        "/apis/resource.k8s.io/v1/resourceclaimtemplates",
+        decode_resource_claim_template,
+        lambda item: events.ClaimTemplateSeen(read_resource_claim_template(item)),
+        lambda who: events.ClaimTemplateGone(who.namespace, who.name),
+        namespaced=True,
+    ),
+    # Who does not know of an allocation promises its devices again.
+    _row(
+        WatchedKind.RESOURCE_CLAIM,
+        "ResourceClaim",
+        "/apis/resource.k8s.io/v1/resourceclaims",
+        decode_resource_claim,
+        lambda item: events.ClaimSeen(read_resource_claim(item)),
+        lambda who: events.ClaimGone(who.namespace, who.name),
+        namespaced=True,
+        vital=True,
     ),
     # All of them: members that have succeeded count, and pods of other schedulers take room.
     Watched(

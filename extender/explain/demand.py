@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from extender.cluster.gangs import Gang, core_size
 from extender.explain.documents import DemandRow, NodeRequirement, NodeTerm, PodSetDemand
+from extender.objects.deviceclass import is_asked_for
 from extender.objects.meta import Requirement, Selector
 from extender.objects.pod import Shape
 from extender.objects.podgroup import GroupRef
@@ -114,7 +115,9 @@ def _pod_set(pod_set: WaitingPodSet) -> PodSetDemand:
     shape = pod_set.shape
     return PodSetDemand(
         count=pod_set.count,
-        requests={name: format_amount(name, value) for name, value in shape.requests if name != PODS},
+        requests={
+            name: format_amount(name, value) for name, value in shape.requests if name != PODS and is_asked_for(name)
+        },
         node_selector=dict(shape.selector.equals),
         node_selector_terms=_terms(shape.selector),
         tolerations=tuple(map(_toleration, shape.tolerations)),

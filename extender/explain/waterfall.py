@@ -15,6 +15,7 @@ from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree
 from extender.explain.documents import WaterfallRow
 from extender.explain.inquiry import Inquiry
+from extender.objects.deviceclass import is_asked_for, resource_in_words
 from extender.objects.pod import Shape
 from extender.objects.requests import format_amount, is_extended
 from extender.placement.candidates import NodeCode, causes
@@ -261,7 +262,7 @@ class _Fall:
         table = self._table
         lacking, causes = np.zeros_like(self._left), Counter[str]()
         for resource, mask in _lacking(table, self.shape):
-            causes[f"no {resource}"] = int((self._left & mask & ~lacking).sum())
+            causes[f"no {resource_in_words(resource)}"] = int((self._left & mask & ~lacking).sum())
             lacking |= mask
         self._remove(NodeCause.LACKS_RESOURCE, lacking, most_common(causes))
         whole = table.allocatable[:, : table.rows]
@@ -303,13 +304,19 @@ class _Fall:
             if amount > 0 and short.any():
                 name = names[column]
                 found.append(
-                    (int(short.sum()), is_extended(name), name, amount, max(0, int(free[column][short].max())))
+                    (
+                        int(short.sum()),
+                        is_extended(name) and is_asked_for(name),
+                        name,
+                        amount,
+                        max(0, int(free[column][short].max())),
+                    )
                 )
         if not found:
             return ""
         nodes, _, name, amount, most = max(found)
         asked, has = format_amount(name, amount), format_amount(name, most)
-        return f"{name}: {asked} asked, at most {has} {where}: {nodes_in_words(nodes)}"
+        return f"{resource_in_words(name)}: {asked} asked, at most {has} {where}: {nodes_in_words(nodes)}"
 
 
 _CONSTRAINTS: Final = {
@@ -322,10 +329,15 @@ _VETOED: Final = "kube-scheduler left them out although they were planned"
 _REJECTED: Final = "their kubelets rejected a pod that asks for the same"
 
 
+def _interest(resource: str) -> tuple[bool, bool, str]:
+    """Return the sort key of resources by what says most: devices as they are asked for, then all else."""
+    return not is_extended(resource), not is_asked_for(resource), resource
+
+
 def _lacking(table: NodeTable, shape: Shape) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield each resource that is asked for, and (rows,) which nodes have none of it at all."""
     known = dict(zip(table.resources, table.allocatable[:, : table.rows], strict=True))
-    for resource, amount in sorted(shape.requests, key=lambda each: (not is_extended(each[0]), each[0])):
+    for resource, amount in sorted(shape.requests, key=lambda each: _interest(each[0])):
         if amount > 0:
             column = known.get(resource)
             yield resource, np.ones(table.rows, dtype=np.bool_) if column is None else column <= 0

@@ -21,10 +21,11 @@ from extender.admission.events import Event
 from extender.journal.outcomes import Raised, report
 from extender.ledger.effects import Effects
 from extender.objects.keys import Options
-from extender.objects.meta import LabelSet, share_labels
+from extender.objects.meta import LabelSet, key_places, share_labels
 from extender.objects.node import Node
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import PodGroup
+from extender.objects.resourceslice import AttributeSet, AttributeValue, DeviceVersion
 from extender.objects.topology import SILENT, TopologyTerms
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -123,13 +124,43 @@ _Written = tuple[str, msgspec.Raw, list[float], list[int], bytes]
 """Name, fields, monotonic readings (s), calendar readings (us), what came."""
 
 
+#: A value of a device's attribute: how it is written, and the value; a version is written as its text.
+_Attribute: TypeAlias = tuple[str, str | bool | int | list[str | bool | int]]
+_VERSION: Final = "version"
+
+
 def plain(value: object) -> object:
     """Return as a plain value what msgspec does not know by itself; raise NotImplementedError for all else."""
     if isinstance(value, LabelSet):
         return value.plain()
+    if isinstance(value, AttributeSet):
+        return {name: _plain_attribute(each) for name, each in value.items()}
     if isinstance(value, Mapping):
         return dict(value)
     raise NotImplementedError(f"{type(value).__name__} cannot be recorded")
+
+
+def _plain_attribute(value: AttributeValue) -> _Attribute:
+    if isinstance(value, tuple):
+        versions = [each.text for each in value if isinstance(each, DeviceVersion)]
+        others = [each for each in value if not isinstance(each, DeviceVersion)]
+        return (_VERSION, [*versions]) if versions else ("", others)
+    return (_VERSION, value.text) if isinstance(value, DeviceVersion) else ("", value)
+
+
+def _read_special(kind: type, written: Any) -> object:  # noqa: ANN401 - what `plain` made of it
+    """Return what was written as a plain value; raise NotImplementedError for any other type."""
+    if kind is not AttributeSet:
+        raise NotImplementedError(f"{kind.__name__} cannot be read")
+    values: list[AttributeValue] = []
+    for how, value in written.values():
+        made = DeviceVersion if how == _VERSION else _itself
+        values.append(tuple(map(made, value)) if isinstance(value, list) else made(value))
+    return AttributeSet(key_places(tuple(written)), tuple(values))
+
+
+def _itself(value: Any) -> Any:  # noqa: ANN401 - any value
+    return value
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=plain)
@@ -270,6 +301,9 @@ def _wire(kind: Any) -> Any:  # noqa: ANN401 - a type, made at run time
 
 
 _DECODERS: Final[Mapping[type, msgspec.msgpack.Decoder[Any]]] = {
-    each: msgspec.msgpack.Decoder(tuple[tuple(_wire(kind) for _, kind in pairs)] if pairs else tuple[()])  # type: ignore[misc]  # made at run time
+    each: msgspec.msgpack.Decoder(
+        tuple[tuple(_wire(kind) for _, kind in pairs)] if pairs else tuple[()],  # type: ignore[misc]  # made at run time
+        dec_hook=_read_special,
+    )
     for each, pairs in _FIELDS.items()
 }

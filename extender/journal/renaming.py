@@ -18,18 +18,23 @@ from extender.hardware.links import POLICY_LABEL
 from extender.hardware.products import ACCELERATOR_LABEL, INSTANCE_LABEL, PRODUCT_LABELS, REPLICAS_LABEL
 from extender.objects.budget import DisruptionBudget
 from extender.objects.devices import DeviceReport
+from extender.objects.devicetaintrule import DeviceTaintRule
+from extender.objects.dradevices import DeviceKey, NodeScope, PoolKey
 from extender.objects.hypernodes import HyperNode
 from extender.objects.keys import ADMISSION_GATE
 from extender.objects.levels import LEVEL_NAMES, RESERVED_NAMES, Level, tier_bound
 from extender.objects.meta import ObjectRef, Requirement, SelectorTerm
 from extender.objects.node import CLIQUE_LABEL, Node
 from extender.objects.pod import Pod
+from extender.objects.podclaims import PodClaim, PodClaims
 from extender.objects.podgroup import GroupRef
 from extender.objects.podoptions import LEADING_ROLES
 from extender.objects.podspec import DOOM, Taint, Toleration
 from extender.objects.queue import Flavor, Queue
 from extender.objects.reason import Problem, Wait
 from extender.objects.refusal import OWN_WORDS, SKELETONS, refusal_kind
+from extender.objects.resourceclaim import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
+from extender.objects.resourceslice import ResourceSlice
 from extender.objects.sources.table import SOURCES
 from extender.objects.text import natural_key, parse_int64
 from extender.objects.topology import LabelGroup, TopologyTerms
@@ -354,6 +359,20 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     LabelGroup: {"keys": _KEY, "selector": Anonymiser.value},
     TopologyTerms: {"required": _LEVEL, "preferred": _LEVEL},
     SelectorTerm: {"labels": Anonymiser.value, "fields": Anonymiser.field_requirements},
+    NodeScope: {"name": _PLACE},
+    PoolKey: {"pool": _PLACE},
+    DeviceKey: {"pool": _PLACE},
+    ResourceSlice: {"name": _OBJECT},
+    ResourceClaim: {"name": _OBJECT},
+    ResourceClaimTemplate: {"name": _OBJECT},
+    ClaimConsumer: {"name": _named(Space.POD)},
+    PodClaim: {"claim": _OBJECT, "template": _OBJECT},
+    PodClaims: {"extended": _OBJECT},
+    DeviceTaintRule: {"name": _OBJECT, "pool": _PLACE},
+    events.TaintRuleGone: {"name": _OBJECT},
+    events.SliceGone: {"name": _OBJECT},
+    events.ClaimGone: {"name": _OBJECT},
+    events.ClaimTemplateGone: {"name": _OBJECT},
     events.NodeGone: {"name": _PLACE},
     events.NodeTopologyGone: {"name": _PLACE},
     events.HyperNodeGone: {"name": _PLACE},

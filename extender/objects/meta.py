@@ -348,12 +348,17 @@ def read_selector(node_selector: Mapping[str, str] | None, affinity: Affinity | 
     of_node = affinity and affinity.node_affinity
     required = of_node and of_node.required_during_scheduling_ignored_during_execution
     if required:
-        candidates = map(_term, required.node_selector_terms or ())
-        terms = tuple(term for term in candidates if _is_sound(term))
+        terms = read_node_terms(required)
     wished = (of_node and of_node.preferred_during_scheduling_ignored_during_execution) or ()
     likes = [_term(each.preference) for each in wished if each.preference is not None]
     equals = tuple(sorted((node_selector or {}).items()))
     return Selector(equals, terms, tuple(term for term in likes if _is_sound(term)))
+
+
+def read_node_terms(selector: NodeSelector) -> tuple[SelectorTerm, ...]:
+    """Return the terms of a node selector that kube-scheduler can use; any of them picks a node."""
+    terms = map(_term, selector.node_selector_terms or ())
+    return tuple(term for term in terms if _is_sound(term))
 
 
 def _term(term: NodeSelectorTerm) -> SelectorTerm:
@@ -484,9 +489,10 @@ def share_labels(labels: Mapping[str, str]) -> LabelSet:
     if not labels:
         return NO_LABELS
     keys = tuple(labels)
-    return LabelSet(_places(keys), tuple(map(intern, labels.values())))
+    return LabelSet(key_places(keys), tuple(map(intern, labels.values())))
 
 
 @sized_cache(_SHARED_KEYS_BYTES, lambda keys: 300 + 2 * size_of(keys))
-def _places(keys: tuple[str, ...]) -> Mapping[str, int]:
+def key_places(keys: tuple[str, ...]) -> Mapping[str, int]:
+    """Return the place of each key, as one object for equal keys."""
     return {key: place for place, key in enumerate(keys)}

@@ -12,6 +12,7 @@ from extender.caches import Shared
 from extender.objects.holdings import DeviceHolding, Holdings, read_holdings
 from extender.objects.keys import NO_OPTIONS, Options
 from extender.objects.meta import NO_LABELS, BareMeta, ObjectMeta, Selector, read_selector, read_timestamp
+from extender.objects.podclaims import NO_CLAIMS, PodClaims, read_pod_claims, resolve
 from extender.objects.podgroup import NO_GROUP, POD, GroupRef
 from extender.objects.podoptions import UNRANKED, PodWords, RoleRank, read_words
 from extender.objects.podspec import (
@@ -160,7 +161,7 @@ class Pod:
     kubelet's, of a pod that it did not admit. `observed` and `predicted` are which GPUs and zones the pod holds, as
     annotations say. `gates` are the names of its scheduling gates. `started_at` is when the kubelet took it on
     (epoch seconds), `active_deadline` how long after that it is ended (seconds). `controller` is the UID of the object
-    that makes another pod when this one is gone, "" for none.
+    that makes another pod when this one is gone, "" for none. `claims` are the ResourceClaims that it needs.
     """
 
     uid: str
@@ -190,6 +191,7 @@ class Pod:
     started_at: float | None = None
     gates: tuple[str, ...] = ()
     controller: str = ""
+    claims: PodClaims = NO_CLAIMS
 
     def __post_init__(self) -> None:
         """Make a pod that names no group a gang of one."""
@@ -237,10 +239,11 @@ def read_pod(pod: PodObject, default_priority: int = 0) -> Pod:
 
 
 class PodForm(NamedTuple):
-    """The shape of a pod, and what is wrong with its requests."""
+    """The shape of a pod, the claims that its spec names, and what is wrong with its requests."""
 
     shape: Shape
     problem: Problem | None
+    claims: PodClaims = NO_CLAIMS
 
 
 def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
@@ -284,6 +287,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
         started_at=None if status.start_time is None else read_timestamp(status.start_time),
         gates=words.gates,
         controller=words.controller,
+        claims=resolve(form.claims, status),
     )
 
 
@@ -295,12 +299,13 @@ def read_form(pod: PodObject) -> PodForm:
     spec = pod.spec or PodSpec()
     selector = read_selector(spec.node_selector, spec.affinity) if spec.node_selector or spec.affinity else _ANY_NODE
     tolerations = read_tolerations(spec.tolerations) if spec.tolerations else ()
+    claims, problem = read_pod_claims(spec)
     try:
         request = effective_request(pod)
         shape = Shape(tuple(sorted(request.items())), selector, tolerations, read_containers(pod), is_guaranteed(pod))
-        return PodForm(_shared(shape), excess(pod, request))
+        return PodForm(_shared(shape), problem or excess(pod, request), claims)
     except ResourceListError as error:
-        return PodForm(_shared(Shape(((PODS, 1),), selector, tolerations)), error.problem)
+        return PodForm(_shared(Shape(((PODS, 1),), selector, tolerations)), error.problem, claims)
 
 
 def _read_phase(text: str | None) -> Phase:

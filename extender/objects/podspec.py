@@ -134,11 +134,19 @@ def first_untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ..
     return None
 
 
+class ContainerClaimObject(Struct, gc=False, frozen=True):
+    """A claim that a container uses, by its name in the pod."""
+
+    name: str | None = None
+    request: str | None = None
+
+
 class Resources(Struct, gc=False, frozen=True):
-    """Resource requests and limits of a container or a pod."""
+    """Resource requests and limits of a container or a pod, and the claims that a container uses."""
 
     requests: ResourceList | None = None
     limits: ResourceList | None = None
+    claims: list[ContainerClaimObject] | None = None
 
 
 class Container(Struct, gc=False, frozen=True, rename="camel"):
@@ -159,6 +167,14 @@ class SchedulingGroup(Struct, gc=False, frozen=True, rename="camel"):
     """The native reference from a pod to its PodGroup (Kubernetes 1.36 and later)."""
 
     pod_group_name: str | None = None
+
+
+class PodClaimObject(Struct, gc=False, frozen=True, rename="camel"):
+    """A ResourceClaim that a pod needs: by its name, or to be made from a template."""
+
+    name: str | None = None
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class PodSpecFields(Struct, gc=False, frozen=True, rename="camel"):
@@ -184,6 +200,7 @@ class PodSpec(PodSpecFields, gc=False, frozen=True, rename="camel"):
     priority_class_name: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
+    resource_claims: list[PodClaimObject] | None = None
 
 
 class PodCondition(Struct, gc=False, frozen=True):
@@ -203,6 +220,28 @@ class ContainerStatus(Struct, gc=False, frozen=True, rename="camel"):
     resources: Resources | None = None
 
 
+class PodClaimStatusObject(Struct, gc=False, frozen=True, rename="camel"):
+    """The name of a ResourceClaim that was made for the pod, None where none is needed."""
+
+    name: str | None = None
+    resource_claim_name: str | None = None
+
+
+class ExtendedRequestObject(Struct, gc=False, frozen=True, rename="camel"):
+    """A request of the claim for extended resources, and what it stands for."""
+
+    container_name: str | None = None
+    resource_name: str | None = None
+    request_name: str | None = None
+
+
+class ExtendedClaimStatusObject(Struct, gc=False, frozen=True, rename="camel"):
+    """The ResourceClaim that kube-scheduler made for a pod's extended resources."""
+
+    request_mappings: list[ExtendedRequestObject] | None = None
+    resource_claim_name: str | None = None
+
+
 class PodStatusFields(Struct, gc=False, frozen=True, rename="camel"):
     """How far a pod has come."""
 
@@ -212,6 +251,8 @@ class PodStatusFields(Struct, gc=False, frozen=True, rename="camel"):
     start_time: str | None = None
     nominated_node_name: str | None = None
     conditions: list[PodCondition] | None = None
+    resource_claim_statuses: list[PodClaimStatusObject] | None = None
+    extended_resource_claim_status: ExtendedClaimStatusObject | None = None
 
 
 class PodStatus(PodStatusFields, gc=False, frozen=True, rename="camel"):

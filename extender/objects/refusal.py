@@ -8,6 +8,8 @@ nodes were refused for which reason, sorted; after that what preemption came to.
     0/4 nodes are available: 4 node(s) didn't match pod affinity rules. preemption: ...             ALONE
     0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 3 Insufficient cpu. ...     MIXED
     0/4 nodes are available: 4 Insufficient nvidia.com/gpu. preemption: ...                         ROOM
+    0/4 nodes are available: 4 cannot allocate all claims. preemption: ...                          ROOM
+    0/4 nodes are available: resource claim default/a is in the process of being allocated. ...     ROOM
     0/4 nodes are available: 4 gang waits: 0 of 2 members fit now. preemption: ...                  ASKED
     running PreBind plugin "VolumeBinding": binding volumes: timed out waiting for the condition    OTHER
 """
@@ -25,8 +27,14 @@ _NO_NODE: Final = re.compile(r"0/\d+ nodes are available: ")
 _PREEMPTION: Final = " preemption: "
 #: One reason of several: how many nodes, and why.
 _COUNTED: Final = re.compile(r"(?:^|, )\d+ ")
-#: How NodeResourcesFit refuses a node that lacks room. Source: pkg/scheduler/framework/plugins/noderesources/fit.go.
-_LACKS_ROOM: Final = ("Insufficient ", "Too many pods")
+#: How NodeResourcesFit refuses a node that lacks room, and DynamicResources one that lacks devices, or is not the one
+#: that a claim has devices of. Source: pkg/scheduler/framework/plugins/noderesources/fit.go, dynamicresources.
+_LACKS_ROOM: Final = (
+    *("Insufficient ", "Too many pods"),
+    *("cannot allocate all claims", "resourceclaim not available on the node"),
+)
+#: What DynamicResources says of a claim that another pod is about to have: it ends by itself, in milliseconds.
+_PASSES: Final = "is in the process of being allocated"
 
 
 class RefusalKind(StrEnum):
@@ -51,7 +59,7 @@ def refusal_kind(text: str) -> RefusalKind:
         return RefusalKind.OTHER
     said = text[begin.end() :].partition(_PREEMPTION)[0]
     if _COUNTED.match(said) is None:
-        return RefusalKind.ALONE
+        return RefusalKind.ROOM if _PASSES in said else RefusalKind.ALONE
     reasons = [each for each in _COUNTED.split(said) if each]
     lacking = sum(each.startswith(_LACKS_ROOM) for each in reasons)
     if not lacking:

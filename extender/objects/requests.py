@@ -86,11 +86,16 @@ def billionths(quantity: str | float) -> int:
 
     Raises QuantityError for text that is no quantity, or a negative one.
     """
-    value = parse_quantity(str(quantity))
+    value = signed_billionths(quantity)
     if value < 0:
         msg = f"'{quantity}' is negative"
         raise QuantityError(msg)
-    return int(_EXACT.scaleb(value, -_FINEST))
+    return value
+
+
+def signed_billionths(quantity: str | float) -> int:
+    """Return the exact billionths of any quantity; raise QuantityError for text that is none."""
+    return int(_EXACT.scaleb(parse_quantity(str(quantity)), -_FINEST))
 
 
 def whole_units(resource: str, value: int) -> int:

@@ -61,6 +61,7 @@ class _Spec(PodSpecFields, gc=False, frozen=True, rename="camel"):
     tolerations: Raw = _NULL
     scheduling_gates: Raw = _NULL
     scheduling_group: Raw = _NULL
+    resource_claims: Raw = _NULL
 
 
 class _Status(PodStatusFields, gc=False, frozen=True, rename="camel"):
@@ -89,6 +90,7 @@ class _FormSpec(Struct, gc=False, frozen=True, rename="camel"):
     node_selector: Raw
     affinity: Raw
     tolerations: Raw
+    resource_claims: Raw
 
 
 class _FormStatus(Struct, gc=False, frozen=True, rename="camel"):
@@ -201,6 +203,7 @@ class SeenPodDecoder:
                 spec.node_selector,
                 spec.affinity,
                 spec.tolerations,
+                spec.resource_claims,
             ),
             _FormStatus(
                 status.container_statuses,

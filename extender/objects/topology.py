@@ -112,6 +112,11 @@ class LabelGroup:
         return values if all(values) else None
 
 
+#: A label, as no pod can have it, by which those are told that have to be on one node for a ResourceClaim they share.
+SHARED_CLAIM: Final = "resource claim"
+SHARED_CLAIM_GROUPS: Final = (LabelGroup((SHARED_CLAIM,), "node"),)
+
+
 def subgroup_role(role: str, labels: Mapping[str, str], groups: Sequence[LabelGroup]) -> str:
     """Return the role of a member with what tells those apart that are in other groups; the role itself if in none.
 

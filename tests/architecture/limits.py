@@ -42,7 +42,8 @@ COUNTS: Mapping[str, Limit] = {
     # Explanations of one state share its copies. What members of one shape are promised and charged is done once for
     # all of them on a node. Statuses and gauges of Queues are made in steps.
     # A recording has pages of its own, and free memory goes back.
-    "lines in extender": Limit(48_900, goal=38_000),
+    # Devices of Dynamic Resource Allocation: five kinds, selectors in CEL, pools, and the search of the allocator.
+    "lines in extender": Limit(52_500, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     "own imports of a module, on average": Limit(5.76, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),

@@ -406,3 +406,25 @@ def test_all_nodes_are_touched_those_included_that_are_gone_and_claimed() -> Non
     table.touched = {}
     table.touch_all()
     assert set(table.touched) == {"here", "gone"}
+
+
+def test_a_node_has_what_is_provided_besides_what_it_lists() -> None:
+    """Provided amounts are there as soon as the node is, stay when it changes, and give way to what it lists."""
+    table = NodeTable()
+    assert table.provide("a", {"devices": 8, "cpu": 1})
+    assert not table.provide("a", {"devices": 8, "cpu": 1})
+    table.upsert(node("a", gpus=0))
+    assert (free_of(table, "a", "devices"), free_of(table, "a", "cpu")) == (8, 64_000)
+    table.upsert(node("a", gpus=4))
+    assert (free_of(table, "a", "devices"), free_of(table, "a", GPU)) == (8, 4)
+    generation = table.last_node_change
+    assert table.provide("a", {})
+    assert table.last_node_change > generation
+    assert free_of(table, "a", "devices") == 0
+
+
+def free_of(table: NodeTable, name: str, resource: str) -> int:
+    """Return how much of a resource is free on a node."""
+    row = table.row(name)
+    assert row is not None
+    return int(table.free()[table.resources.index(resource), row])

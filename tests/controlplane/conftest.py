@@ -2,9 +2,11 @@
 
 `cluster` is what most tests need: words to fill it (`cluster.nodes(4, gpus=8)`,
 `cluster.gang("job", members=4, gpus=8)`) and live views of it. `muster` and `stock_scheduler` add who schedules.
-The `native_` fixtures are the same on a second control plane, whose feature gates serve native PodGroups.
+The `native_` fixtures are the same on a second control plane, whose feature gates serve native PodGroups; the
+`device_` fixtures on a third one, where kube-controller-manager looks after claims of devices.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -17,11 +19,13 @@ from localcluster.cluster import LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, STOCK_API_SERVER, ApiServerOptions
 from localcluster.credentials import Connection
+from localcluster.devices import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from localcluster.errors import ApiError
 from localcluster.faults.api import ApiProxy
 from localcluster.faults.verbs import VerbProxy
 from localcluster.history import SCHEDULING, Recorder
 from localcluster.processes import Server
-from localcluster.programs import Release
+from localcluster.programs import DEFAULT_BINARIES, DEVICE_BINARIES, NEWEST, Release
 from localcluster.sandbox import Sandbox
 from tests.controlplane.blows import Blows
 from tests.controlplane.judging import history_of
@@ -276,6 +280,64 @@ def native_muster(
     assert native_cluster.empty
     native_muster_scheduler.check()
     with muster_starter(native_local_cluster) as start:
+        yield start()
+
+
+@pytest.fixture(scope="session")
+def device_local_cluster(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[LocalCluster]:
+    """Run an API server with kwok, Muster's manifests, and the controllers of claims of devices."""
+    if release is not NEWEST:
+        pytest.skip(f"no kube-controller-manager is built of Kubernetes {release}")
+    binaries = built_binaries((*DEFAULT_BINARIES, *DEVICE_BINARIES))
+    with LocalCluster(tmp_path_factory.mktemp("devices"), binaries, controllers=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _device_sandbox(device_local_cluster: LocalCluster) -> Iterator[Sandbox]:
+    with Sandbox(device_local_cluster.admin) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def device_cluster(device_local_cluster: LocalCluster, _device_sandbox: Sandbox) -> Sandbox:
+    """Return a cluster whose controllers look after claims of devices, without pods, nodes, devices or claims."""
+    device_local_cluster.check()
+    _device_sandbox.reset()
+    api = device_local_cluster.admin
+    for item in api.list_items(RESOURCE_CLAIMS):
+        about = item["metadata"]
+        with contextlib.suppress(ApiError):  # a controller may be faster
+            api.patch(RESOURCE_CLAIMS, about["name"], {"metadata": {"finalizers": None}}, namespace=about["namespace"])
+            api.delete(RESOURCE_CLAIMS, about["name"], about["namespace"])
+    for resource in (RESOURCE_SLICES, DEVICE_CLASSES):
+        api.delete_all(resource)
+    api.delete_all(RESOURCE_CLAIM_TEMPLATES, "default")
+    return _device_sandbox
+
+
+@pytest.fixture(scope="session")
+def device_stock_scheduler(device_local_cluster: LocalCluster) -> Server:
+    """Start a kube-scheduler without extender for `schedulerName: default-scheduler`, beside the devices."""
+    device_local_cluster.stock_scheduler.start()
+    return device_local_cluster.stock_scheduler
+
+
+@pytest.fixture(scope="session")
+def device_muster_scheduler(device_local_cluster: LocalCluster) -> Server:
+    """Start a kube-scheduler for `schedulerName: muster` that asks Muster, beside the devices."""
+    device_local_cluster.muster_scheduler.start()
+    return device_local_cluster.muster_scheduler
+
+
+@pytest.fixture
+def device_muster(
+    device_local_cluster: LocalCluster, device_cluster: Sandbox, device_muster_scheduler: Server
+) -> Iterator[Server]:
+    """Start a Muster of this test's own on the control plane with controllers of devices."""
+    assert device_cluster.empty
+    device_muster_scheduler.check()
+    with muster_starter(device_local_cluster) as start:
         yield start()
 
 

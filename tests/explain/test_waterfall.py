@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from extender.admission.events import Arrive, NodeSeen, NodeTopologySeen, PodSeen, QueueSeen
+from extender.admission.events import (
+    Arrive,
+    ClaimTemplateSeen,
+    DeviceClassSeen,
+    NodeSeen,
+    NodeTopologySeen,
+    PodSeen,
+    QueueSeen,
+    SliceSeen,
+)
 from extender.explain.waterfall import NodeCause, Waterfall
 from extender.objects import keys
 from extender.objects.meta import Requirement, Selector, SelectorTerm
@@ -14,6 +23,7 @@ from extender.objects.pod import Shape
 from extender.objects.podspec import Taint
 from extender.objects.queue import Flavor, Queue, Quota
 from extender.objects.topology import Slice
+from tests.devicevalues import CLASS, class_of, product_is, slice_of, spec_of, template_of, uses
 from tests.explain.conftest import LEVELS, add, asking, explained, racked, take
 from tests.worlds import GPU, Job, World
 
@@ -55,6 +65,38 @@ def test_nodes_are_removed_in_a_fixed_order_each_once(world: World) -> None:
         "nvidia.com/gpu: 8 asked, at most 7 free: 1 node",
     ]
     assert (found.nodes, found.usable, found.pods, found.fits) == (12, 2, 4, 2)
+
+
+def test_devices_are_named_by_class_and_selector(world: World) -> None:
+    """What nodes lack of devices is said in the words of the claim, with numbers."""
+    world.tell(DeviceClassSeen(class_of()))
+    world.tell(ClaimTemplateSeen(template_of("h100", spec_of(6, product_is("H100")))))
+    for name, products in (("h100", ["H100"] * 8), ("few", ["H100"] * 4), ("a100", ["A100"] * 8)):
+        world.nodes(1, gpus=0, prefix=name)
+        world.tell(SliceSeen(slice_of(f"{name}-0", products)))
+    first = world.gang("first", 1, gpus=0, claims=uses(template="h100"))
+    assert first.reserved == {"first-0": "h100-0"}
+    named = f"devices of class {CLASS} matching {product_is('H100')}"
+    assert steps(world, world.gang("second", 1, gpus=0, claims=uses(template="h100"))) == {
+        NodeCause.LACKS_RESOURCE: (1, f"no {named}: 1 node"),
+        NodeCause.TOO_SMALL: (1, f"{named}: 6 asked, at most 4 even when empty: 1 node"),
+        NodeCause.RESERVED_FOR_OTHERS: (1, "for default/first: 1 node"),
+    }
+
+
+def test_quota_counts_devices_as_the_resource_that_they_stand_for(world: World) -> None:
+    """A Queue that has quota for nvidia.com/gpu is charged for claims of the class that stands for it."""
+    world.tell(DeviceClassSeen(class_of(resource=GPU)))
+    world.tell(ClaimTemplateSeen(template_of("six", spec_of(6))))
+    world.nodes(2, gpus=0)
+    for name in ("node-0", "node-1"):
+        world.tell(SliceSeen(slice_of(name)))
+    world.tell(QueueSeen(Queue("team", flavors=(Flavor("default", {GPU: Quota(8)}),))))
+    options = {"group": {"options": keys.Options(queue="team")}}
+    assert world.gang("first", 1, gpus=0, claims=uses(template="six"), **options).reserved
+    second = world.gang("second", 1, gpus=0, claims=uses(template="six"), **options)
+    assert second.wait is not None
+    assert second.wait.message == "asks for 6 nvidia.com/gpu of default, of which Queue team has 2 left now"
 
 
 def test_a_node_that_is_announced_to_go_is_unschedulable(world: World) -> None:

@@ -14,22 +14,59 @@ from extender.journal.entries import EVENTS, EntryError, EntryReader, EntryWrite
 from extender.journal.outcomes import Raised
 from extender.ledger.effects import Effects
 from extender.objects.budget import DisruptionBudget
+from extender.objects.deviceclass import DeviceClass
 from extender.objects.devices import DeviceReport
+from extender.objects.devicetaintrule import DeviceTaintRule
+from extender.objects.dradevices import DeviceKey, NodeScope, PoolKey
 from extender.objects.holdings import DeviceHolding
 from extender.objects.hypernodes import HyperNode
 from extender.objects.keys import BelowMinimum, Options, Packing
 from extender.objects.levelobjects import LevelList
 from extender.objects.levels import Level
-from extender.objects.meta import NO_LABELS, LabelSelector, ObjectRef, Requirement, Selector, SelectorTerm, share_labels
+from extender.objects.meta import (
+    NO_LABELS,
+    LabelSelector,
+    ObjectRef,
+    Requirement,
+    Selector,
+    SelectorTerm,
+    key_places,
+    share_labels,
+)
 from extender.objects.node import Node
 from extender.objects.nodetopology import Managers, NodeTopology, TopologyPolicy, Zone
 from extender.objects.pod import Phase, Pod, Rejection, RejectionReason, Shape
+from extender.objects.podclaims import ContainerClaim, ExtendedRequest, PodClaim, PodClaims
 from extender.objects.podgroup import GroupProgress, GroupRef, PodGroup
 from extender.objects.podoptions import RoleRank
 from extender.objects.podspec import Taint, Toleration
 from extender.objects.queue import ConsolidationPolicy, Flavor, PreemptionPolicy, Queue, Quota, StopPolicy
 from extender.objects.reason import Problem, Reason, Wait
 from extender.objects.requests import ContainerRequest
+from extender.objects.resourceclaim import (
+    ClaimAllocation,
+    ClaimConsumer,
+    ClaimRequest,
+    ClaimSpec,
+    DeviceConstraint,
+    DeviceRequest,
+    GivenDevice,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from extender.objects.resourceslice import (
+    AttributeSet,
+    AttributeValue,
+    CapacityPolicy,
+    CapacitySet,
+    CounterSet,
+    CounterUse,
+    CounterUses,
+    DeviceCapacity,
+    DeviceVersion,
+    PoolDevice,
+    ResourceSlice,
+)
 from extender.objects.sources.volcano import VOLCANO
 from extender.objects.topology import SILENT, Objective, RoleGroup, Slice, TopologyTerms
 
@@ -96,6 +133,12 @@ POD = Pod(
     started_at=1e9 + 0.1,
     gates=("g",),
     controller="job-uid",
+    claims=PodClaims(
+        (PodClaim("c", "claim", "template", needless=True),),
+        (ContainerClaim("main", "c", "r"),),
+        "extended",
+        (ExtendedRequest("main", "nvidia.com/gpu", "r"),),
+    ),
 )
 NODE = Node("n", "u", {"cpu": 1}, {"l": "v"}, (Taint("k", "v", "NoSchedule"),), PROBLEM, {"a": "b"}, deleting=True)
 TOPOLOGY = NodeTopology(
@@ -128,6 +171,51 @@ HYPER_NODE = HyperNode(
     ABOUT, 1, "rack", frozenset({"a", "b"}), ("n-.*",), ((Requirement("k", "Exists"),),), ("c",), (PROBLEM,)
 )
 
+_VALUES: tuple[AttributeValue, ...] = (
+    *("text", True, 7, DeviceVersion("1.2.3")),
+    *((1, 2), (True,), ("a",), (DeviceVersion("1.0.0"), DeviceVersion("2.0.0"))),
+)
+_NAMES = tuple(f"d/a{index}" for index in range(len(_VALUES)))
+_TERM = SelectorTerm((), (Requirement("metadata.name", "In", ("n",)),))
+SLICE = ResourceSlice(
+    *("slice", "uid", PoolKey("d", "n"), 3, 1, NodeScope("n")),
+    per_device=True,
+    devices=(
+        PoolDevice(
+            "gpu-0",
+            AttributeSet(key_places(_NAMES), _VALUES),
+            CapacitySet((("memory", DeviceCapacity(80, CapacityPolicy(1, (2, 3), ranged=True, lowest=1))),)),
+            CounterUses((CounterUse("set", (("memory", 8),)),)),
+            (Taint("k", "v", "NoExecute"),),
+            NodeScope(terms=(_TERM,)),
+            shared=True,
+            binds_to_node=True,
+            conditions=("ready",),
+            failure_conditions=("failed",),
+        ),
+    ),
+    counter_sets=(CounterSet("set", (("memory", 80),)),),
+    problem=PROBLEM,
+)
+REQUEST = DeviceRequest("r", "gpu", ("true",), None, admin=True, tolerations=SHAPE.tolerations, capacity=(("m", 1),))
+CLAIM = ResourceClaim(
+    *("ns", "claim", "uid"),
+    ClaimSpec(
+        (ClaimRequest("r", (REQUEST,)),),
+        (DeviceConstraint("d/a", frozenset({"r"}), distinct=True),),
+        PROBLEM,
+    ),
+    ClaimAllocation(
+        (GivenDevice("r", DeviceKey("d", "n", "gpu-0"), admin=True, share="share", consumed=(("memory", 1),)),),
+        (_TERM,),
+    ),
+    (ClaimConsumer("", "pods", "pod-1", "uid"),),
+    "uid",
+    deleting=True,
+    extended=True,
+    problem=PROBLEM,
+)
+
 #: One event of each kind, with something in every field.
 EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
     events.PodSeen(POD),
@@ -150,6 +238,16 @@ EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
     events.LevelsGone("kueue.x-k8s.io", "t"),
     events.DeviceSeen(DeviceReport(ABOUT, "[]")),
     events.DeviceGone("n"),
+    events.DeviceClassSeen(DeviceClass("gpu", ("true",), "nvidia.com/gpu", "2026", PROBLEM)),
+    events.DeviceClassGone("gpu"),
+    events.SliceSeen(SLICE),
+    events.SliceGone("slice"),
+    events.TaintRuleSeen(DeviceTaintRule("rule", "d", "n", "gpu-0", Taint("k", "v", "NoSchedule"))),
+    events.TaintRuleGone("rule"),
+    events.ClaimSeen(CLAIM),
+    events.ClaimGone("ns", "claim"),
+    events.ClaimTemplateSeen(ResourceClaimTemplate("ns", "template", CLAIM.spec)),
+    events.ClaimTemplateGone("ns", "template"),
     events.CalibrationSeen(ABOUT, {"a": "b"}),
     events.CalibrationGone(),
     events.EvictionRefused("uid", "why"),

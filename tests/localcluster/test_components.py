@@ -105,3 +105,13 @@ def test_empty_command_is_refused(tmp_path: Path, reaper: Reaper) -> None:
     connection = Connection("https://127.0.0.1:6443", tmp_path / "ca.crt", "token")
     with pytest.raises(LocalClusterError, match="the command that starts Muster is empty"):
         components.muster(tmp_path, reaper, port=1, connection=connection, command=[])
+
+
+def test_only_controllers_of_claims_run(tmp_path: Path, reaper: Reaper) -> None:
+    """kube-controller-manager runs what claims of devices need, and nothing else that would take processors."""
+    connection = Connection("https://127.0.0.1:6443", tmp_path / "ca.crt", "token")
+    server = components.kube_controller_manager(
+        Path("/bin/kcm"), tmp_path, reaper, port=1, connection=connection, feature_gates={"A": True}
+    )
+    assert "--controllers=resourceclaim-controller,garbage-collector-controller" in server.command.arguments
+    assert "--feature-gates=A=true" in server.command.arguments

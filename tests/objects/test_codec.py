@@ -20,7 +20,9 @@ from extender.kube.status import decode_conditioned
 from extender.kube.version import decode_version
 from extender.kube.watch import decode_watch_event
 from extender.objects.budget import decode_disruption_budget
+from extender.objects.deviceclass import decode_device_class
 from extender.objects.devices import decode_device
+from extender.objects.devicetaintrule import decode_device_taint_rule
 from extender.objects.hypernodes import decode_hyper_node
 from extender.objects.lease import decode_lease
 from extender.objects.levelobjects import decode_grove_topology, decode_network_topology, decode_topology
@@ -30,6 +32,8 @@ from extender.objects.nodetopology import decode_node_resource_topology
 from extender.objects.podspec import decode_pod
 from extender.objects.priority import decode_priority_class
 from extender.objects.queue import decode_queue
+from extender.objects.resourceclaim import decode_resource_claim, decode_resource_claim_template
+from extender.objects.resourceslice import decode_resource_slice
 from extender.objects.sources.coscheduling import decode_coscheduling_pod_group
 from extender.objects.sources.grove import decode_pod_gang
 from extender.objects.sources.jobset import decode_job_set
@@ -51,6 +55,7 @@ from extender.service.verbs import (
 from tests import builders
 from tests.builders import written
 from tests.objects.documents import load, spoiled
+from tests.objects.dra import FULL_CLAIM, FULL_CLASS, FULL_RULE, FULL_SLICE, FULL_TEMPLATE
 
 OBJECTS = load("objects/data/objects.json")
 PROTOCOL = load("objects/data/protocol.json")
@@ -94,6 +99,11 @@ DOCUMENTS: dict[Decoder[Any], object] = {
         "spec": {"networkTopologySpec": [{"topologyLayer": "rack", "labelKey": ["example.com/rack"]}]},
     },
     decode_grove_topology: {"metadata": {"name": "t"}, "spec": {"levels": [{"domain": "rack", "key": "x/rack"}]}},
+    decode_resource_slice: FULL_SLICE,
+    decode_device_class: FULL_CLASS,
+    decode_device_taint_rule: FULL_RULE,
+    decode_resource_claim: FULL_CLAIM,
+    decode_resource_claim_template: FULL_TEMPLATE,
     decode_device: {"metadata": {"name": "n", "annotations": {"key": "value"}}},
     decode_config_map: {"metadata": {"name": "c"}, "data": {"key": "value"}},
     decode_queue: {

@@ -17,6 +17,13 @@ SAID = {
     "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 node(s) were unschedulable.": RefusalKind.ALONE,
     f"0/4 nodes are available: 4 Insufficient nvidia.com/gpu.{UNPREEMPTED}": RefusalKind.ROOM,
     "0/4 nodes are available: 2 Insufficient cpu, 3 Insufficient nvidia.com/gpu, 1 Too many pods.": RefusalKind.ROOM,
+    f"0/4 nodes are available: 4 cannot allocate all claims.{UNPREEMPTED}": RefusalKind.ROOM,
+    "0/4 nodes are available: 1 cannot allocate all claims, 3 resourceclaim not available on the node.": (
+        RefusalKind.ROOM
+    ),
+    f"0/4 nodes are available: resource claim default/a is in the process of being allocated.{UNPREEMPTED}": (
+        RefusalKind.ROOM
+    ),
     "0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 3 Insufficient cpu.": RefusalKind.MIXED,
     "0/4 nodes are available: 3 Insufficient cpu, 1 node(s) had untolerated taint {a: b}.": RefusalKind.MIXED,
     "0/4 nodes are available: 1 gang waits: 0 of 2 members fit now, 3 Insufficient cpu.": RefusalKind.ASKED,

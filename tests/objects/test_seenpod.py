@@ -34,6 +34,25 @@ PODS: list[Json] = [
         annotations={PREDICTED_GPUS: "0,1", PREDICTED_ZONES: "0", OBSERVED_GPUS: "x"},
         spec={"priority": 7, "schedulingGates": [{"name": "a"}], "nodeSelector": {"zone": "a"}},
     ),
+    pod_json(
+        "devices",
+        spec={
+            "resourceClaims": [
+                {"name": "gpus", "resourceClaimTemplateName": "t"},
+                {"name": "c", "resourceClaimName": "c"},
+            ],
+            "containers": [{"name": "main", "resources": {"claims": [{"name": "gpus"}]}}],
+        },
+    )
+    | {
+        "status": {
+            "resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "devices-gpus-x"}],
+            "extendedResourceClaimStatus": {
+                "resourceClaimName": "e",
+                "requestMappings": [{"containerName": "main", "resourceName": GPU, "requestName": "r"}],
+            },
+        }
+    },
     pod_json("alone", labels={"app": "web"}, annotations={PLACEMENT: "nvidia.com/gpu=binpack,cpu=spread"}),
 ]
 

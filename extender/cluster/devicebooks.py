@@ -1,0 +1,456 @@
+"""Who holds devices: claims and their templates, what pods ask of the columns because of them, and what is allocated.
+
+A pod asks the columns of the node table for the devices of its claims, so that a promise of a node is one of devices
+too. What kube-scheduler has allocated counts as it is: where a claim holds what no pod on its node has been counted
+for, it has a claim of its own in the table, as pods have. That is so for claims of pods that are gone or not placed
+any more, of claims that several pods share, and for devices that are of more demands than was asked for.
+
+    a claim of a pod                       the pod asks for its devices      the claim is counted by itself for
+    not allocated                          yes                               nothing
+    allocated, the pod is on that node     yes                               what it has beyond what was asked for
+    allocated, the pod has no node         no, but only that node will do    all that it has
+    shared, not allocated                  the first of a gang's pods        nothing
+    shared, allocated                      no, but only that node will do    all that it has
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Final, NamedTuple
+
+from extender.caches import Shared
+from extender.cluster.devicecolumns import ColumnChange, DeviceColumns, demands_of
+from extender.cluster.table import NodeTable
+from extender.devices.inventory import Inventory
+from extender.devices.selectors import Selectors
+from extender.objects.deviceclass import DeviceClass
+from extender.objects.devicetaintrule import DeviceTaintRule
+from extender.objects.meta import SelectorTerm, share_labels
+from extender.objects.node import Node
+from extender.objects.pod import Pod, Shape
+from extender.objects.reason import Problem
+from extender.objects.resourceclaim import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from extender.objects.resourceslice import PoolDevice, ResourceSlice
+from extender.objects.topology import SHARED_CLAIM
+
+#: How the claims of ResourceClaims are called in the node table, where UIDs of pods are: no pod is called so.
+CLAIM_PREFIX: Final = "claim:"
+
+#: Returns one object for equal shapes.
+_shared = Shared[Shape]()
+
+
+class Touched(NamedTuple):
+    """What is to be read again, as it was told: nodes whose resources, and pods whose claims are others than before."""
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    moved: bool = False
+
+    @classmethod
+    def nothing(cls) -> Touched:
+        """Return that nothing is."""
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a pod asks for: `free` as long as nothing of it is allocated, `pinned` where its claims are already.
+
+    `counts` says which of its claims are counted with the pod, and for how much of which column; the others by
+    themselves. Who has to be on one node with it shares the claim called `together`.
+    """
+
+    free: Shape
+    counts: Mapping[str, Mapping[str, int]]
+    pinned: Shape | None = None
+    together: str = ""
+
+
+class _Need(NamedTuple):
+    """One claim of a pod: what it is called, what it asks for and was given, and whether it was made for the pod."""
+
+    key: str
+    spec: ClaimSpec
+    allocation: ClaimAllocation | None
+    own: bool
+
+
+class DeviceBooks:
+    """Keep devices, classes, claims and templates, and what follows for nodes and pods."""
+
+    def __init__(self, table: NodeTable, pods: Mapping[str, Pod]) -> None:
+        """Start without any; `pods` are those of the model, by UID, as they were resolved last."""
+        self._table = table
+        self._known = pods
+        self._selectors = Selectors()
+        self._columns = DeviceColumns(table.provide, Inventory(), self._matches)
+        self._claims: dict[str, ResourceClaim] = {}  # by namespace/name
+        self._templates: dict[str, ResourceClaimTemplate] = {}
+        self._nodes: dict[str, Node] = {}  # as they were told
+        self._pods: dict[str, Pod] = {}  # those with claims, as they were told
+        self._asked: dict[str, _Asked] = {}
+        self._users: dict[str, dict[str, None]] = {}  # claim, or template, by namespace/name -> UIDs of pods
+        self._owned: dict[str, dict[str, None]] = {}  # UID of a pod -> the claims that were made for it
+        self._allocated: set[str] = set()  # claims that hold devices of a node
+        self._outdated = False
+
+    def _matches(self, driver: str, device: PoolDevice, expressions: tuple[str, ...]) -> bool:
+        """Tell whether a device matches; for kube-scheduler an expression that fails does not say so either."""
+        return self._selectors.all_match(expressions, driver, device) is True
+
+    # Nodes.
+
+    def node(self, node: Node) -> Node:
+        """Return a node that was added or changed with the extended resources that stand for its devices."""
+        self._nodes[node.name] = node
+        self._outdated |= self._columns.put_node(node.name, node.allocatable, node.labels).relations
+        return self._with_devices(node)
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node."""
+        self._nodes.pop(name, None)
+        self._columns.drop_node(name)
+
+    def _with_devices(self, node: Node) -> Node:
+        there = self._columns.extended(node.name)
+        return replace(node, allocatable={**node.allocatable, **there}) if there else node
+
+    # Objects that describe devices.
+
+    def put_class(self, device_class: DeviceClass) -> Touched:
+        """Take in a DeviceClass."""
+        known = self._columns.has_class(device_class.name)
+        return self._touched(self._columns.put_class(device_class), {} if known else self._pods)
+
+    def drop_class(self, name: str) -> Touched:
+        """Forget a DeviceClass."""
+        return self._touched(self._columns.drop_class(name), self._pods)
+
+    def put_slice(self, item: ResourceSlice) -> Touched:
+        """Take in a ResourceSlice."""
+        return self._touched(self._columns.put_slice(item))
+
+    def drop_slice(self, name: str) -> Touched:
+        """Forget a ResourceSlice."""
+        return self._touched(self._columns.drop_slice(name))
+
+    def put_rule(self, rule: DeviceTaintRule) -> Touched:
+        """Take in a DeviceTaintRule."""
+        return self._touched(self._columns.put_rule(rule))
+
+    def drop_rule(self, name: str) -> Touched:
+        """Forget a DeviceTaintRule."""
+        return self._touched(self._columns.drop_rule(name))
+
+    def _touched(self, change: ColumnChange, pods: Iterable[str] = ()) -> Touched:
+        """Say what is to be read again after a change of columns, and count what is allocated anew."""
+        if change.moved:
+            for key, claim in self._claims.items():
+                if claim.allocation is not None:
+                    self._count(key)
+        found = self._changed(self._pods if change.relations else pods)
+        nodes = tuple(self._nodes[name] for name in sorted(change.nodes) if name in self._nodes)
+        return Touched(nodes, found, change.moved or bool(found))
+
+    # Claims.
+
+    def put_template(self, template: ResourceClaimTemplate) -> Touched:
+        """Take in a ResourceClaimTemplate."""
+        before, self._templates[template.key] = self._templates.get(template.key), template
+        return Touched.nothing() if before == template else self._reread(_template(template.key))
+
+    def drop_template(self, key: str) -> Touched:
+        """Forget the ResourceClaimTemplate called `key`, its namespace and name."""
+        self._templates.pop(key, None)
+        return self._reread(_template(key))
+
+    def put_claim(self, claim: ResourceClaim) -> Touched:
+        """Take in a ResourceClaim."""
+        before = self._claims.get(claim.key)
+        if before == claim:
+            return Touched.nothing()
+        if before is not None and before.controller != claim.controller:
+            self._owned.get(before.controller, {}).pop(claim.key, None)
+        self._claims[claim.key] = claim
+        if claim.controller:
+            self._owned.setdefault(claim.controller, {})[claim.key] = None
+        return self._claim_changed(claim.key, claim.controller)
+
+    def drop_claim(self, key: str) -> Touched:
+        """Forget the ResourceClaim called `key`, its namespace and name."""
+        claim = self._claims.pop(key, None)
+        if claim is None:
+            return Touched.nothing()
+        owned = self._owned.get(claim.controller)
+        if owned is not None:
+            owned.pop(key, None)
+            if not owned:
+                del self._owned[claim.controller]
+        return self._claim_changed(key, claim.controller)
+
+    def _claim_changed(self, key: str, owner: str) -> Touched:
+        moved = self._count(key)
+        users = {**self._users.get(key, {}), **({owner: None} if owner in self._pods else {})}
+        found = self._changed(users)
+        return Touched((), found, moved or bool(found))
+
+    def _reread(self, key: str) -> Touched:
+        found = self._changed(self._users.get(key, {}))
+        return Touched((), found, bool(found))
+
+    # Pods.
+
+    def pod(self, pod: Pod) -> Pod:
+        """Return a pod that was added or changed with what its claims, and twins of its resources, take of columns."""
+        if not pod.claims.claims and not self._columns.twins_of:
+            return pod
+        before = self._pods.get(pod.uid)
+        if before is None or before.claims != pod.claims:
+            self._forget_uses(before)
+            if pod.claims.claims:
+                self._pods[pod.uid] = pod
+                for key in _names(pod):
+                    self._users.setdefault(key, {})[pod.uid] = None
+        elif pod.uid in self._pods:
+            self._pods[pod.uid] = pod
+        return self._resolve(pod)
+
+    def outdated(self) -> Touched:
+        """Return what is to be read again because somebody asks for devices in other words than all before."""
+        if not self._outdated:
+            return Touched.nothing()
+        self._outdated = False
+        return self._touched(ColumnChange(relations=True, moved=True))
+
+    def drop_pod(self, uid: str) -> None:
+        """Forget a pod that was deleted; what its claims hold they hold until they are gone themselves."""
+        self._forget_uses(self._pods.pop(uid, None))
+        self._asked.pop(uid, None)
+        self.follow([uid])
+
+    def follow(self, uids: Iterable[str]) -> Touched:
+        """Count claims again of pods that were promised a node, or bound, or have none any more."""
+        if not self._allocated:
+            return Touched.nothing()
+        found: dict[str, None] = {}
+        for uid in uids:
+            keys = (*self._owned.get(uid, ()), *(_names(self._pods[uid]) if uid in self._pods else ()))
+            held = [key for key in keys if key in self._allocated]
+            for key in held:
+                self._count(key)
+            if held:
+                found |= dict.fromkeys((uid, *self._users.get(held[0], ())))
+        return Touched((), self._changed(found))
+
+    def _forget_uses(self, pod: Pod | None) -> None:
+        for key in () if pod is None else _names(pod):
+            users = self._users.get(key, {})
+            users.pop(pod.uid if pod is not None else "", None)
+            if not users:
+                self._users.pop(key, None)
+
+    def _changed(self, uids: Iterable[str]) -> tuple[Pod, ...]:
+        """Return those pods, as they were told, of which something else is resolved now."""
+        found = []
+        for uid in list(uids):
+            told, known = self._pods.get(uid), self._known.get(uid)
+            if told is not None and known is not None:
+                now = self._resolve(told)
+                if (now.shape, now.problem, now.labels) != (known.shape, known.problem, known.labels):
+                    found.append(told)
+        return tuple(found)
+
+    def _resolve(self, pod: Pod) -> Pod:
+        twins = self._twins(pod)
+        if not pod.claims.claims:
+            return replace(pod, shape=_with(pod.shape, twins)) if twins else pod
+        needs = []
+        for index, each in enumerate(pod.claims.claims):
+            if each.needless:
+                continue
+            key = f"{pod.namespace}/{each.claim}" if each.claim else ""
+            claim = self._claims.get(key)
+            source = claim or self._templates.get(f"{pod.namespace}/{each.template}")
+            if source is None:
+                kind, name = (
+                    ("ResourceClaimTemplate", each.template) if each.template else ("ResourceClaim", each.claim)
+                )
+                return self._lacking(pod, index, f"{kind} {pod.namespace}/{name} does not exist")
+            if (problem := self._unusable(source.spec)) is not None:
+                return self._lacking(pod, index, problem)
+            allocation = None if claim is None else claim.allocation
+            own = bool(each.template) and (claim is None or claim.controller == pod.uid)  # else of its PodGroup
+            needs.append(_Need(key, source.spec, allocation, own))
+        asked = self._asked[pod.uid] = self._ask(pod, needs, twins)
+        labels = share_labels({**pod.labels, SHARED_CLAIM: asked.together}) if asked.together else pod.labels
+        return replace(pod, shape=self._stance(pod, asked), labels=labels)
+
+    @staticmethod
+    def _lacking(pod: Pod, index: int, why: str) -> Pod:
+        if pod.node_name or pod.problem is not None:
+            return pod
+        return replace(pod, problem=Problem(f"spec.resourceClaims[{index}]", why))
+
+    def _unusable(self, spec: ClaimSpec) -> str | None:
+        if spec.problem is not None:
+            return str(spec.problem)
+        for request in spec.requests:
+            for option in request.options:
+                if not self._columns.has_class(option.device_class):
+                    return f"DeviceClass {option.device_class} does not exist"
+                for expression in option.selectors:
+                    if (problem := self._selectors.problem(expression)) is not None:
+                        return str(problem)
+        return None
+
+    def _ask(self, pod: Pod, needs: list[_Need], twins: Mapping[str, int]) -> _Asked:
+        """Return what a pod asks for because of its claims."""
+        total, held = Counter(twins), Counter(twins)
+        counts: dict[str, Mapping[str, int]] = {}
+        pins: list[ClaimAllocation] = []
+        together: list[str] = []
+        for need in needs:
+            amounts = self._amounts(need.spec)
+            if need.allocation is not None:
+                pins.append(need.allocation)
+            else:
+                held.update(amounts)
+            if need.own:
+                counts[need.key] = amounts
+                total.update(amounts)
+            elif need.allocation is None and not pod.node_name:
+                if self._is_first(need.key, pod):
+                    total.update(amounts)
+                if amounts:
+                    together.append(need.key)
+        free = _with(pod.shape, total)
+        pinned = _pinned(_with(pod.shape, held), pins) if pins else None
+        return _Asked(free, counts, pinned, min(together, default=""))
+
+    def _amounts(self, spec: ClaimSpec) -> Counter[str]:
+        amounts: Counter[str] = Counter()
+        for demand, count in demands_of(spec).items():
+            self._outdated |= self._columns.want(demand).relations
+            for column in self._columns.takes(demand):
+                amounts[column] += count
+        return amounts
+
+    def _is_first(self, key: str, pod: Pod) -> bool:
+        """Tell whether a pod is the first of its gang that shares a claim, of those that have not ended."""
+        users = (self._pods[each] for each in self._users.get(key, ()))
+        alike = [each for each in users if each.group == pod.group and not each.done]
+        return min(alike, default=pod, key=lambda each: (each.created, each.uid)).uid == pod.uid
+
+    def _twins(self, pod: Pod) -> Counter[str]:
+        """Return what a pod takes besides because it asks for extended resources."""
+        found: Counter[str] = Counter()
+        if self._columns.twins_of:
+            for resource, amount in pod.shape.requests:
+                for twin in self._columns.twins_of.get(resource, ()):
+                    found[twin] += amount
+        return found
+
+    def _stance(self, pod: Pod, asked: _Asked) -> Shape:
+        """Return what a pod asks for as it stands: one with a node stays as it was promised, whatever is allocated."""
+        if asked.pinned is None or pod.node_name:
+            return asked.free
+        promised = self._table.claim_of(pod.uid)
+        if promised is not None and promised.shape in (asked.free, asked.pinned):
+            node = self._nodes.get(promised.node)
+            if node is not None and all(each.reachable_from(node.name, node.labels) for each in self._pins(pod)):
+                return promised.shape
+        return asked.pinned
+
+    def _pins(self, pod: Pod) -> Iterator[ClaimAllocation]:
+        for key in _names(pod):
+            claim = self._claims.get(key)
+            if claim is not None and claim.allocation is not None:
+                yield claim.allocation
+
+    # What is allocated.
+
+    def _count(self, key: str) -> bool:
+        """Count what a claim holds that no pod is counted for; return whether that moves anything."""
+        claim = self._claims.get(key)
+        uid = f"{CLAIM_PREFIX}{key}"
+        if claim is None or claim.allocation is None:
+            self._allocated.discard(key)
+            return self._table.release(uid)
+        devices = [each.device for each in claim.allocation.devices if not each.admin]
+        node = self._columns.node_of(devices) if devices else ""
+        if not node:
+            self._allocated.discard(key)
+            return self._table.release(uid)
+        self._allocated.add(key)
+        left = self._columns.taken_by(node, devices) - Counter(self._counted(claim, node))
+        if not left:
+            return self._table.release(uid)
+        return self._table.claim(uid, node, Shape(tuple(sorted(left.items()))), lasting=self._is_lasting(claim))
+
+    def _counted(self, claim: ResourceClaim, node: str) -> Mapping[str, int]:
+        """Return for how much of what a claim holds on a node a pod is counted there."""
+        if not claim.controller:
+            return {}
+        there = self._table.claim_of(claim.controller)
+        if there is None or there.node != node:
+            return {}
+        if claim.extended:
+            return self._of_extended(claim, there.shape)
+        asked = self._asked.get(claim.controller)
+        if asked is None or there.shape != asked.free:
+            return {}
+        counted = asked.counts.get(claim.key)
+        if counted is None and self._pods[claim.controller].claims.awaited:
+            return self._amounts(claim.spec)  # the pod does not say yet that it is its own
+        return counted or {}
+
+    def _of_extended(self, claim: ResourceClaim, shape: Shape) -> Mapping[str, int]:
+        """Return what a pod is counted for whose extended resources are those that a claim was made for."""
+        classes = {option.device_class for request in claim.spec.requests for option in request.options}
+        found: Counter[str] = Counter()
+        for resource, name in self._columns.resources.items():
+            if name in classes:
+                for column in (resource, *self._columns.twins_of.get(resource, ())):
+                    found[column] = shape.request(column)
+        return found
+
+    def _is_lasting(self, claim: ResourceClaim) -> bool:
+        """Tell whether somebody uses a claim whom Muster cannot expect to end."""
+        held = (self._table.claim_of(each.uid) for each in claim.reserved_for)
+        return any(each is not None and each.lasting for each in held)
+
+
+def _template(key: str) -> str:
+    """Return under what the users of a template are found; claims are under their own names."""
+    return f"template {key}"
+
+
+def _names(pod: Pod) -> list[str]:
+    """Return under what names a pod is found as a user of claims and templates."""
+    names = [f"{pod.namespace}/{each.claim}" for each in pod.claims.claims if each.claim]
+    return names + [_template(f"{pod.namespace}/{each.template}") for each in pod.claims.claims if each.template]
+
+
+def _with(shape: Shape, amounts: Mapping[str, int]) -> Shape:
+    """Return a shape that asks for more."""
+    more = {column: amount for column, amount in amounts.items() if amount}
+    if not more:
+        return shape
+    requests = Counter(dict(shape.requests))
+    requests.update(more)
+    return _shared(replace(shape, requests=tuple(sorted(requests.items()))))
+
+
+def _pinned(shape: Shape, pins: Iterable[ClaimAllocation]) -> Shape:
+    """Return a shape for the nodes alone from which all of some allocations can be used."""
+    terms = shape.selector.terms
+    for pin in pins:
+        if pin.nodes is not None:
+            own = (SelectorTerm(),) if terms is None else terms
+            pairs = product(own, pin.nodes)
+            terms = tuple(SelectorTerm((*a.labels, *b.labels), (*a.fields, *b.fields)) for a, b in pairs)
+    return _shared(replace(shape, selector=replace(shape.selector, terms=terms)))

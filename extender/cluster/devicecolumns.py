@@ -1,0 +1,413 @@
+"""Devices as columns of the node table: how many each node has of what is asked for in some words.
+
+A request for devices names a class and selectors. Each such demand that somebody makes is a column, as a resource is,
+so that plans, quota and explanations count devices as they count GPUs. One device may be of several demands: who takes
+one that is certain to be of another demand takes it there as well, so that no device is promised twice.
+
+A worked example. Nodes have four GPUs of 80 GB (a) or four of 40 GB (b). Asked for are: any GPU, one of 80 GB, and
+the resource nvidia.com/gpu, which stands for the class of all GPUs.
+
+    devices    of the demands              columns: any   80 GB   nvidia.com/gpu
+    a          any, 80 GB, resource        node a     4       4                4
+    b          any, resource               node b     4       0                4
+
+    a request for ...   takes from the columns        because every device that it may get is of these, too
+    80 GB               80 GB, any, nvidia.com/gpu
+    any                 any, nvidia.com/gpu
+    nvidia.com/gpu      nvidia.com/gpu                nodes with a device plugin have it, and no devices
+
+Of demands that overlap without one being in the other there is a column for both together as well, from which both
+take: then the columns have room if and only if each pod can have devices of its own (Hall's theorem). Who asks for an
+extended resource gets devices on some nodes only. Where its devices are a part of a column, that column has a twin, of
+which nodes with a device plugin have as much as they list of the resource: both take from the twin on every node. What
+several nodes reach is in no column: kube-scheduler alone decides about demands that such devices are of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from extender.devices.inventory import Inventory
+from extender.objects.deviceclass import CLASS_RESOURCE_PREFIX, TOGETHER, DeviceClass
+from extender.objects.devicetaintrule import DeviceTaintRule
+from extender.objects.dradevices import DeviceKey
+from extender.objects.podspec import Toleration, first_untolerated
+from extender.objects.requests import is_extended
+from extender.objects.resourceclaim import ClaimSpec
+from extender.objects.resourceslice import PoolDevice, ResourceSlice
+
+#: Tells whether a device of a driver matches all of some CEL expressions.
+Matcher = Callable[[str, PoolDevice, tuple[str, ...]], bool]
+
+#: A device that several claims may share counts as so many: how much of it is left is not a number of devices.
+_SHARED_DEVICE: Final = 1 << 20
+
+_NONE: Final = Counter[int]()
+
+#: Demands with selectors of their own; each is a column, and anybody may ask for something new.
+MOST_DEMANDS: Final = 64
+
+#: Columns for overlapping demands together; of more no exact count is kept, and kube-scheduler's refusals correct it.
+_MOST_UNIONS: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDemand:
+    """Devices of a class that match further selectors (CEL), and that are taken in spite of some taints."""
+
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def column(self) -> str:
+        """Return what the column is called: Kubernetes' own name where no selector is asked for."""
+        name = f"{CLASS_RESOURCE_PREFIX}{self.device_class}"
+        if self.selectors:
+            name += f" matching {' and '.join(map(_apart, self.selectors))}"
+        if self.tolerations:
+            name += f" tolerating {', '.join(sorted(map(_tolerated, self.tolerations)))}"
+        return name
+
+
+def _apart(expression: str) -> str:
+    """Return an expression in one line, so that it cannot be taken for what joins several demands."""
+    return " ".join(expression.split()).replace(TOGETHER, " OR ")
+
+
+def _tolerated(toleration: Toleration) -> str:
+    """Return in words which taints are tolerated."""
+    value = f"={toleration.value}" if toleration.operator != "Exists" else ""
+    return f"{toleration.key or 'any taint'}{value}{':' if toleration.effect else ''}{toleration.effect}"
+
+
+def demands_of(spec: ClaimSpec) -> Counter[DeviceDemand]:
+    """Return how many devices of which kind a claim asks for at least.
+
+    Of `All` it is one, of a request with alternatives none: more of them is decided by what a node has. Access for
+    administration takes nothing.
+    """
+    asked: Counter[DeviceDemand] = Counter()
+    for request in spec.requests:
+        if len(request.options) != 1:
+            continue
+        (option,) = request.options
+        if not option.admin:
+            demand = DeviceDemand(option.device_class, option.selectors, option.tolerations)
+            asked[demand] += 1 if option.count is None else option.count
+    return asked
+
+
+@dataclass(slots=True)
+class _Signed:
+    """A device, and of which demands it is."""
+
+    device: PoolDevice
+    signature: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """What a change of slices, classes or demands moved: the nodes whose extended resources are others than before.
+
+    With `relations` other demands than before take from a column, so that what pods ask for is to be read again; with
+    `moved` anything is another than before, so that what allocations take is to be counted again.
+    """
+
+    nodes: frozenset[str] = frozenset()
+    relations: bool = False
+    moved: bool = False
+
+
+class DeviceColumns:
+    """Keep which devices each node has, of which demands they are, and how many that makes in each column.
+
+    Attributes:
+        resources: the extended resources that stand for a class, and that class.
+        twins_of: the columns from which a request for an extended resource takes besides, where there are any.
+    """
+
+    def __init__(self, provide: Callable[[str, dict[str, int]], bool], inventory: Inventory, matches: Matcher) -> None:
+        """Start without devices; `provide` is told of the amounts of each node that has any."""
+        self._provide = provide
+        self._inventory = inventory
+        self._matches = matches
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._devices: dict[str, dict[DeviceKey, _Signed]] = {}
+        self._afar: dict[str, int] = {}  # of which demands those devices are that a node shares with others
+        self._node_of: dict[DeviceKey, str] = {}
+        self._bits: dict[DeviceDemand, int] = {}
+        self._signatures: dict[str, Counter[int]] = {}
+        self._plugin: dict[str, Mapping[str, int]] = {}  # what nodes list themselves
+        self._masks: dict[str, int] = {}  # column -> the demands of which any makes a device count
+        self._twins: dict[str, tuple[str, ...]] = {}  # twin -> the extended resources that take from it
+        self._takes: dict[DeviceDemand, tuple[str, ...]] = {}
+        self._all: Counter[int] = Counter()
+        self.resources: dict[str, str] = {}
+        self.twins_of: dict[str, tuple[str, ...]] = {}
+
+    # Objects.
+
+    def put_class(self, device_class: DeviceClass) -> ColumnChange:
+        """Take in a class that was added or changed."""
+        return self._classes_changed() if self._inventory.put_class(device_class) else ColumnChange()
+
+    def drop_class(self, name: str) -> ColumnChange:
+        """Forget a class."""
+        return self._classes_changed() if self._inventory.drop_class(name) else ColumnChange()
+
+    def has_class(self, name: str) -> bool:
+        """Tell whether there is a class of this name."""
+        return self._inventory.device_class(name) is not None
+
+    def put_slice(self, item: ResourceSlice) -> ColumnChange:
+        """Take in a slice that was added or changed."""
+        return self._slices_changed(self._inventory.put_slice(item))
+
+    def drop_slice(self, name: str) -> ColumnChange:
+        """Forget a slice."""
+        return self._slices_changed(self._inventory.drop_slice(name))
+
+    def put_rule(self, rule: DeviceTaintRule) -> ColumnChange:
+        """Take in a rule that taints devices."""
+        return self._slices_changed(None) if self._inventory.put_rule(rule) else ColumnChange()
+
+    def drop_rule(self, name: str) -> ColumnChange:
+        """Forget a rule that taints devices."""
+        return self._slices_changed(None) if self._inventory.drop_rule(name) else ColumnChange()
+
+    def put_node(self, name: str, allocatable: Mapping[str, int], labels: Mapping[str, str]) -> ColumnChange:
+        """Take in what a node lists itself, and the labels by which devices of others can be used from it."""
+        listed = {resource: amount for resource, amount in allocatable.items() if amount and is_extended(resource)}
+        if listed != self._plugin.get(name, {}):
+            self._plugin[name] = listed
+            if self._masks:
+                self._tell([name])
+        before, self._labels[name] = self._labels.get(name), labels
+        return ColumnChange() if before == labels else self._slices_changed(frozenset({name}))
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node; its devices stay until their slices go."""
+        self._plugin.pop(name, None)
+        self._labels.pop(name, None)
+        self._inventory.forget_node(name)
+
+    # Questions.
+
+    def want(self, demand: DeviceDemand) -> ColumnChange:
+        """Have a column for a demand from now on; of very many the selectors of further ones are left out."""
+        if demand in self._bits:
+            return ColumnChange()
+        if len(self._bits) >= MOST_DEMANDS:
+            demand = DeviceDemand(demand.device_class)
+            if demand in self._bits or len(self._bits) >= 2 * MOST_DEMANDS:
+                return ColumnChange()
+        self._bits[demand] = 1 << len(self._bits)
+        return self._read(demand)
+
+    def takes(self, demand: DeviceDemand) -> tuple[str, ...]:
+        """Return the columns from which a device of a wanted demand is taken."""
+        if demand not in self._bits:
+            demand = DeviceDemand(demand.device_class)
+        return self._takes.get(demand, ())
+
+    def is_local(self, demand: DeviceDemand) -> bool:
+        """Tell whether devices of a wanted demand are of one node each, as far as there are any."""
+        return bool(self.takes(demand))
+
+    def extended(self, node: str) -> Mapping[str, int]:
+        """Return how many devices of a node stand for which extended resource that it does not list itself."""
+        signatures = self._signatures.get(node)
+        if not signatures:
+            return {}
+        listed = self._plugin.get(node, {})
+        counts = {
+            resource: _count(signatures, self._masks.get(resource, 0))
+            for resource in self.resources
+            if resource not in listed
+        }
+        return {resource: count for resource, count in counts.items() if count}
+
+    def node_of(self, devices: Iterable[DeviceKey]) -> str:
+        """Return the node whose devices these are, "" if it is not known or they are of several."""
+        nodes = {self._node_of.get(each, "") for each in devices}
+        return nodes.pop() if len(nodes) == 1 else ""
+
+    def on_node(self, node: str) -> Iterator[tuple[DeviceKey, PoolDevice]]:
+        """Iterate over the devices of a node."""
+        return ((key, signed.device) for key, signed in self._devices.get(node, {}).items())
+
+    def taken_by(self, node: str, devices: Iterable[DeviceKey]) -> Counter[str]:
+        """Return how much of each column of a node these of its devices take."""
+        taken: Counter[str] = Counter()
+        own, listed = self._devices.get(node, {}), self._plugin.get(node, {})
+        for key in devices:
+            if (signed := own.get(key)) is not None:
+                taken.update(c for c, mask in self._masks.items() if signed.signature & mask and c not in listed)
+        return taken
+
+    # What follows.
+
+    def _classes_changed(self) -> ColumnChange:
+        """Read again which class stands for which extended resource, and of which demands each device is."""
+        named = {each.resource for each in self._inventory.classes.values() if each.resource}
+        chosen = {resource: self._inventory.class_of_resource(resource) for resource in sorted(named)}
+        self.resources = {resource: each.name for resource, each in chosen.items() if each is not None}
+        for name in self.resources.values():
+            self._bits.setdefault(DeviceDemand(name), 1 << len(self._bits))
+        return self._sign_all()
+
+    def _slices_changed(self, nodes: frozenset[str] | None) -> ColumnChange:
+        """Read the devices of nodes again, None for all."""
+        touched = [*{**self._devices, **self._labels}] if nodes is None else sorted(nodes)
+        moved = [node for node in touched if self._read_devices(node)]
+        return self._recount(moved) if moved else ColumnChange()
+
+    def _read_devices(self, node: str) -> bool:
+        """Read the devices of a node again; return whether they are others than before."""
+        before, afar = self._devices.get(node, {}), 0
+        now: dict[DeviceKey, _Signed] = {}
+        for pool in self._inventory.pools_of(node, self._labels.get(node, {})):
+            for each in pool.candidates if pool.usable else ():
+                if each.reachable and each.node == node:
+                    signed = before.get(each.key)
+                    if signed is None or signed.device is not each.device:
+                        signed = _Signed(each.device, self._signature(each.key.driver, each.device))
+                    now[each.key] = signed
+                elif each.reachable:
+                    afar |= self._signature(each.key.driver, each.device)
+        moved = now != before or afar != self._afar.get(node, 0)
+        for key in before.keys() - now.keys():
+            self._node_of.pop(key, None)
+        self._node_of |= dict.fromkeys(now, node)
+        self._devices.pop(node, None)
+        self._afar.pop(node, None)
+        if now:
+            self._devices[node] = now
+        if afar:
+            self._afar[node] = afar
+        return moved
+
+    def _sign_all(self) -> ColumnChange:
+        """Tell of which demands each device is, as the classes are now."""
+        for node in list(self._afar):
+            self._read_devices(node)
+        for devices in self._devices.values():
+            for key, signed in devices.items():
+                signed.signature = self._signature(key.driver, signed.device)
+        return self._recount(self._devices)
+
+    def _read(self, demand: DeviceDemand) -> ColumnChange:
+        """Tell which devices are of a new demand."""
+        bit = self._bits[demand]
+        for node in list(self._afar):
+            self._read_devices(node)
+        for devices in self._devices.values():
+            for key, signed in devices.items():
+                if self._is_of(demand, key.driver, signed.device):
+                    signed.signature |= bit
+        return self._recount(self._devices)
+
+    def _recount(self, nodes: Collection[str]) -> ColumnChange:
+        before = {node: self.extended(node) for node in nodes}
+        for node in nodes:
+            self._all.subtract(self._signatures.pop(node, _NONE))
+            counts = Counter[int]()
+            for signed in self._devices.get(node, {}).values():
+                counts[signed.signature] += _SHARED_DEVICE if signed.device.shared else 1
+            if counts:
+                self._signatures[node] = counts
+            self._all.update(counts)
+        relations = self._relate()
+        self._tell({*nodes, *self._signatures, *self._plugin} if relations else nodes)
+        others = frozenset(node for node, was in before.items() if self.extended(node) != was)
+        return ColumnChange(others, relations, moved=True)
+
+    def _signature(self, driver: str, device: PoolDevice) -> int:
+        return sum(bit for demand, bit in self._bits.items() if self._is_of(demand, driver, device))
+
+    def _is_of(self, demand: DeviceDemand, driver: str, device: PoolDevice) -> bool:
+        device_class = self._inventory.device_class(demand.device_class)
+        if device_class is None or device_class.problem is not None:
+            return False
+        if device.taints and first_untolerated(device.taints, demand.tolerations) is not None:
+            return False
+        return self._matches(driver, device, (*device_class.selectors, *demand.selectors))
+
+    def _relate(self) -> bool:
+        """Find out which demand takes from which columns; return whether that is another answer than before."""
+        there = [signature for signature, count in self._all.items() if count > 0]
+        afar = set(self._afar.values())
+        found = {
+            demand: frozenset(each for each in there if each & bit)
+            for demand, bit in self._bits.items()
+            if not any(each & bit for each in afar)
+        }
+        masks = {demand.column: self._bits[demand] for demand in found}
+        sets = {demand.column: devices for demand, devices in found.items()}
+        for name, demands in _unions(found).items():
+            masks[name] = sum(self._bits[each] for each in demands)
+            sets[name] = frozenset().union(*(found[each] for each in demands))
+        for resource, name in self.resources.items():
+            masks[resource] = self._bits[DeviceDemand(name)]
+            sets[resource] = found.get(DeviceDemand(name), frozenset())
+        wider = {
+            name: [each for each in self.resources if sets[each] and sets[each] < devices]
+            for name, devices in sets.items()
+            if name not in self.resources
+        }
+        twins = {f"{name}{TOGETHER}extended": tuple(resources) for name, resources in wider.items() if resources}
+        for name, resources in wider.items():
+            if resources:
+                masks[f"{name}{TOGETHER}extended"], sets[f"{name}{TOGETHER}extended"] = masks[name], sets[name]
+        takes = {
+            demand: tuple(name for name, devices in sets.items() if name == demand.column or (own and own <= devices))
+            for demand, own in found.items()
+        }
+        twins_of = {
+            resource: tuple(twin for twin, resources in twins.items() if resource in resources)
+            for resource in self.resources
+        }
+        twins_of = {resource: names for resource, names in twins_of.items() if names}
+        changed = (takes, twins_of) != (self._takes, self.twins_of)
+        self._masks, self._takes, self._twins, self.twins_of = masks, takes, twins, twins_of
+        return changed
+
+    def _tell(self, nodes: Iterable[str]) -> None:
+        """Tell the table how much each of these nodes has in each column."""
+        for node in nodes:
+            signatures, listed = self._signatures.get(node, _NONE), self._plugin.get(node, {})
+            amounts = {column: _count(signatures, mask) for column, mask in self._masks.items() if column not in listed}
+            for twin, resources in self._twins.items():
+                amounts[twin] += sum(listed.get(each, 0) for each in resources)
+            self._provide(node, {column: amount for column, amount in amounts.items() if amount})
+
+
+def _count(signatures: Counter[int], mask: int) -> int:
+    """Return how many devices are of any of the demands in `mask`."""
+    return sum(count for signature, count in signatures.items() if signature & mask)
+
+
+def _unions(found: Mapping[DeviceDemand, frozenset[int]]) -> dict[str, tuple[DeviceDemand, ...]]:
+    """Return the demands that overlap without one being in the other, by what the column of both is called."""
+    unions: dict[str, tuple[DeviceDemand, ...]] = {}
+    groups: list[tuple[DeviceDemand, ...]] = [(demand,) for demand, devices in found.items() if devices]
+    for _ in range(len(groups)):
+        grown = []
+        for one, other in combinations(groups, 2):
+            both = tuple(dict.fromkeys((*one, *other)))
+            here = frozenset().union(*(found[each] for each in one))
+            there = frozenset().union(*(found[each] for each in other))
+            name = TOGETHER.join(sorted(each.column for each in both))
+            overlap = here & there and not here <= there and not there <= here
+            if overlap and name not in unions and len(unions) < _MOST_UNIONS:
+                unions[name] = both
+                grown.append(both)
+        if not grown:
+            break
+        groups += grown
+    return unions

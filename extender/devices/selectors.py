@@ -1,0 +1,214 @@
+"""Selectors of devices in CEL: each is compiled once, and evaluated once for all devices that it cannot tell apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from cel_expr_python import cel
+
+from extender.caches import SizedDict, size_of
+from extender.devices.celfunctions import cel_quantity, cel_semver, functions
+from extender.devices.reading import LOOKED_UP, ExpressionReading, read_expression
+from extender.objects.reason import quoted
+from extender.objects.resourceslice import AttributeValue, DeviceVersion, PoolDevice, qualified, typed_value
+from extender.objects.semver import parse_semver
+
+#: The longest expression that the API server takes. Source: k8s.io/api/resource/v1 CELSelectorExpressionMaxLength.
+_LONGEST = 10 * 1024
+
+#: What may be remembered of compiled expressions, and of their answers (bytes).
+_COMPILED_BYTES = 8 << 20
+_ANSWERS_BYTES = 16 << 20
+#: What a compiled expression takes besides its text (bytes): measured, 4 to 9 KB for a selector of three conditions.
+_COMPILED_SIZE = 10_000
+
+#: The libraries of CEL that Kubernetes has. Source: k8s.io/apiserver/pkg/cel/environment/base.go, and ext.Bindings of
+#: dynamic-resource-allocation/cel.
+_LIBRARIES = """
+name: muster
+extensions:
+- name: strings
+  version: 2
+- name: bindings
+- name: optional
+- name: sets
+- name: lists
+- name: two-var-comprehensions
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorError:
+    """An expression that cannot be evaluated for a device, or at all: kube-scheduler then places the pod nowhere."""
+
+    expression: str
+    message: str
+
+    def __str__(self) -> str:
+        """Name the expression and what is wrong with it."""
+        return f"selector {quoted(self.expression)}: {self.message}"
+
+
+Answer: TypeAlias = bool | SelectorError
+"""Whether a device matches."""
+
+
+class _CelType(Protocol):
+    def name(self) -> str: ...
+
+
+class _Value(Protocol):
+    def type(self) -> _CelType: ...
+    def value(self) -> object: ...
+
+
+class _Program(Protocol):
+    def eval(self, *, data: dict[str, object]) -> _Value: ...
+    def return_type(self) -> _CelType: ...
+
+
+class _Environment(Protocol):
+    def compile(self, expression: str) -> _Program: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    program: _Program
+    reading: ExpressionReading
+
+
+class Selectors:
+    """Evaluate selectors of devices; what was compiled and answered is remembered within a bound."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._environment: _Environment | None = None
+        self._compiled: SizedDict[str, _Compiled | SelectorError] = SizedDict(_COMPILED_BYTES)
+        self._answers: SizedDict[tuple[object, ...], Answer] = SizedDict(_ANSWERS_BYTES)
+        self.evaluations = 0
+
+    def matches(self, expression: str, driver: str, device: PoolDevice) -> Answer:
+        """Tell whether a device of `driver` matches one expression."""
+        compiled = self._compiled.get(expression)
+        if compiled is None:
+            compiled = self._compiled.keep(expression, self._compile(expression), _COMPILED_SIZE + 4 * len(expression))
+        if isinstance(compiled, SelectorError):
+            return compiled
+        key = (expression, driver, device.shared, _read_of(compiled.reading, driver, device))
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers.keep(
+                key, self._evaluate(expression, compiled, driver, device), 200 + size_of(key[3])
+            )
+        return answer
+
+    def all_match(self, expressions: tuple[str, ...], driver: str, device: PoolDevice) -> Answer:
+        """Tell whether a device matches all expressions; the first that does not decides."""
+        for expression in expressions:
+            answer = self.matches(expression, driver, device)
+            if answer is not True:
+                return answer
+        return True
+
+    def problem(self, expression: str) -> SelectorError | None:
+        """Return what keeps an expression from being evaluated for any device."""
+        found = self._compiled.get(expression)
+        if found is None:
+            found = self._compiled.keep(expression, self._compile(expression), _COMPILED_SIZE + 4 * len(expression))
+        return found if isinstance(found, SelectorError) else None
+
+    def _compile(self, expression: str) -> _Compiled | SelectorError:
+        if len(expression) > _LONGEST:
+            return SelectorError(expression, f"is longer than {_LONGEST} characters")
+        if self._environment is None:
+            self._environment = _environment()
+        reading = read_expression(expression)
+        try:
+            program = self._environment.compile(reading.text)
+        except (RuntimeError, ValueError) as error:
+            return SelectorError(expression, _first_line(error))
+        if program.return_type().name() not in _BOOLEAN:
+            return SelectorError(expression, f"gives {program.return_type().name()}, not a boolean")
+        return _Compiled(program, reading)
+
+    def _evaluate(self, expression: str, compiled: _Compiled, driver: str, device: PoolDevice) -> Answer:
+        self.evaluations += 1
+        try:
+            value = compiled.program.eval(data={"device": _seen_by_cel(compiled.reading, driver, device)})
+            kind, result = value.type().name(), value.value()
+        except (RuntimeError, ValueError) as error:
+            return SelectorError(expression, _first_line(error))
+        if isinstance(result, bool):
+            return result
+        return SelectorError(expression, str(result) if kind == "ERROR" else f"gives {kind}, not a boolean")
+
+
+_BOOLEAN: Final = frozenset({"BOOL", "DYN"})
+
+
+def _environment() -> _Environment:
+    environment: _Environment = cel.NewEnv(
+        config=cel.NewEnvConfigFromYaml(_LIBRARIES), variables={"device": cel.Type.DYN}, functions=functions()
+    )
+    return environment
+
+
+def _first_line(error: Exception) -> str:
+    """Return what the library says, without the picture of the place that it draws below."""
+    text = str(error).partition("\n")[0]
+    return text.removeprefix("INVALID_ARGUMENT: ").removeprefix("ERROR: ")
+
+
+def _read_of(reading: ExpressionReading, driver: str, device: PoolDevice) -> tuple[object, ...]:
+    """Return all of a device that an expression may read, as a key."""
+    if reading.attributes is None:
+        return (frozenset(device.attributes.typed()), device.capacity)
+    key: list[object] = []
+    for field, domain, name in reading.attributes:
+        wanted = f"{driver if domain is None else domain}/{name or ''}"
+        if name is None:
+            key.append(_has_domain(field, wanted, driver, device))
+        elif field == "attributes":
+            value = device.attributes.value(wanted)
+            key.append(value if value.__class__ is str else value is not None and typed_value(value))
+        else:
+            key.append(
+                next((each.value for own, each in device.capacity.items if qualified(own, driver) == wanted), None)
+            )
+    return tuple(key)
+
+
+def _has_domain(field: str, prefix: str, driver: str, device: PoolDevice) -> bool:
+    names = device.attributes if field == "attributes" else dict(device.capacity.items)
+    return any(qualified(name, driver).startswith(prefix) for name in names)
+
+
+def _seen_by_cel(reading: ExpressionReading, driver: str, device: PoolDevice) -> dict[str, object]:
+    """Return a device as expressions see it. Source: dynamic-resource-allocation/cel DeviceMatches."""
+    attributes: dict[str, dict[str, object]] = {}
+    for name, value in device.attributes.items():
+        domain, _, short = name.partition("/")
+        attributes.setdefault(domain, {})[short] = _cel_value(value)
+    capacity: dict[str, dict[str, object]] = {}
+    for name, each in device.capacity.items:
+        domain, _, short = qualified(name, driver).partition("/")
+        capacity.setdefault(domain, {})[short] = cel_quantity(each.value)
+    empty: dict[str, dict[str, object]] = {domain: {} for domain in (*reading.domains, driver)}
+    return {
+        "driver": driver,
+        "allowMultipleAllocations": device.shared,
+        "attributes": attributes,
+        "capacity": capacity,
+        LOOKED_UP["attributes"]: empty | attributes,
+        LOOKED_UP["capacity"]: empty | capacity,
+    }
+
+
+def _cel_value(value: AttributeValue) -> object:
+    if isinstance(value, tuple):
+        return [_cel_value(each) for each in value]
+    if isinstance(value, DeviceVersion):
+        version = parse_semver(value.text)
+        return value.text if version is None else cel_semver(version)
+    return value
