@@ -15,6 +15,7 @@ from random import Random
 import pytest
 
 from localcluster.devices import (
+    PCIE_ROOT,
     RESOURCE_CLAIMS,
     claim,
     claim_spec,
@@ -70,9 +71,11 @@ class Mix:
             name = f"g{seed}-{number}"
             options: GangOptions = {"run_seconds": random.randint(1, 3), "members": random.randint(1, 6)}
             count = random.choice(COUNTS)
-            match random.choice(("any", "any", "product", "extended", "extended", "shared", "plain")):
+            match random.choice(("any", "any", "pair", "product", "extended", "extended", "shared", "plain")):
                 case "any":
                     options["spec"] = claiming(template=f"any-{count}")
+                case "pair":
+                    options["spec"] = claiming(template="pair")
                 case "product":
                     options["spec"] = claiming(template=f"{random.choice(PRODUCTS).lower()}-{count}")
                 case "shared":
@@ -105,6 +108,7 @@ def set_up(cluster: Sandbox) -> None:
     for product in PRODUCTS:
         for name in cluster.nodes(NODES_OF_PRODUCT, prefix=product.lower(), gpus=0):
             cluster.create(resource_slice(name, gpus_of(EACH, product=product)))
+    cluster.create(claim_template("pair", claim_spec(2, alike=PCIE_ROOT)))
     for count in COUNTS:
         cluster.create(claim_template(f"any-{count}", claim_spec(count)))
         for product in PRODUCTS:
