@@ -273,6 +273,8 @@ class DeviceColumns:
         before, afar = self._devices.get(node, {}), 0
         now: dict[DeviceKey, _Signed] = {}
         for pool in self._inventory.pools_of(node, self._labels.get(node, {})):
+            if pool.incomplete:  # its driver is at work on it: what it had will be there again in a moment
+                now |= {key: signed for key, signed in before.items() if key.pool_key == pool.key}
             for each in pool.candidates if pool.usable else ():
                 if each.reachable and each.node == node:
                     signed = before.get(each.key)

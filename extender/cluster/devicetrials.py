@@ -114,8 +114,14 @@ class DeviceTrials:
                 self._table.release(uid)
 
     def _pods(self, specs: tuple[ClaimSpec, ...], node: str, in_use: DevicesInUse) -> int:
-        """Return how many pods with such claims a node has devices for; many where the search gave up."""
-        fit = self._fits.fit(_asked(specs), self._view(node, in_use), MOST_PODS)
+        """Return how many pods with such claims a node has devices for; many where that is not known.
+
+        A search may give up, and a driver may be at work on its slices.
+        """
+        view = self._view(node, in_use)
+        if any(pool.incomplete for pool in view.pools):
+            return MOST_PODS
+        fit = self._fits.fit(_asked(specs), view, MOST_PODS)
         return fit.pods if fit.certain else MOST_PODS
 
     def _in_use(self, node: str) -> DevicesInUse:
