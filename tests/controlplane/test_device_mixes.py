@@ -40,7 +40,9 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(14400)]
 #: Nodes with a device plugin, and with devices of either product; eight GPUs each.
 PLUGINS, PRODUCTS, EACH = 8, ("H100", "A100"), 8
 NODES_OF_PRODUCT = 6
-GANGS = 12
+GANGS = 20
+#: They come within so many seconds, and want about twice what there is.
+ARRIVING = 2.0
 #: Devices that templates ask for, of any product and of one.
 COUNTS = (1, 2, 4, 6, 8)
 #: How long nothing may get on before a round counts as stuck (seconds).
@@ -69,7 +71,7 @@ class Mix:
         mix = cls(seed, killed=random.uniform(0.2, 5.0), away=random.uniform(0.0, 1.5))
         for number in range(GANGS):
             name = f"g{seed}-{number}"
-            options: GangOptions = {"run_seconds": random.randint(1, 3), "members": random.randint(1, 6)}
+            options: GangOptions = {"run_seconds": random.randint(2, 4), "members": random.randint(2, 6)}
             count = random.choice(COUNTS)
             match random.choice(("any", "any", "pair", "product", "extended", "extended", "shared", "plain")):
                 case "any":
@@ -83,7 +85,7 @@ class Mix:
                     options |= {"spec": claiming(shared=name), "members": random.randint(2, 4)}
                 case "extended":
                     options["gpus"] = count
-            mix.arrivals.append((random.uniform(0, 4), name, options))
+            mix.arrivals.append((random.uniform(0, ARRIVING), name, options))
         mix.arrivals.sort(key=lambda each: each[0])
         return mix
 
