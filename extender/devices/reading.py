@@ -17,6 +17,7 @@ from typing import NamedTuple
 #: What is asked for where a device has no attribute of a domain: kube-scheduler finds an empty map there, but only when
 #: it looks the domain up, not when it asks whether it is there. Source: dynamic-resource-allocation/cel mapper.Find.
 LOOKED_UP = {"attributes": "attributesOrNone", "capacity": "capacityOrNone"}
+FIELDS = (*LOOKED_UP, *LOOKED_UP.values())
 
 _STRING = r'[rRbB]{0,2}(?:"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
 _TOKENS = re.compile(
@@ -44,11 +45,13 @@ class ExpressionReading:
     """What an expression reads besides the name of the driver.
 
     `text` is the expression as it is compiled, `domains` are those that it may look up. `attributes` None means all.
+    `fields` are the names in it, among which are the fields of the device that it may read.
     """
 
     text: str
     domains: frozenset[str]
     attributes: tuple[Attribute, ...] | None
+    fields: frozenset[str] = frozenset(FIELDS)
 
 
 class _Token(NamedTuple):
@@ -90,7 +93,16 @@ class _TokenWalk:
                 for field, domain in self._bound[token.text]:
                     self._entry(field, domain, place, place + 1)
         attributes = tuple(self._found) if self._plain else None
-        return ExpressionReading(self._rewritten(), frozenset(self._domains), attributes)
+        return ExpressionReading(self._rewritten(), frozenset(self._domains), attributes, self._fields())
+
+    def _fields(self) -> frozenset[str]:
+        """Return the fields of the device that are named anywhere, as they are called once names are changed."""
+        renamed = {each.start for each in self._renamed}
+        return frozenset(
+            LOOKED_UP[each.text] if each.start in renamed else each.text
+            for each in self._tokens
+            if each.kind == "name" and each.text in FIELDS
+        )
 
     def _device(self, place: int) -> None:
         field = self._name(place + 2) if self._sign(place + 1, ".") else ""
