@@ -24,14 +24,13 @@ _ANSWERS_BYTES = 16 << 20
 #: What a compiled expression takes besides its text (bytes): measured, 4 to 9 KB for a selector of three conditions.
 _COMPILED_SIZE = 10_000
 
-#: The libraries of CEL that Kubernetes has. Source: k8s.io/apiserver/pkg/cel/environment/base.go, and ext.Bindings of
-#: dynamic-resource-allocation/cel.
+#: The libraries of CEL that Kubernetes has, but for `cel.bind`, which is compiled as a comprehension.
+#: Source: k8s.io/apiserver/pkg/cel/environment/base.go.
 _LIBRARIES = """
 name: muster
 extensions:
 - name: strings
   version: 2
-- name: bindings
 - name: optional
 - name: sets
 - name: lists
@@ -129,6 +128,8 @@ class Selectors:
         if self._environment is None:
             self._environment = _environment()
         reading = read_expression(expression)
+        if unsafe := reading.names & _UNSAFE:
+            return SelectorError(expression, f"{', '.join(sorted(unsafe))} cannot be relied on here")
         try:
             program = self._environment.compile(reading.text)
         except (RuntimeError, ValueError) as error:
@@ -148,6 +149,9 @@ class Selectors:
             return result
         return SelectorError(expression, str(result) if kind == "ERROR" else f"gives {kind}, not a boolean")
 
+
+#: Macros that bind a value as `cel.bind` does (see `reading`).
+_UNSAFE: Final = frozenset({"optMap", "optFlatMap"})
 
 _BOOLEAN: Final = frozenset({"BOOL", "DYN"})
 
@@ -196,15 +200,15 @@ def _seen_by_cel(reading: ExpressionReading, driver: str, device: PoolDevice) ->
     """
     seen: dict[str, object] = {"driver": driver, "allowMultipleAllocations": device.shared}
     for field, looked_up in LOOKED_UP.items():
-        if not {field, looked_up} & reading.fields:
+        if not {field, looked_up} & reading.names:
             continue
         values: dict[str, dict[str, object]] = {}
         for name, value in _values(field, driver, device):
             domain, _, short = name.partition("/")
             values.setdefault(domain, {})[short] = value
-        if field in reading.fields:
+        if field in reading.names:
             seen[field] = values
-        if looked_up in reading.fields:
+        if looked_up in reading.names:
             seen[looked_up] = {domain: {} for domain in (*reading.domains, driver)} | values
     return seen
 
