@@ -12,12 +12,14 @@ RESOURCE_CLAIM_TEMPLATES = Resource(API_VERSION, "ResourceClaimTemplate", "resou
 
 #: NVIDIA's driver and its class of whole GPUs are called the same.
 GPU_DRIVER = GPU_CLASS = "gpu.nvidia.com"
+#: The attribute by which devices are told that share a PCIe root, whatever driver they have.
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 #: The name by which a pod's spec, and its template, mean the one claim of `claiming`.
 _CLAIM = "gpus"
 
 
 def gpus_of(count: int, *, product: str = "NVIDIA H100 80GB HBM3", memory: str = "80Gi") -> list[JsonObject]:
-    """Return whole GPUs of one product as NVIDIA's driver describes them, `gpu-0` and up."""
+    """Return whole GPUs of one product as NVIDIA's driver describes them, `gpu-0` and up, two on each PCIe root."""
     return [
         {
             "name": f"gpu-{index}",
@@ -25,6 +27,7 @@ def gpus_of(count: int, *, product: str = "NVIDIA H100 80GB HBM3", memory: str =
                 "type": {"string": "gpu"},
                 "uuid": {"string": f"GPU-{index}"},
                 "productName": {"string": product},
+                PCIE_ROOT: {"string": f"pci0000:{index // 2:02}"},
             },
             "capacity": {"memory": {"value": memory}},
         }
@@ -60,12 +63,18 @@ def device_class(
     return {"apiVersion": API_VERSION, "kind": DEVICE_CLASSES.kind, "metadata": {"name": name}, "spec": spec}
 
 
-def claim_spec(count: int, *, of: str = GPU_CLASS, selectors: Iterable[str] = ()) -> JsonObject:
-    """Return the spec of a claim of `count` devices of a class that CEL expressions match."""
+def claim_spec(count: int, *, of: str = GPU_CLASS, selectors: Iterable[str] = (), alike: str = "") -> JsonObject:
+    """Return the spec of a claim of `count` devices of a class that CEL expressions match.
+
+    All of them have the same value of the attribute `alike`, if one is named.
+    """
     request: JsonObject = {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}
     if expressions := [{"cel": {"expression": expression}} for expression in selectors]:
         request["selectors"] = expressions
-    return {"devices": {"requests": [{"name": _CLAIM, "exactly": request}]}}
+    devices: JsonObject = {"requests": [{"name": _CLAIM, "exactly": request}]}
+    if alike:
+        devices["constraints"] = [{"requests": [_CLAIM], "matchAttribute": alike}]
+    return {"devices": devices}
 
 
 def claim_template(name: str, spec: JsonObject, *, namespace: str = "default") -> JsonObject:

@@ -107,6 +107,12 @@ class State:
         """Return what is free, as (resources, nodes)."""
         return self._table.free()
 
+    def free_on(self, node: str) -> dict[str, int]:
+        """Return what is free on a node, by resource."""
+        row = self._table.row(node)
+        assert row is not None
+        return dict(zip(self._table.resources, self._table.free()[:, row].tolist(), strict=True))
+
     def admitting(self, shape: Shape) -> NDArray[np.bool_]:
         """Return which nodes admit pods of a shape by their taints and labels."""
         return Eligibility(self._table).mask(shape)

@@ -67,7 +67,6 @@ class Observations:
                 admission.problems.about_group(change.gang)
         if deciding and (pod.options.problems or pod.problem is not None):
             admission.problems.about_pod(pod)
-        self.devices_touched(self._model.devices.outdated())
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod that was deleted."""
@@ -248,7 +247,7 @@ class Engine:
         """Start with an empty cluster; nothing is decided before `events.Rebuild`."""
         self._collected = CollectedEffects()
         self.admission = Admission(settings, clock, self._collected)
-        self._nodes = self.admission.model.table
+        self._nodes, self._devices = self.admission.model.table, self.admission.model.devices
         self.verbs = Verbs(self.admission)
         self._observations = Observations(self.admission, self._collected)
         self._handlers = self._table()
@@ -263,8 +262,13 @@ class Engine:
 
     def _bring_up_to_date(self) -> None:
         """Compute what follows from claims that were made or given back: nothing is left to those that only read."""
+        if self._devices.is_outdated:
+            self._observations.devices_touched(self._devices.outdated())
+        if self._nodes.moved:
+            moved, self._nodes.moved = self._nodes.moved, {}
+            if self._devices.is_followed:
+                self._observations.devices_touched(self._devices.follow(moved))
         if self._nodes.claimed:
-            self._observations.devices_touched(self.admission.model.devices.follow(list(self._nodes.claimed)))
             self.admission.sharing.charges.refresh()
         if self._nodes.occupancy.changed:
             self._nodes.occupancy.refresh()
@@ -294,7 +298,7 @@ class Engine:
         """Return what each event does."""
         admission, model, verbs = self.admission, self.admission.model, self.verbs
         observed, learned = self._observations, self._observations.learned
-        devices, touched = model.devices, observed.devices_touched
+        devices, touched = self._devices, observed.devices_touched
         return {
             events.PodSeen: lambda e: observed.pod_seen(e.pod),
             events.PodGone: lambda e: observed.pod_gone(e.uid),

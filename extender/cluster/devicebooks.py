@@ -23,7 +23,10 @@ from typing import Final, NamedTuple
 
 from extender.caches import Shared
 from extender.cluster.devicecolumns import ColumnChange, DeviceColumns, demands_of
+from extender.cluster.devicetrials import DeviceTrials
 from extender.cluster.table import NodeTable
+from extender.devices.allocator import AskedClaim
+from extender.devices.fitting import is_counted
 from extender.devices.inventory import Inventory
 from extender.devices.selectors import Selectors
 from extender.objects.deviceclass import DeviceClass
@@ -61,13 +64,15 @@ class _Asked:
     """What a pod asks for: `free` as long as nothing of it is allocated, `pinned` where its claims are already.
 
     `counts` says which of its claims are counted with the pod, and for how much of which column; the others by
-    themselves. Who has to be on one node with it shares the claim called `together`.
+    themselves. Who has to be on one node with it shares the claim called `together`. `wanted` are its claims that have
+    no devices yet.
     """
 
     free: Shape
     counts: Mapping[str, Mapping[str, int]]
     pinned: Shape | None = None
     together: str = ""
+    wanted: tuple[AskedClaim, ...] = ()
 
 
 class _Need(NamedTuple):
@@ -80,14 +85,22 @@ class _Need(NamedTuple):
 
 
 class DeviceBooks:
-    """Keep devices, classes, claims and templates, and what follows for nodes and pods."""
+    """Keep devices, classes, claims and templates, and what follows for nodes and pods.
+
+    Attributes:
+        columns: the devices of each node, by what is asked for.
+        is_followed: whether there are, or were, claims.
+        is_outdated: whether pods are to be read again, because devices are asked for in other words than before.
+    """
 
     def __init__(self, table: NodeTable, pods: Mapping[str, Pod]) -> None:
         """Start without any; `pods` are those of the model, by UID, as they were resolved last."""
         self._table = table
         self._known = pods
         self._selectors = Selectors()
-        self._columns = DeviceColumns(table.provide, Inventory(), self._matches)
+        inventory = Inventory()
+        self._trials = DeviceTrials(table, inventory, self._selectors, self._labels_of)
+        self.columns = DeviceColumns(self._trials.provide, inventory, self._matches)
         self._claims: dict[str, ResourceClaim] = {}  # by namespace/name
         self._templates: dict[str, ResourceClaimTemplate] = {}
         self._nodes: dict[str, Node] = {}  # as they were told
@@ -96,7 +109,11 @@ class DeviceBooks:
         self._users: dict[str, dict[str, None]] = {}  # claim, or template, by namespace/name -> UIDs of pods
         self._owned: dict[str, dict[str, None]] = {}  # UID of a pod -> the claims that were made for it
         self._allocated: set[str] = set()  # claims that hold devices of a node
-        self._outdated = False
+        self.is_outdated = self.is_followed = False
+
+    def _labels_of(self, node: str) -> Mapping[str, str]:
+        known = self._nodes.get(node)
+        return {} if known is None else known.labels
 
     def _matches(self, driver: str, device: PoolDevice, expressions: tuple[str, ...]) -> bool:
         """Tell whether a device matches; for kube-scheduler an expression that fails does not say so either."""
@@ -107,51 +124,52 @@ class DeviceBooks:
     def node(self, node: Node) -> Node:
         """Return a node that was added or changed with the extended resources that stand for its devices."""
         self._nodes[node.name] = node
-        self._outdated |= self._columns.put_node(node.name, node.allocatable, node.labels).relations
+        self.is_outdated |= self.columns.put_node(node.name, node.allocatable, node.labels).relations
         return self._with_devices(node)
 
     def drop_node(self, name: str) -> None:
         """Forget a node."""
         self._nodes.pop(name, None)
-        self._columns.drop_node(name)
+        self.columns.drop_node(name)
 
     def _with_devices(self, node: Node) -> Node:
-        there = self._columns.extended(node.name)
+        there = self.columns.extended(node.name)
         return replace(node, allocatable={**node.allocatable, **there}) if there else node
 
     # Objects that describe devices.
 
     def put_class(self, device_class: DeviceClass) -> Touched:
         """Take in a DeviceClass."""
-        known = self._columns.has_class(device_class.name)
-        return self._touched(self._columns.put_class(device_class), {} if known else self._pods)
+        known = self.columns.has_class(device_class.name)
+        return self._touched(self.columns.put_class(device_class), {} if known else self._pods)
 
     def drop_class(self, name: str) -> Touched:
         """Forget a DeviceClass."""
-        return self._touched(self._columns.drop_class(name), self._pods)
+        return self._touched(self.columns.drop_class(name), self._pods)
 
     def put_slice(self, item: ResourceSlice) -> Touched:
         """Take in a ResourceSlice."""
-        return self._touched(self._columns.put_slice(item))
+        return self._touched(self.columns.put_slice(item))
 
     def drop_slice(self, name: str) -> Touched:
         """Forget a ResourceSlice."""
-        return self._touched(self._columns.drop_slice(name))
+        return self._touched(self.columns.drop_slice(name))
 
     def put_rule(self, rule: DeviceTaintRule) -> Touched:
         """Take in a DeviceTaintRule."""
-        return self._touched(self._columns.put_rule(rule))
+        return self._touched(self.columns.put_rule(rule))
 
     def drop_rule(self, name: str) -> Touched:
         """Forget a DeviceTaintRule."""
-        return self._touched(self._columns.drop_rule(name))
+        return self._touched(self.columns.drop_rule(name))
 
     def _touched(self, change: ColumnChange, pods: Iterable[str] = ()) -> Touched:
-        """Say what is to be read again after a change of columns, and count what is allocated anew."""
+        """Say what is to be read again after a change of columns, and count again what is allocated."""
         if change.moved:
             for key, claim in self._claims.items():
                 if claim.allocation is not None:
                     self._count(key)
+        self._trials.refresh()
         found = self._changed(self._pods if change.relations else pods)
         nodes = tuple(self._nodes[name] for name in sorted(change.nodes) if name in self._nodes)
         return Touched(nodes, found, change.moved or bool(found))
@@ -176,6 +194,7 @@ class DeviceBooks:
         if before is not None and before.controller != claim.controller:
             self._owned.get(before.controller, {}).pop(claim.key, None)
         self._claims[claim.key] = claim
+        self.is_followed = True
         if claim.controller:
             self._owned.setdefault(claim.controller, {})[claim.key] = None
         return self._claim_changed(claim.key, claim.controller)
@@ -206,8 +225,6 @@ class DeviceBooks:
 
     def pod(self, pod: Pod) -> Pod:
         """Return a pod that was added or changed with what its claims, and twins of its resources, take of columns."""
-        if not pod.claims.claims and not self._columns.twins_of:
-            return pod
         before = self._pods.get(pod.uid)
         if before is None or before.claims != pod.claims:
             self._forget_uses(before)
@@ -220,31 +237,38 @@ class DeviceBooks:
         return self._resolve(pod)
 
     def outdated(self) -> Touched:
-        """Return what is to be read again because somebody asks for devices in other words than all before."""
-        if not self._outdated:
+        """Return what is to be read again because devices are asked for in other words than before."""
+        if not self.is_outdated:
             return Touched.nothing()
-        self._outdated = False
+        self.is_outdated = False
         return self._touched(ColumnChange(relations=True, moved=True))
 
     def drop_pod(self, uid: str) -> None:
         """Forget a pod that was deleted; what its claims hold they hold until they are gone themselves."""
         self._forget_uses(self._pods.pop(uid, None))
-        self._asked.pop(uid, None)
+        if self._asked.pop(uid, None) is not None:
+            self._trials.promise(uid, "", ())
         self.follow([uid])
 
     def follow(self, uids: Iterable[str]) -> Touched:
         """Count claims again of pods that were promised a node, or bound, or have none any more."""
-        if not self._allocated:
-            return Touched.nothing()
         found: dict[str, None] = {}
         for uid in uids:
+            if uid in self._asked:
+                self._follow_promise(uid)
             keys = (*self._owned.get(uid, ()), *(_names(self._pods[uid]) if uid in self._pods else ()))
             held = [key for key in keys if key in self._allocated]
             for key in held:
                 self._count(key)
             if held:
                 found |= dict.fromkeys((uid, *self._users.get(held[0], ())))
+        self._trials.refresh()
         return Touched((), self._changed(found))
+
+    def _follow_promise(self, uid: str) -> None:
+        """Let trials know where a pod is that has claims without devices."""
+        there = self._table.claim_of(uid)
+        self._trials.promise(uid, "" if there is None else there.node, self._asked[uid].wanted)
 
     def _forget_uses(self, pod: Pod | None) -> None:
         for key in () if pod is None else _names(pod):
@@ -285,7 +309,9 @@ class DeviceBooks:
             allocation = None if claim is None else claim.allocation
             own = bool(each.template) and (claim is None or claim.controller == pod.uid)  # else of its PodGroup
             needs.append(_Need(key, source.spec, allocation, own))
+        self.is_followed = True
         asked = self._asked[pod.uid] = self._ask(pod, needs, twins)
+        self._follow_promise(pod.uid)
         labels = share_labels({**pod.labels, SHARED_CLAIM: asked.together}) if asked.together else pod.labels
         return replace(pod, shape=self._stance(pod, asked), labels=labels)
 
@@ -300,7 +326,7 @@ class DeviceBooks:
             return str(spec.problem)
         for request in spec.requests:
             for option in request.options:
-                if not self._columns.has_class(option.device_class):
+                if not self.columns.has_class(option.device_class):
                     return f"DeviceClass {option.device_class} does not exist"
                 for expression in option.selectors:
                     if (problem := self._selectors.problem(expression)) is not None:
@@ -327,15 +353,23 @@ class DeviceBooks:
                     total.update(amounts)
                 if amounts:
                     together.append(need.key)
+        own = tuple(need.spec for need in needs if need.own)
+        if own and not all(map(self._is_plain, own)) and (column := self._trials.column(own)):
+            total[column] += 1
         free = _with(pod.shape, total)
         pinned = _pinned(_with(pod.shape, held), pins) if pins else None
-        return _Asked(free, counts, pinned, min(together, default=""))
+        wanted = tuple(AskedClaim(need.key, need.spec) for need in needs if need.allocation is None and need.own)
+        return _Asked(free, counts, pinned, min(together, default=""), wanted)
+
+    def _is_plain(self, spec: ClaimSpec) -> bool:
+        """Tell whether the devices that a claim asks for can be counted."""
+        return is_counted(spec) and all(map(self.columns.is_plain, demands_of(spec)))
 
     def _amounts(self, spec: ClaimSpec) -> Counter[str]:
         amounts: Counter[str] = Counter()
         for demand, count in demands_of(spec).items():
-            self._outdated |= self._columns.want(demand).relations
-            for column in self._columns.takes(demand):
+            self.is_outdated |= self.columns.want(demand).relations
+            for column in self.columns.takes(demand):
                 amounts[column] += count
         return amounts
 
@@ -348,9 +382,9 @@ class DeviceBooks:
     def _twins(self, pod: Pod) -> Counter[str]:
         """Return what a pod takes besides because it asks for extended resources."""
         found: Counter[str] = Counter()
-        if self._columns.twins_of:
+        if self.columns.twins_of:
             for resource, amount in pod.shape.requests:
-                for twin in self._columns.twins_of.get(resource, ()):
+                for twin in self.columns.twins_of.get(resource, ()):
                     found[twin] += amount
         return found
 
@@ -377,16 +411,18 @@ class DeviceBooks:
         """Count what a claim holds that no pod is counted for; return whether that moves anything."""
         claim = self._claims.get(key)
         uid = f"{CLAIM_PREFIX}{key}"
+        self._trials.hold(key, "", None)
         if claim is None or claim.allocation is None:
             self._allocated.discard(key)
             return self._table.release(uid)
         devices = [each.device for each in claim.allocation.devices if not each.admin]
-        node = self._columns.node_of(devices) if devices else ""
+        node = self.columns.node_of(devices) if devices else ""
         if not node:
             self._allocated.discard(key)
             return self._table.release(uid)
         self._allocated.add(key)
-        left = self._columns.taken_by(node, devices) - Counter(self._counted(claim, node))
+        self._trials.hold(key, node, claim.allocation)
+        left = self.columns.taken_by(node, devices) - Counter(self._counted(claim, node))
         if not left:
             return self._table.release(uid)
         return self._table.claim(uid, node, Shape(tuple(sorted(left.items()))), lasting=self._is_lasting(claim))
@@ -412,14 +448,14 @@ class DeviceBooks:
         """Return what a pod is counted for whose extended resources are those that a claim was made for."""
         classes = {option.device_class for request in claim.spec.requests for option in request.options}
         found: Counter[str] = Counter()
-        for resource, name in self._columns.resources.items():
+        for resource, name in self.columns.resources.items():
             if name in classes:
-                for column in (resource, *self._columns.twins_of.get(resource, ())):
+                for column in (resource, *self.columns.twins_of.get(resource, ())):
                     found[column] = shape.request(column)
         return found
 
     def _is_lasting(self, claim: ResourceClaim) -> bool:
-        """Tell whether somebody uses a claim whom Muster cannot expect to end."""
+        """Tell whether pods use a claim that Muster cannot expect to end."""
         held = (self._table.claim_of(each.uid) for each in claim.reserved_for)
         return any(each is not None and each.lasting for each in held)
 

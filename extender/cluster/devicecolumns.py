@@ -1,6 +1,6 @@
 """Devices as columns of the node table: how many each node has of what is asked for in some words.
 
-A request for devices names a class and selectors. Each such demand that somebody makes is a column, as a resource is,
+A request for devices names a class and selectors. Each such demand that a pod makes is a column, as a resource is,
 so that plans, quota and explanations count devices as they count GPUs. One device may be of several demands: who takes
 one that is certain to be of another demand takes it there as well, so that no device is promised twice.
 
@@ -147,6 +147,7 @@ class DeviceColumns:
         self._twins: dict[str, tuple[str, ...]] = {}  # twin -> the extended resources that take from it
         self._takes: dict[DeviceDemand, tuple[str, ...]] = {}
         self._all: Counter[int] = Counter()
+        self._odd = 0  # the demands of devices that are shared, or share counters
         self.resources: dict[str, str] = {}
         self.twins_of: dict[str, tuple[str, ...]] = {}
 
@@ -215,9 +216,9 @@ class DeviceColumns:
             demand = DeviceDemand(demand.device_class)
         return self._takes.get(demand, ())
 
-    def is_local(self, demand: DeviceDemand) -> bool:
-        """Tell whether devices of a wanted demand are of one node each, as far as there are any."""
-        return bool(self.takes(demand))
+    def is_plain(self, demand: DeviceDemand) -> bool:
+        """Tell whether devices of a wanted demand are had whole, and none takes anything of another."""
+        return not self._bits.get(demand, 0) & self._odd
 
     def extended(self, node: str) -> Mapping[str, int]:
         """Return how many devices of a node stand for which extended resource that it does not list itself."""
@@ -272,6 +273,8 @@ class DeviceColumns:
         before, afar = self._devices.get(node, {}), 0
         now: dict[DeviceKey, _Signed] = {}
         for pool in self._inventory.pools_of(node, self._labels.get(node, {})):
+            if pool.incomplete:  # its driver is at work on it: what it had will be there again in a moment
+                now |= {key: signed for key, signed in before.items() if key.pool_key == pool.key}
             for each in pool.candidates if pool.usable else ():
                 if each.reachable and each.node == node:
                     signed = before.get(each.key)
@@ -322,10 +325,20 @@ class DeviceColumns:
             if counts:
                 self._signatures[node] = counts
             self._all.update(counts)
-        relations = self._relate()
+        odd, self._odd = self._odd, self._odd | self._odd_on(nodes)
+        relations = self._relate() or odd != self._odd
         self._tell({*nodes, *self._signatures, *self._plugin} if relations else nodes)
         others = frozenset(node for node, was in before.items() if self.extended(node) != was)
         return ColumnChange(others, relations, moved=True)
+
+    def _odd_on(self, nodes: Iterable[str]) -> int:
+        """Return of which demands those devices of nodes are that are shared, or share counters."""
+        odd = 0
+        for node in nodes:
+            for signed in self._devices.get(node, {}).values():
+                if signed.device.shared or signed.device.counters.uses:
+                    odd |= signed.signature
+        return odd
 
     def _signature(self, driver: str, device: PoolDevice) -> int:
         return sum(bit for demand, bit in self._bits.items() if self._is_of(demand, driver, device))

@@ -227,7 +227,8 @@ class ClusterModel:
 
     def as_asked(self, pod: Pod) -> Pod:
         """Return a pod with the devices that it asks for by claims, bound within what its node has."""
-        return self._within_node(self.devices.pod(pod))
+        concerned = pod.claims.claims or self.devices.columns.twins_of
+        return self._within_node(self.devices.pod(pod) if concerned else pod)
 
     def _within_node(self, pod: Pod) -> Pod:
         """Return a bound pod that asks for more than any node has as one that takes all that its node has.

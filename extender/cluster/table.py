@@ -65,6 +65,7 @@ class NodeTable:
         last_node_change: the generation at which any node last changed in any way, came or went.
         touched: names of nodes of which anything changed or more was taken since the reader took the names out.
         claimed: UIDs of pods whose claim, or whose node's labels, changed since the reader took the UIDs out.
+        moved: UIDs of pods whose claim changed since the reader took the UIDs out, for another reader.
         occupancy: which GPUs and zones the claims hold.
     """
 
@@ -86,6 +87,7 @@ class NodeTable:
         self.moved_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
         self.touched: dict[str, None] = {}
         self.claimed: dict[str, None] = {}
+        self.moved: dict[str, None] = {}
         self._sorted: list[tuple[NaturalKey, str, int]] = []
         self._order: NDArray[np.int64] | None = None
         self.occupancy = Occupancy(self)
@@ -267,7 +269,7 @@ class NodeTable:
         self._claimants.setdefault(node, {})[uid] = None
         self._count(claim, 1)
         self.generation += 1
-        self.touched[node] = self.claimed[uid] = None
+        self.touched[node] = self.claimed[uid] = self.moved[uid] = None
         self._moved(node)
         self.occupancy.claim_changed(claim)
         return True
@@ -284,6 +286,7 @@ class NodeTable:
             self._claims |= dict.fromkeys(uids, claim)
             self._claimants.setdefault(node, {}).update(dict.fromkeys(uids))
             self.claimed |= dict.fromkeys(uids)
+            self.moved |= dict.fromkeys(uids)
             self.touched[node] = None
             self.occupancy.claim_changed(claim)
             if not many:
@@ -314,7 +317,7 @@ class NodeTable:
             del self._claimants[claim.node]
         self._count(claim, -1)
         self.generation += 1
-        self.claimed[uid] = None
+        self.claimed[uid] = self.moved[uid] = None
         self._moved(claim.node)
         self.occupancy.claim_changed(claim)
         return True

@@ -417,7 +417,7 @@ class Replica(NodeTable):
             setattr(self, name, getattr(self, name).copy())
         self._column, self._row, self._nodes = dict(self._column), dict(self._row), list(self._nodes)
         self._free_rows, self._sorted = list(self._free_rows), list(self._sorted)
-        self.touched, self.claimed = {}, {}
+        self.touched, self.claimed, self.moved = {}, {}, {}
         if not isinstance(table, Replica):
             self._their_claims: Mapping[str, Claim] = self._claims
             self._their_claimants: Mapping[str, Mapping[str, None]] = self._claimants

@@ -44,11 +44,13 @@ class ExpressionReading:
     """What an expression reads besides the name of the driver.
 
     `text` is the expression as it is compiled, `domains` are those that it may look up. `attributes` None means all.
+    `names` are all names in it, among which are the fields of the device that it may read.
     """
 
     text: str
     domains: frozenset[str]
     attributes: tuple[Attribute, ...] | None
+    names: frozenset[str]
 
 
 class _Token(NamedTuple):
@@ -90,7 +92,14 @@ class _TokenWalk:
                 for field, domain in self._bound[token.text]:
                     self._entry(field, domain, place, place + 1)
         attributes = tuple(self._found) if self._plain else None
-        return ExpressionReading(self._rewritten(), frozenset(self._domains), attributes)
+        return ExpressionReading(self._rewritten(), frozenset(self._domains), attributes, self._names())
+
+    def _names(self) -> frozenset[str]:
+        """Return all names in the expression, as they are called once names are changed."""
+        renamed = {each.start for each in self._renamed}
+        return frozenset(
+            LOOKED_UP[each.text] if each.start in renamed else each.text for each in self._tokens if each.kind == "name"
+        )
 
     def _device(self, place: int) -> None:
         field = self._name(place + 2) if self._sign(place + 1, ".") else ""
@@ -156,11 +165,37 @@ class _TokenWalk:
         return [each.text for each in self._tokens[max(place - 4, 0) : place]] == ["cel", ".", "bind", "("]
 
     def _rewritten(self) -> str:
+        edits = [(token, LOOKED_UP[token.text]) for token in self._renamed]
+        for place in range(len(self._tokens)):
+            edits += self._unbound(place)
         text, end = [], 0
-        for token in self._renamed:
-            text += [self._expression[end : token.start], LOOKED_UP[token.text]]
+        for token, replacement in sorted(edits, key=lambda edit: edit[0].start):
+            text += [self._expression[end : token.start], replacement]
             end = token.start + len(token.text)
         return "".join([*text, self._expression[end:]])
+
+    def _unbound(self, place: int) -> list[tuple[_Token, str]]:
+        """Return what makes `[value].map(name, body)[0]` of a `cel.bind(name, value, body)` at `place`.
+
+        The library keeps what is bound where a comprehension that ended early may have left a value of its own:
+        `[1, 2].exists(i, i == 1) && cel.bind(x, 5, x == 5)` is false there. No value is left for a comprehension.
+        """
+        called = self._tokens[place : place + 6]
+        if [each.text for each in called[:4]] != ["cel", ".", "bind", "("] or self._sign(place - 1, "."):
+            return []
+        commas: list[_Token] = []
+        name, depth = self._name(place + 4), 0
+        for token in self._tokens[place + 4 :]:
+            if token.kind == "sign":
+                if token.text in ")]}" and not depth:
+                    if not name or len(commas) != 2 or commas[0] is not called[5]:  # noqa: PLR2004 - three arguments
+                        return []
+                    gone = [(each, "") for each in called[1:]]
+                    return [(called[0], "["), *gone, (commas[1], f"].map({name}, "), (token, ")[0]")]
+                depth += (token.text in "([{") - (token.text in ")]}")
+                if token.text == "," and not depth:
+                    commas.append(token)
+        return []
 
     def _at(self, place: int) -> _Token:
         return self._tokens[place] if 0 <= place < len(self._tokens) else _Token("", "", 0)

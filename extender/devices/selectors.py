@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from cel_expr_python import cel
 
-from extender.caches import SizedDict, size_of
+from extender.caches import SizedDict
 from extender.devices.celfunctions import cel_quantity, cel_semver, functions
 from extender.devices.reading import LOOKED_UP, ExpressionReading, read_expression
 from extender.objects.reason import quoted
@@ -23,14 +24,13 @@ _ANSWERS_BYTES = 16 << 20
 #: What a compiled expression takes besides its text (bytes): measured, 4 to 9 KB for a selector of three conditions.
 _COMPILED_SIZE = 10_000
 
-#: The libraries of CEL that Kubernetes has. Source: k8s.io/apiserver/pkg/cel/environment/base.go, and ext.Bindings of
-#: dynamic-resource-allocation/cel.
+#: The libraries of CEL that Kubernetes has, but for `cel.bind`, which is compiled as a comprehension.
+#: Source: k8s.io/apiserver/pkg/cel/environment/base.go.
 _LIBRARIES = """
 name: muster
 extensions:
 - name: strings
   version: 2
-- name: bindings
 - name: optional
 - name: sets
 - name: lists
@@ -98,9 +98,9 @@ class Selectors:
         key = (expression, driver, device.shared, _read_of(compiled.reading, driver, device))
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._answers.keep(
-                key, self._evaluate(expression, compiled, driver, device), 200 + size_of(key[3])
-            )
+            read = compiled.reading.attributes
+            size = 300 + (200 * len(device.attributes) if read is None else 100 * len(read))
+            answer = self._answers.keep(key, self._evaluate(expression, compiled, driver, device), size)
         return answer
 
     def all_match(self, expressions: tuple[str, ...], driver: str, device: PoolDevice) -> Answer:
@@ -110,6 +110,10 @@ class Selectors:
             if answer is not True:
                 return answer
         return True
+
+    def forget_answers(self) -> None:
+        """Evaluate everything again that is asked from now on."""
+        self._answers.clear()
 
     def problem(self, expression: str) -> SelectorError | None:
         """Return what keeps an expression from being evaluated for any device."""
@@ -124,6 +128,8 @@ class Selectors:
         if self._environment is None:
             self._environment = _environment()
         reading = read_expression(expression)
+        if unsafe := reading.names & _UNSAFE:
+            return SelectorError(expression, f"{', '.join(sorted(unsafe))} cannot be relied on here")
         try:
             program = self._environment.compile(reading.text)
         except (RuntimeError, ValueError) as error:
@@ -144,6 +150,9 @@ class Selectors:
         return SelectorError(expression, str(result) if kind == "ERROR" else f"gives {kind}, not a boolean")
 
 
+#: Macros that bind a value as `cel.bind` does (see `reading`).
+_UNSAFE: Final = frozenset({"optMap", "optFlatMap"})
+
 _BOOLEAN: Final = frozenset({"BOOL", "DYN"})
 
 
@@ -163,7 +172,7 @@ def _first_line(error: Exception) -> str:
 def _read_of(reading: ExpressionReading, driver: str, device: PoolDevice) -> tuple[object, ...]:
     """Return all of a device that an expression may read, as a key."""
     if reading.attributes is None:
-        return (frozenset(device.attributes.typed()), device.capacity)
+        return (tuple(device.attributes), tuple(map(typed_value, device.attributes.values())), device.capacity)
     key: list[object] = []
     for field, domain, name in reading.attributes:
         wanted = f"{driver if domain is None else domain}/{name or ''}"
@@ -185,24 +194,29 @@ def _has_domain(field: str, prefix: str, driver: str, device: PoolDevice) -> boo
 
 
 def _seen_by_cel(reading: ExpressionReading, driver: str, device: PoolDevice) -> dict[str, object]:
-    """Return a device as expressions see it. Source: dynamic-resource-allocation/cel DeviceMatches."""
-    attributes: dict[str, dict[str, object]] = {}
-    for name, value in device.attributes.items():
-        domain, _, short = name.partition("/")
-        attributes.setdefault(domain, {})[short] = _cel_value(value)
-    capacity: dict[str, dict[str, object]] = {}
-    for name, each in device.capacity.items:
-        domain, _, short = qualified(name, driver).partition("/")
-        capacity.setdefault(domain, {})[short] = cel_quantity(each.value)
-    empty: dict[str, dict[str, object]] = {domain: {} for domain in (*reading.domains, driver)}
-    return {
-        "driver": driver,
-        "allowMultipleAllocations": device.shared,
-        "attributes": attributes,
-        "capacity": capacity,
-        LOOKED_UP["attributes"]: empty | attributes,
-        LOOKED_UP["capacity"]: empty | capacity,
-    }
+    """Return a device as expressions see it, without maps that this one does not name.
+
+    Source: dynamic-resource-allocation/cel DeviceMatches.
+    """
+    seen: dict[str, object] = {"driver": driver, "allowMultipleAllocations": device.shared}
+    for field, looked_up in LOOKED_UP.items():
+        if not {field, looked_up} & reading.names:
+            continue
+        values: dict[str, dict[str, object]] = {}
+        for name, value in _values(field, driver, device):
+            domain, _, short = name.partition("/")
+            values.setdefault(domain, {})[short] = value
+        if field in reading.names:
+            seen[field] = values
+        if looked_up in reading.names:
+            seen[looked_up] = {domain: {} for domain in (*reading.domains, driver)} | values
+    return seen
+
+
+def _values(field: str, driver: str, device: PoolDevice) -> Iterator[tuple[str, object]]:
+    if field == "attributes":
+        return ((name, _cel_value(value)) for name, value in device.attributes.items())
+    return ((qualified(name, driver), cel_quantity(each.value)) for name, each in device.capacity.items)
 
 
 def _cel_value(value: AttributeValue) -> object:

@@ -16,18 +16,22 @@ CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 #: Between the names of demands that are counted together; no name of a resource has it.
 TOGETHER = " or "
+#: How the names begin of what counts pods by claims that are tried as a whole.
+TRIAL_PREFIX = "muster.dev/claims-"
 
 
 def resource_in_words(resource: str) -> str:
     """Return what people call a resource: devices by their class, all else by its own name."""
+    if resource.startswith(TRIAL_PREFIX):
+        return "devices for its claims together"
     if not resource.startswith(CLASS_RESOURCE_PREFIX):
         return resource
     return f"devices of class {resource.replace(CLASS_RESOURCE_PREFIX, '')}"
 
 
 def is_asked_for(resource: str) -> bool:
-    """Tell whether somebody asks for a resource by that name: sums of several demands are only counted with."""
-    return TOGETHER not in resource
+    """Tell whether a resource can be asked for by its name: others are only counted with."""
+    return TOGETHER not in resource and not resource.startswith(TRIAL_PREFIX)
 
 
 class DeviceClassSpec(Struct, gc=False, frozen=True, rename="camel"):

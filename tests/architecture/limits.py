@@ -43,7 +43,8 @@ COUNTS: Mapping[str, Limit] = {
     # all of them on a node. Statuses and gauges of Queues are made in steps.
     # A recording has pages of its own, and free memory goes back.
     # Devices of Dynamic Resource Allocation: five kinds, selectors in CEL, pools, and the search of the allocator.
-    "lines in extender": Limit(52_500, goal=38_000),
+    # Devices are held as GPUs are: columns for what is asked for, claims as they are allocated, and trials of others.
+    "lines in extender": Limit(53_500, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     "own imports of a module, on average": Limit(5.76, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),

@@ -49,10 +49,7 @@ def world() -> World:
 
 def free(world: World, node: str, column: str = COLUMN) -> int:
     """Return how many devices of a column are left on a node."""
-    table = world.admission.model.table
-    row = table.row(node)
-    assert row is not None
-    return int(table.free()[table.resources.index(column), row]) if column in table.resources else 0
+    return world.state.free_on(node).get(column, 0)
 
 
 def made_for(job: Job, index: int, node: str = "", *, first: int = 0) -> None:
@@ -224,6 +221,6 @@ def test_what_was_promised_is_read_back_after_a_crash(world: World) -> None:
     successor.tell(Rebuild())
     assert [free(successor, name) for name in ("node-0", "node-1")] == [2, 2]
     successor.check_promises()
-    answer = successor.filter(successor.admission.model.pods[job.pods[0].uid])
+    answer = successor.filter(job.pods[0])
     assert answer.outcome is Outcome.PINNED
     assert answer.accepted == [nodes["job-0"]]

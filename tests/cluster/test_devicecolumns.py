@@ -109,13 +109,13 @@ def test_a_wider_class_shares_a_twin_with_an_extended_resource(provided: Provide
     assert provided.amounts["plugin"] == {twin: 4}
 
 
-def test_incomplete_pools_have_no_devices(provided: Provided) -> None:
-    """The newest generation counts, once all its slices are there."""
+def test_a_pool_that_is_replaced_has_what_it_had(provided: Provided) -> None:
+    """The newest generation counts, once all its slices are there; until then nobody loses a place."""
     provided.columns.want(PLAIN)
     provided.columns.put_slice(slice_of("a", name="one"))
     assert provided.amounts["a"] == {PLAIN.column: 8}
     provided.columns.put_slice(slice_of("a", ["H100"], name="two", generation=2, slices=2))
-    assert provided.amounts["a"] == {}
+    assert provided.amounts["a"] == {PLAIN.column: 8}
     provided.columns.put_slice(slice_of("a", ["A100"], name="three", generation=2, slices=2, first=1))
     assert provided.amounts["a"] == {PLAIN.column: 2}
     for name in ("two", "three"):

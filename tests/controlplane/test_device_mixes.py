@@ -15,6 +15,7 @@ from random import Random
 import pytest
 
 from localcluster.devices import (
+    PCIE_ROOT,
     RESOURCE_CLAIMS,
     claim,
     claim_spec,
@@ -39,7 +40,9 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(14400)]
 #: Nodes with a device plugin, and with devices of either product; eight GPUs each.
 PLUGINS, PRODUCTS, EACH = 8, ("H100", "A100"), 8
 NODES_OF_PRODUCT = 6
-GANGS = 12
+GANGS = 20
+#: They come within so many seconds, and want about twice what there is.
+ARRIVING = 2.0
 #: Devices that templates ask for, of any product and of one.
 COUNTS = (1, 2, 4, 6, 8)
 #: How long nothing may get on before a round counts as stuck (seconds).
@@ -68,11 +71,13 @@ class Mix:
         mix = cls(seed, killed=random.uniform(0.2, 5.0), away=random.uniform(0.0, 1.5))
         for number in range(GANGS):
             name = f"g{seed}-{number}"
-            options: GangOptions = {"run_seconds": random.randint(1, 3), "members": random.randint(1, 6)}
+            options: GangOptions = {"run_seconds": random.randint(2, 4), "members": random.randint(2, 6)}
             count = random.choice(COUNTS)
-            match random.choice(("any", "any", "product", "extended", "extended", "shared", "plain")):
+            match random.choice(("any", "any", "pair", "product", "extended", "extended", "shared", "plain")):
                 case "any":
                     options["spec"] = claiming(template=f"any-{count}")
+                case "pair":
+                    options["spec"] = claiming(template="pair")
                 case "product":
                     options["spec"] = claiming(template=f"{random.choice(PRODUCTS).lower()}-{count}")
                 case "shared":
@@ -80,7 +85,7 @@ class Mix:
                     options |= {"spec": claiming(shared=name), "members": random.randint(2, 4)}
                 case "extended":
                     options["gpus"] = count
-            mix.arrivals.append((random.uniform(0, 4), name, options))
+            mix.arrivals.append((random.uniform(0, ARRIVING), name, options))
         mix.arrivals.sort(key=lambda each: each[0])
         return mix
 
@@ -105,6 +110,7 @@ def set_up(cluster: Sandbox) -> None:
     for product in PRODUCTS:
         for name in cluster.nodes(NODES_OF_PRODUCT, prefix=product.lower(), gpus=0):
             cluster.create(resource_slice(name, gpus_of(EACH, product=product)))
+    cluster.create(claim_template("pair", claim_spec(2, alike=PCIE_ROOT)))
     for count in COUNTS:
         cluster.create(claim_template(f"any-{count}", claim_spec(count)))
         for product in PRODUCTS:

@@ -51,7 +51,7 @@ def test_gpus_of_slices_count_as_the_extended_resource(device_cluster: Sandbox, 
     device_cluster.create(device_class(extended_resource=GPU))
     with_gpus(device_cluster, 2)
     single = device_cluster.pod("single", gpus=8)
-    single.wait_bound()
+    single.wait_phase("Running")
     single.complete()
     gang = device_cluster.gang("gang", members=4, gpus=4)
     gang.wait_running()

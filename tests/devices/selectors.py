@@ -274,6 +274,11 @@ _LANGUAGE = [
     "1",
     "'a'",
     "1 / 0 == 1",
+    "['gpu', 'mig'].exists(kind, kind == 'gpu') && cel.bind(x, 'a', x == 'a')",
+    f"[1, 2, 3].exists(i, i == 1) && cel.bind(gpu, {_A}, gpu.index >= 0)",
+    f"cel.bind(a, {_A}, cel.bind(b, a.index, b >= 0 && [b].all(c, c == b)))",
+    "cel.bind(x, [1, 2, 3], x.exists(y, cel.bind(z, y * 2, z == 6)))",
+    "cel.bind(f, 'cel.bind(a, 1, a == 1)', f.size() == 22) // cel.bind(",
     "1 +",
     "unknown == 1",
     "device.unknown == 1",
@@ -303,6 +308,7 @@ _LANGUAGE = [
 ]
 #: What Kubernetes has and Muster does not: refused with a reason that names the expression.
 REFUSED = [
+    "optional.of(1).optMap(x, x + 1).orValue(0) == 2",
     f"{_A}.productName.find('[0-9]+') == '100'",
     "ip('10.0.0.1').family() == 4",
     "cidr('10.0.0.0/8').containsIP('10.1.2.3')",

@@ -57,6 +57,23 @@ def test_domains_that_are_looked_up_are_never_missing() -> None:
     assert reading.domains == {"a", "b"}
 
 
+@pytest.mark.parametrize(
+    ("expression", "compiled"),
+    [
+        ("cel.bind(a, 1, a == 1)", "[ 1].map(a,  a == 1)[0]"),
+        ("cel.bind(a, f(1, 2), a == 1)", "[ f(1, 2)].map(a,  a == 1)[0]"),
+        ("cel.bind(a,1,cel.bind(b,a,b))", "[1].map(a, [a].map(b, b)[0])[0]"),
+        ("'cel.bind(a, 1, a)'", "'cel.bind(a, 1, a)'"),
+        ("cel.bind(a, 1)", "cel.bind(a, 1)"),
+        ("cel.bind('a', 1, 2)", "cel.bind('a', 1, 2)"),
+        ("x.cel.bind(a, 1, 2)", "x.cel.bind(a, 1, 2)"),
+    ],
+)
+def test_what_is_bound_is_compiled_as_a_comprehension(expression: str, compiled: str) -> None:
+    """The library may find another value there."""
+    assert read_expression(expression).text == compiled
+
+
 @pytest.mark.parametrize("text", ["", "'", '"""', "device.", "device.attributes[", "\x00", "cel.bind(", "in in device"])
 def test_text_that_is_no_expression_is_left_to_the_compiler(text: str) -> None:
     """Nothing is raised here."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 from extender.devices.selectors import SelectorError, Selectors
 from extender.objects.resourceslice import PoolDevice
 from tests.builders import Json
 from tests.devices.model import slice_of
+from tests.devices.selectors import SELECTORS
 from tests.objects.dra import NVIDIA, device_json, slice_json
 
 
@@ -80,3 +83,31 @@ def test_lists_are_lists() -> None:
     (gpu,) = devices(1, numbers={"ints": [1, 2]}, versions={"versions": ["1.0.0"]})
     assert selectors.matches(f"2 in device.attributes['{NVIDIA}'].numbers", NVIDIA, gpu) is True
     assert selectors.matches(f"device.attributes['{NVIDIA}'].versions[0].major() == 1", NVIDIA, gpu) is True
+
+
+def test_devices_that_share_an_answer_have_the_same_one() -> None:
+    """Each selector of the table says of random devices what it says of each alone, whatever was asked before."""
+    draw, selectors = random.Random(1), Selectors()
+    choices: list[tuple[str, list[Json]]] = [
+        ("type", [{"string": "gpu"}, {"string": "mig"}, {"int": 1}]),
+        ("index", [{"int": 0}, {"int": 1}, {"bool": True}, {"string": "0"}]),
+        ("healthy", [{"bool": True}, {"bool": False}, {"int": 1}]),
+        ("driverVersion", [{"version": "570.86.15"}, {"version": "580.0.0-beta.2"}, {"string": "570.86.15"}]),
+        ("productName", [{"string": "NVIDIA H100"}, {"string": "NVIDIA A100"}]),
+        ("example.com/speed", [{"int": 400}]),
+        ("resource.kubernetes.io/pcieRoot", [{"string": "pci0000:17"}, {"string": "pci0000:3a"}]),
+    ]
+    documents = []
+    for number in range(40):
+        attributes = {name: draw.choice(values) for name, values in choices if draw.random() < 0.7}
+        capacity = {
+            name: {"value": draw.choice(["40Gi", "80Gi"])} for name in ("memory", "x.com/y") if draw.random() < 0.6
+        }
+        documents.append(device_json(f"gpu-{number}", attributes=attributes, capacity=capacity))
+    gpus = slice_of(slice_json("s", *documents)).devices
+    for expression in SELECTORS:
+        alone = Selectors()
+        for gpu in gpus:
+            alone.forget_answers()
+            assert selectors.matches(expression, NVIDIA, gpu) == alone.matches(expression, NVIDIA, gpu), expression
+    assert selectors.evaluations < len(SELECTORS) * len(gpus) / 2

@@ -92,9 +92,9 @@ def test_quota_counts_devices_as_the_resource_that_they_stand_for(world: World) 
     for name in ("node-0", "node-1"):
         world.tell(SliceSeen(slice_of(name)))
     world.tell(QueueSeen(Queue("team", flavors=(Flavor("default", {GPU: Quota(8)}),))))
-    options = {"group": {"options": keys.Options(queue="team")}}
-    assert world.gang("first", 1, gpus=0, claims=uses(template="six"), **options).reserved
-    second = world.gang("second", 1, gpus=0, claims=uses(template="six"), **options)
+    group = {"options": keys.Options(queue="team")}
+    assert world.gang("first", 1, gpus=0, claims=uses(template="six"), group=group).reserved
+    second = world.gang("second", 1, gpus=0, claims=uses(template="six"), group=group)
     assert second.wait is not None
     assert second.wait.message == "asks for 6 nvidia.com/gpu of default, of which Queue team has 2 left now"
 

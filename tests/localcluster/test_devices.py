@@ -36,6 +36,8 @@ def test_pods_name_a_template_or_a_claim() -> None:
     spec = claim_spec(6, selectors=["true"])
     (request,) = spec["devices"]["requests"]
     assert request["exactly"]["count"] == 6
+    (constraint,) = claim_spec(2, alike="a/b")["devices"]["constraints"]
+    assert constraint == {"requests": [request["name"]], "matchAttribute": "a/b"}
     assert claim("shared", spec)["spec"] == claim_template("own", spec)["spec"]["spec"] == spec
     assert claim("shared", spec)["kind"] == RESOURCE_CLAIMS.kind
     assert claim_template("own", spec)["kind"] == RESOURCE_CLAIM_TEMPLATES.kind
