@@ -22,6 +22,7 @@ from extender.ledger.rejections import Refusals, Rejections, Vetoes
 from extender.ledger.reservations import Reservations
 from extender.ledger.slots import Reservation, Slot
 from extender.objects.budget import Budgets
+from extender.objects.hami import HAMI_PARTS
 from extender.objects.levels import Level
 from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod
@@ -234,6 +235,7 @@ class Admission:
             _levels(settings),
             settings.topology_preset,
             settings.placement_goal,
+            HAMI_PARTS.union(settings.ignored_resources),
         )
         self.rejections = Rejections(settings.veto_seconds, clock.monotonic)
         self.refusals = Refusals(self.model)

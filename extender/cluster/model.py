@@ -164,6 +164,7 @@ class ClusterModel:
         levels: Sequence[Level] = (),
         preset: str = AUTO,
         goal: str = "balanced",
+        others: Collection[str] = (),
     ) -> None:
         """Start empty.
 
@@ -172,9 +173,10 @@ class ClusterModel:
             levels: the network's tiers, where they are configured.
             preset: what to believe of the network otherwise, as the setting `topology_preset` says.
             goal: what places are chosen for, a PlacementGoal.
+            others: resources that others account for where no node lists them.
         """
         self._scheduler_names = frozenset(scheduler_names)
-        self.table = NodeTable()
+        self.table = NodeTable(others)
         self._tree = TreeKeeper(self.table, goal)
         self.gangs = GangRegistry()
         self.pods: dict[str, Pod] = {}
