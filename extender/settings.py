@@ -216,7 +216,7 @@ class Settings(BaseModel):
     """Extended resources that another extender accounts for, as it has kube-scheduler ignore them
     (`managedResources` with `ignoredByScheduler`). Muster counts one of them as long as any node has some of it, and
     leaves it to the other where none has. Those of HAMi are known and need not be listed. Of a name that is missing
-    Muster says that no node has it; one that nobody accounts for lets pods start without it."""
+    Muster says that no node has it; one that no other accounts for lets pods start without it."""
 
     calibration_config_map: str = Field(
         default="muster-system/muster-calibration",

@@ -22,10 +22,7 @@ def part(**requests: int) -> Shape:
 
 def register(world: World, name: str, memory: int) -> None:
     """Say how much GPU memory (MiB) a node shares out."""
-    table = world.admission.model.table
-    row = table.row(name)
-    assert row is not None
-    before = table.node(row)
+    before = world.state.node(name)
     world.tell(NodeSeen(replace(before, allocatable={**before.allocatable, MEMORY: memory})))
 
 
@@ -95,9 +92,32 @@ def test_holders_keep_their_places_where_nobody_lists_it(world: World) -> None:
     """A node that is touched while members are reserved there is not short of what others account for."""
     world.nodes(1)
     gang = world.gang("gang", 1, shape=part(memory=30_000))
-    table = world.admission.model.table
-    row = table.row("node-0")
-    assert row is not None
-    world.tell(NodeSeen(replace(table.node(row), labels={"new": "yes"})))
+    before = world.state.node("node-0")
+    world.tell(NodeSeen(replace(before, labels={"new": "yes"})))
+    world.judge()
     assert gang.reserved == {"gang-0": "node-0"}
-    assert table.short_of("node-0") == frozenset()
+
+
+def test_node_behind_which_another_extender_refuses_is_left_out(world: World) -> None:
+    """A member that comes back from its planned node again and again, refused by others, is placed elsewhere."""
+    world.nodes(2, gpus=1)
+    gang = world.gang("gang", 1, shape=part(memory=1))
+    assert gang.reserved == {"gang-0": "node-0"}
+    says = "0/2 nodes are available: 1 CardInsufficientMemory. preemption: none"
+    answers = [world.filter(gang.see(0, nominated_node="node-0"), ["node-0", "node-1"]).accepted]
+    for _ in range(2):
+        member = gang.see(0, refusal=says)
+        answers.append(world.filter(member, ["node-0", "node-1"]).accepted)
+    assert answers == [["node-0"], ["node-0"], ["node-1"]]
+    assert gang.reserved == {"gang-0": "node-1"}
+
+
+def test_member_that_is_asked_about_again_without_refusal_keeps_its_place(world: World) -> None:
+    """kube-scheduler may begin anew, or have trouble of its own: the planned node is not to blame."""
+    world.nodes(2, gpus=1)
+    gang = world.gang("gang", 2, shape=part(memory=1))
+    member = gang.see(0, refusal="")
+    assert {tuple(world.filter(member, ["node-0", "node-1"]).accepted) for _ in range(5)} == {("node-0",)}
+    gang.bind(0)
+    member = gang.see(0, refusal="0/2 nodes are available: 2 other reasons. preemption: none")
+    assert world.filter(member, ["node-0", "node-1"]).accepted == ["node-0"]
