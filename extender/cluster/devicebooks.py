@@ -31,6 +31,7 @@ from extender.devices.inventory import Inventory
 from extender.devices.selectors import Selectors
 from extender.objects.deviceclass import DeviceClass
 from extender.objects.devicetaintrule import DeviceTaintRule
+from extender.objects.gpudescription import describe_gpus
 from extender.objects.meta import SelectorTerm, share_labels
 from extender.objects.node import Node
 from extender.objects.pod import Pod, Shape
@@ -122,7 +123,10 @@ class DeviceBooks:
     # Nodes.
 
     def node(self, node: Node) -> Node:
-        """Return a node that was added or changed with the extended resources that stand for its devices."""
+        """Return a node that was added or changed with what its devices add to it.
+
+        That is extended resources which stand for them, and what their drivers say of its GPUs.
+        """
         self._nodes[node.name] = node
         self.is_outdated |= self.columns.put_node(node.name, node.allocatable, node.labels).relations
         return self._with_devices(node)
@@ -134,7 +138,10 @@ class DeviceBooks:
 
     def _with_devices(self, node: Node) -> Node:
         there = self.columns.extended(node.name)
-        return replace(node, allocatable={**node.allocatable, **there}) if there else node
+        described = describe_gpus(self.columns.on_node(node.name))
+        if not there and described == node.described:
+            return node
+        return replace(node, allocatable={**node.allocatable, **there}, described=described)
 
     # Objects that describe devices.
 

@@ -131,6 +131,12 @@ def matrix_of(gpus: int, nvlinks: Mapping[tuple[int, int], int], paths: Mapping[
     )
 
 
+def links_of_roots(roots: Sequence[str]) -> LinkMatrix | None:
+    """Return what follows from each GPU's PCIe root complex: ways over one host bridge; None if no two share one."""
+    pairs = [(i, j) for j in range(len(roots)) for i in range(j) if roots[i] == roots[j]]
+    return matrix_of(len(roots), {}, dict.fromkeys(pairs, Path.PHB)) if pairs else None
+
+
 def _dgx1(gpus: int = 8, switch: int = 2, half: int = 4) -> dict[tuple[int, int], Path]:
     """Return the PCIe paths of a DGX-1: pairs on a switch, two switches in each zone."""
     paths = {}

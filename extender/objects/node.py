@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from extender.objects.gpudescription import UNDESCRIBED, GpuDescription
 from extender.objects.hami import shared_out
 from extender.objects.keys import NODE_ANNOTATIONS
 from extender.objects.meta import Decoder, ObjectMeta, ResourceList
@@ -81,7 +82,7 @@ class Node:
     `taints` are the hard ones, with those that a cordon and a missing heartbeat amount to; with `soft_taints` a node is
     one of the last to be used. `allocatable` is in milli-CPU, bytes and counts; a resource that is not listed is not
     there; what HAMi shares out is among it. Of the annotations only those of `keys.NODE_ANNOTATIONS` are kept.
-    `deleting` says that its object is being deleted.
+    `deleting` says that its object is being deleted. `described` is what drivers say of its GPUs in ResourceSlices.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False
     soft_taints: tuple[Taint, ...] = ()
+    described: GpuDescription = UNDESCRIBED
 
     @property
     def doomed(self) -> str:
