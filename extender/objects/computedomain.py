@@ -1,8 +1,8 @@
 """ComputeDomains of NVIDIA's driver: nodes of one NVLink clique whose GPUs may read each other's memory (IMEX).
 
-Source: NVIDIA/k8s-dra-driver-gpu api/nvidia.com/resource/v1beta1/computedomain.go,
-cmd/compute-domain-controller/resourceclaimtemplate.go, driver.go and computedomain.go of cmd/compute-domain-kubelet-plugin.
-Each node offers one channel, and is in one domain at a time. The driver makes a claim template, by which pods join.
+Source: NVIDIA/k8s-dra-driver-gpu: api/nvidia.com/resource/v1beta1/computedomain.go, resourceclaimtemplate.go of
+cmd/compute-domain-controller, driver.go and computedomain.go of cmd/compute-domain-kubelet-plugin. Each node offers one
+channel, and is in one domain at a time. The driver makes a claim template, by which pods join.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _BLANK: Final = {_NVIDIA: "-", _AMD: "_"}
 _ZONE_NAMES: Final = ("resource.kubernetes.io/numaNode", "{driver}/numaNode", "{driver}/numa")
 _ROOT: Final = "resource.kubernetes.io/pcieRoot"
 
-#: No node has as many; whoever writes more is not believed.
+#: No node has as many: more of them are not believed.
 _MOST: Final = 64
 _MOST_ZONE: Final = 1023
 
