@@ -1,12 +1,11 @@
-"""ComputeDomains of NVIDIA's driver, with the real kube-scheduler and claim controller: a clique, a node for each pod."""
+"""ComputeDomains of NVIDIA's driver, with the real kube-scheduler and claim controller: one clique, a node a pod."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from localcluster.client import JsonObject
+from localcluster.client import JsonObject, Resource
+from localcluster.cluster import LocalCluster
 from localcluster.devices import (
     RESOURCE_CLAIMS,
     allocated_devices,
@@ -22,26 +21,30 @@ from localcluster.nodes import GPU
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from tests.controlplane.crds import foreign_definitions
-from tests.controlplane.test_facts import remove
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300)]
 
 DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "compute-domain-default-channel.nvidia.com"
 CLIQUE = "nvidia.com/gpu.clique"
+COMPUTE_DOMAINS = Resource("resource.nvidia.com/v1beta1", "ComputeDomain", "computedomains", namespaced=True)
+
+
+@pytest.fixture(scope="module")
+def _definition(device_local_cluster: LocalCluster) -> None:
+    """Install the CRD; it stays, as the sandbox deletes what was created when the next story begins."""
+    named = "computedomains.resource.nvidia.com"
+    definitions = [each for each in foreign_definitions() if each["metadata"]["name"] == named]
+    apply_all(device_local_cluster.admin, definitions)
 
 
 @pytest.fixture
-def domains(device_cluster: Sandbox) -> Iterator[Sandbox]:
-    """Install the CRD, and the class of channels, before Muster starts."""
-    named = "computedomains.resource.nvidia.com"
-    definitions = [each for each in foreign_definitions() if each["metadata"]["name"] == named]
-    apply_all(device_cluster.api, definitions)
+def domains(_definition: None, device_cluster: Sandbox) -> Sandbox:
+    """Install the class of channels before Muster starts."""
     attributes = f"device.attributes['{DRIVER}']"
     selectors = [f"{attributes}.type == 'channel'", f"{attributes}.id == 0"]
     device_cluster.create(device_class(CHANNEL, driver=DRIVER, selectors=selectors))
-    yield device_cluster
-    remove(device_cluster.api, definitions)
+    return device_cluster
 
 
 def racks(cluster: Sandbox, *names: str, gpus: int) -> None:
@@ -61,8 +64,8 @@ def compute_domain(name: str, nodes: int) -> list[JsonObject]:
     channel = {"resourceClaimTemplate": {"name": f"{name}-channel"}, "allocationMode": "Single"}
     return [
         {
-            "apiVersion": "resource.nvidia.com/v1beta1",
-            "kind": "ComputeDomain",
+            "apiVersion": COMPUTE_DOMAINS.api_version,
+            "kind": COMPUTE_DOMAINS.kind,
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"numNodes": nodes, "channel": channel},
         },
@@ -101,7 +104,7 @@ def test_domain_that_no_clique_holds_waits_unless_a_clique_is_only_preferred(
     for item in compute_domain("wide", 0):
         domains.create(item)
     wide = domains.gang("wide", members=3, gpus=1, spec=claiming(template="wide-channel"))
-    wide.wait_condition("False", "ExceedsDomain")
+    wide.wait_condition("False", "ExceedsTopologyDomain")
     wide.delete()
     asked = {"muster.dev/topology-preferred": "clique"}
     near = domains.gang("near", members=3, gpus=1, spec=claiming(template="wide-channel"), group_annotations=asked)
