@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.admission.events import DeviceClassSeen, SliceGone, SliceSeen
+from extender.admission.events import ClaimTemplateSeen, DeviceClassSeen, SliceGone, SliceSeen
 from extender.cluster.noderoom import NodeFacts, NodeKinds, gpu_problems
 from extender.hardware.links import Path
 from extender.hardware.products import Products
@@ -17,7 +17,7 @@ from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
 from extender.objects.resourceslice import AttributeSet
 from tests.cluster.conftest import GPU
-from tests.devicevalues import DRIVER, class_of, slice_of
+from tests.devicevalues import DRIVER, class_of, slice_of, spec_of, template_of, uses
 from tests.worlds import World
 
 H100, L40S = "NVIDIA-H100-80GB-HBM3", "NVIDIA-L40S"
@@ -118,3 +118,21 @@ def test_nodes_are_described_as_slices_come_and_go(world: World) -> None:
     assert world.state.node("node-0").described == GpuDescription(8, L40S)
     world.tell(SliceGone(empty.name))
     assert world.state.node("node-0").described == UNDESCRIBED
+
+
+def test_claims_of_gpus_are_placed_by_what_slices_describe(world: World) -> None:
+    """Where a class of GPUs stands for nvidia.com/gpu, pods with claims hold GPUs: those of one zone are together."""
+    world.tell(DeviceClassSeen(class_of(resource=GPU)))
+    (name,) = world.nodes(1, gpus=0)
+    item = slice_of(name)
+    said = {"type": "gpu", "productName": "NVIDIA L40S"}
+    gpus = tuple(
+        replace(each, attributes=attributes(**said, numa=at % 2, uuid=UUIDS[at]))
+        for at, each in enumerate(item.devices)
+    )
+    world.tell(SliceSeen(replace(item, devices=gpus)))
+    world.tell(ClaimTemplateSeen(template_of("four", spec_of(4))))
+    job = world.gang("job", 2, gpus=0, claims=uses(template="four"))
+    assert [pod.shape.whole_gpus for pod in world.state.pods()] == [4, 4]
+    held = [world.state.devices(pod) for pod in job.pods]
+    assert sorted(each.gpus for each in held if each is not None) == [(0, 2, 4, 6), (1, 3, 5, 7)]
