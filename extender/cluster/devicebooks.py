@@ -33,6 +33,7 @@ from extender.objects.computedomain import ComputeDomain, asks_for_channel, join
 from extender.objects.deviceclass import DeviceClass
 from extender.objects.devicetaintrule import DeviceTaintRule
 from extender.objects.gpudescription import describe_gpus
+from extender.objects.holdings import DeviceHolding
 from extender.objects.meta import SelectorTerm, share_labels
 from extender.objects.node import Node, clique_of
 from extender.objects.pod import Pod, Shape
@@ -336,7 +337,17 @@ class DeviceBooks:
                     found.append(told)
         return tuple(found)
 
+    def _holding(self, pod: Pod) -> DeviceHolding | None:
+        """Return which GPUs of its node a pod has been given by claims, or was observed to have; None if unknown."""
+        if pod.observed is not None:
+            return pod.observed
+        given = [each.device for pin in self._pins(pod) for each in pin.devices if not each.admin]
+        node = self.columns.node_of(given) if given else ""
+        gpus = describe_gpus(self.columns.on_node(node)).indices(given) if node else ()
+        return DeviceHolding(gpus) if gpus else None
+
     def _resolve(self, pod: Pod) -> Pod:
+        pod = replace(pod, observed=self._holding(pod)) if pod.claims.names else pod
         twins = self._twins(pod)
         if not pod.claims.claims:
             return replace(pod, shape=_with(pod.shape, twins)) if twins else pod
@@ -451,8 +462,8 @@ class DeviceBooks:
         return asked.pinned
 
     def _pins(self, pod: Pod) -> Iterator[ClaimAllocation]:
-        for key in _names(pod):
-            claim = self._claims.get(key)
+        for name in pod.claims.names:
+            claim = self._claims.get(f"{pod.namespace}/{name}")
             if claim is not None and claim.allocation is not None:
                 yield claim.allocation
 
@@ -513,7 +524,7 @@ class DeviceBooks:
 
 def _resolved(pod: Pod) -> tuple[object, ...]:
     """Return all of a pod that its claims may make another."""
-    return (pod.shape, pod.problem, pod.labels, pod.options)
+    return (pod.shape, pod.problem, pod.labels, pod.options, pod.observed)
 
 
 def _template(key: str) -> str:

@@ -37,16 +37,22 @@ _MOST_ZONE: Final = 1023
 class GpuDescription:
     """The whole GPUs of one node, in order of their device indices; a field that not all of them state is empty.
 
-    `product` is in the words that labels have for it, "" where they differ. `zones` are NUMA zone ids, `roots` PCIe
-    root complexes, `uuids` as NVML has them.
+    `names` are those of the devices. `product` is in the words that labels have for it, "" where they differ. `zones`
+    are NUMA zone ids, `roots` PCIe root complexes, `uuids` as NVML has them.
     """
 
-    gpus: int = 0
+    names: tuple[str, ...] = ()
     product: str = ""
     zones: tuple[int, ...] = ()
     roots: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+    def indices(self, devices: Iterable[DeviceKey]) -> tuple[int, ...]:
+        """Return the indices of those among `devices` of the node that are whole GPUs, ascending."""
+        places = {name: index for index, name in enumerate(self.names)}
+        found = {places.get(each.device) for each in devices if each.driver in _WHOLE}
+        return tuple(sorted(index for index in found if index is not None))
 
 
 #: What is said of the GPUs of a node without any.
@@ -68,7 +74,7 @@ def describe_gpus(devices: Iterable[tuple[DeviceKey, PoolDevice]]) -> GpuDescrip
             Problem(f"ResourceSlices of {driver}", f"name several products ({', '.join(products)}): none counts"),
         )
     return GpuDescription(
-        gpus=len(gpus),
+        names=tuple(each.name for each in gpus),
         product=products[0] if len(products) == 1 else "",
         zones=_all_numbers([_zone(driver, each) for each in gpus]),
         roots=_all_texts([each.attributes.get(_ROOT) for each in gpus]),

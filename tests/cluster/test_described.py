@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.admission.events import ClaimTemplateSeen, DeviceClassSeen, SliceGone, SliceSeen
+from extender.admission.events import ClaimSeen, ClaimTemplateSeen, DeviceClassSeen, SliceGone, SliceSeen
 from extender.cluster.noderoom import NodeFacts, NodeKinds, gpu_problems
 from extender.hardware.links import Path
 from extender.hardware.products import Products
@@ -17,12 +17,13 @@ from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
 from extender.objects.resourceslice import AttributeSet
 from tests.cluster.conftest import GPU
-from tests.devicevalues import DRIVER, class_of, slice_of, spec_of, template_of, uses
+from tests.devicevalues import DRIVER, claim_of, class_of, slice_of, spec_of, template_of, uses
 from tests.worlds import World
 
 H100, L40S = "NVIDIA-H100-80GB-HBM3", "NVIDIA-L40S"
+NAMES = tuple(f"gpu-{number}" for number in range(8))
 UUIDS = tuple(f"GPU-{number}" for number in range(8))
-FULL = GpuDescription(8, H100, (0, 0, 0, 0, 1, 1, 1, 1), uuids=UUIDS)
+FULL = GpuDescription(NAMES, H100, (0, 0, 0, 0, 1, 1, 1, 1), uuids=UUIDS)
 LABEL = "nvidia.com/gpu.product"
 
 
@@ -67,7 +68,7 @@ def test_other_words_for_the_product_are_no_contradiction(label: str) -> None:
 
 def test_what_slices_say_of_other_numbers_of_gpus_is_left_out() -> None:
     """Four described GPUs say nothing of which zone each of eight is in."""
-    four = GpuDescription(4, H100, (0, 0, 1, 1), roots=("a",) * 4, uuids=UUIDS[:4])
+    four = GpuDescription(NAMES[:4], H100, (0, 0, 1, 1), roots=("a",) * 4, uuids=UUIDS[:4])
     found = facts(gpu_node(four))
     assert (found.kind.zones_known, found.uuids, found.kind.sets.layout.links) == (False, (), None)
 
@@ -75,12 +76,12 @@ def test_what_slices_say_of_other_numbers_of_gpus_is_left_out() -> None:
 def test_gpus_of_one_pcie_root_are_nearer() -> None:
     """Without NVLink the root complex decides which GPUs are near; where no two share one it says nothing."""
     roots = tuple(f"pci0000:{number // 2}" for number in range(8))
-    links = facts(gpu_node(GpuDescription(8, L40S, roots=roots))).kind.sets.layout.links
+    links = facts(gpu_node(GpuDescription(NAMES, L40S, roots=roots))).kind.sets.layout.links
     assert links is not None
     assert (links.scores[0][1], links.scores[0][2], links.scores[6][7]) == (Path.PHB, 0, Path.PHB)
     apart = tuple(f"pci0000:{number}" for number in range(8))
-    assert facts(gpu_node(GpuDescription(8, L40S, roots=apart))).kind.sets.layout.links is None
-    assert facts(gpu_node(GpuDescription(8, "NVIDIA-unheard-of", roots=roots))).kind.sets.layout.links is None
+    assert facts(gpu_node(GpuDescription(NAMES, L40S, roots=apart))).kind.sets.layout.links is None
+    assert facts(gpu_node(GpuDescription(NAMES, "NVIDIA-unheard-of", roots=roots))).kind.sets.layout.links is None
 
 
 def test_described_zones_have_to_agree_with_a_reported_topology() -> None:
@@ -109,13 +110,13 @@ def test_nodes_are_described_as_slices_come_and_go(world: World) -> None:
     )
     world.tell(SliceSeen(described))
     world.nodes(1, gpus=0)
-    assert world.state.node("node-0").described == GpuDescription(8, H100, uuids=UUIDS)
+    assert world.state.node("node-0").described == GpuDescription(NAMES, H100, uuids=UUIDS)
     assert world.state.node("node-0").gpus == (GPU, 8)
     others = tuple(
         replace(each, attributes=attributes(type="gpu", productName="NVIDIA L40S")) for each in described.devices
     )
     world.tell(SliceSeen(replace(described, generation=2, devices=others)))
-    assert world.state.node("node-0").described == GpuDescription(8, L40S)
+    assert world.state.node("node-0").described == GpuDescription(NAMES, L40S)
     world.tell(SliceGone(empty.name))
     assert world.state.node("node-0").described == UNDESCRIBED
 
@@ -136,3 +137,27 @@ def test_claims_of_gpus_are_placed_by_what_slices_describe(world: World) -> None
     assert [pod.shape.whole_gpus for pod in world.state.pods()] == [4, 4]
     held = [world.state.devices(pod) for pod in job.pods]
     assert sorted(each.gpus for each in held if each is not None) == [(0, 2, 4, 6), (1, 3, 5, 7)]
+
+
+def test_gpus_that_a_claim_was_given_are_known(world: World) -> None:
+    """Once kube-scheduler has allocated, it is known which GPUs a pod has; before it is predicted."""
+    world.tell(DeviceClassSeen(class_of(resource=GPU)))
+    (name,) = world.nodes(1, gpus=0)
+    item = slice_of(name)
+    gpus = tuple(
+        replace(each, attributes=attributes(type="gpu", uuid=UUIDS[at])) for at, each in enumerate(item.devices)
+    )
+    world.tell(SliceSeen(replace(item, devices=gpus)))
+    world.tell(ClaimTemplateSeen(template_of("two", spec_of(2))))
+    job = world.gang("job", 1, gpus=0, claims=uses(template="two"))
+    held = world.state.devices(job.pods[0])
+    assert held is not None
+    assert (held.gpus, held.observed) == ((0, 1), False)
+    claim = claim_of("job-0-two", spec_of(2), owner=job.pods[0].uid, node=name, devices=(3, 6))
+    world.tell(ClaimSeen(claim))
+    named = uses(template="two")
+    named = replace(named, claims=(replace(named.claims[0], claim="job-0-two"),))
+    job.see(0, claims=named, node_name=name)
+    held = world.state.devices(job.pods[0])
+    assert held is not None
+    assert (held.gpus, held.observed) == ((3, 6), True)

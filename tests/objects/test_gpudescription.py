@@ -47,7 +47,7 @@ def test_nvidia_gpus_are_told_in_order_of_their_numbers() -> None:
     """Product in the words of labels, UUIDs and PCIe roots; zones are not stated by this driver for whole GPUs."""
     devices = described(NVIDIA, {f"gpu-{number}": nvidia(number) for number in (10, 2, 1)})
     assert describe_gpus(devices) == GpuDescription(
-        gpus=3,
+        names=("gpu-1", "gpu-2", "gpu-10"),
         product="NVIDIA-H100-80GB-HBM3",
         roots=("pci0000:0", "pci0000:1", "pci0000:5"),
         uuids=("GPU-1", "GPU-2", "GPU-10"),
@@ -90,7 +90,7 @@ def test_parts_of_gpus_and_other_devices_are_not_gpus() -> None:
     parts = {"gpu-0-mig-1": nvidia(0, type="mig"), "gpu-vfio-0": nvidia(0, type="vfio")}
     assert describe_gpus(described(NVIDIA, parts)) == UNDESCRIBED
     assert describe_gpus(described("compute-domain.nvidia.com", {"channel-0": {"type": "channel"}})) == UNDESCRIBED
-    assert describe_gpus(described(NVIDIA, {**parts, "gpu-0": nvidia(0)})).gpus == 1
+    assert describe_gpus(described(NVIDIA, {**parts, "gpu-0": nvidia(0)})).names == ("gpu-0",)
     assert describe_gpus([]) == UNDESCRIBED
 
 
@@ -98,7 +98,7 @@ def test_two_products_are_a_problem_and_two_makes_say_nothing() -> None:
     """GPUs of one node are alike; where they are not, no product is believed, and the rest counts."""
     mixed = {"gpu-0": nvidia(0), "gpu-1": nvidia(1, productName="NVIDIA L4")}
     found = describe_gpus(described(NVIDIA, mixed))
-    assert (found.gpus, found.product, found.uuids) == (2, "", ("GPU-0", "GPU-1"))
+    assert (found.names, found.product, found.uuids) == (("gpu-0", "gpu-1"), "", ("GPU-0", "GPU-1"))
     (problem,) = found.problems
     assert str(problem).endswith("name several products (NVIDIA-H100-80GB-HBM3, NVIDIA-L4): none counts")
     amd = described(AMD, {"gpu-0-128": {"type": "amdgpu", "productName": "AMD_Instinct_MI300X_OAM"}})
