@@ -15,6 +15,7 @@ from extender.objects.gpudescription import UNDESCRIBED, GpuDescription
 from extender.objects.meta import key_places
 from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
+from extender.objects.podclaims import PodClaims
 from extender.objects.resourceslice import AttributeSet
 from tests.cluster.conftest import GPU
 from tests.devicevalues import DRIVER, claim_of, class_of, slice_of, spec_of, template_of, uses
@@ -161,3 +162,18 @@ def test_gpus_that_a_claim_was_given_are_known(world: World) -> None:
     held = world.state.devices(job.pods[0])
     assert held is not None
     assert (held.gpus, held.observed) == ((3, 6), True)
+
+
+def test_gpus_of_extended_resources_are_known_too(world: World) -> None:
+    """kube-scheduler makes a claim for a pod that asks for nvidia.com/gpu, and writes its name on the pod."""
+    world.tell(DeviceClassSeen(class_of(resource=GPU)))
+    (name,) = world.nodes(1, gpus=0)
+    item = slice_of(name)
+    gpus = tuple(replace(each, attributes=attributes(type="gpu")) for each in item.devices)
+    world.tell(SliceSeen(replace(item, devices=gpus)))
+    job = world.gang("job", 1, gpus=2)
+    world.tell(ClaimSeen(claim_of("made", spec_of(2), owner=job.pods[0].uid, node=name, devices=(4, 5), extended=True)))
+    job.see(0, claims=PodClaims(extended="made"), node_name=name)
+    held = world.state.devices(job.pods[0])
+    assert held is not None
+    assert (held.gpus, held.observed) == ((4, 5), True)
