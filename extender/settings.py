@@ -212,6 +212,12 @@ class Settings(BaseModel):
     made by, so that kube-scheduler's own preferences count too (preferred affinity, spread, images). Then every pod
     costs kube-scheduler a look at all nodes, and it may bind where Muster would not. Gangs of several stay pinned."""
 
+    ignored_resources: tuple[str, ...] = ()
+    """Extended resources that another extender accounts for, as it has kube-scheduler ignore them
+    (`managedResources` with `ignoredByScheduler`). Muster counts one of them as long as any node has some of it, and
+    leaves it to the other where none has. Those of HAMi are known and need not be listed. Of a name that is missing
+    Muster says that no node has it; one that no other accounts for lets pods start without it."""
+
     calibration_config_map: str = Field(
         default="muster-system/muster-calibration",
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
@@ -223,6 +229,16 @@ class Settings(BaseModel):
     """How much memory the recording may take from which `muster snapshot save` makes a file that `muster replay` plays:
     all that was seen, asked and decided since this process started. When it is full it ends, and begins again with the
     next start; 32 MB hold about a million inputs. 0 records nothing."""
+
+    @field_validator("ignored_resources")
+    @classmethod
+    def _extended_resources(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse names that no extender may account for alone: CPUs, memory and pods are the kubelet's."""
+        for name in names:
+            if "/" not in name:
+                msg = f"{name!r} is no extended resource (example: nvidia.com/gpumem)"
+                raise ValueError(msg)
+        return names
 
     @field_validator("topology_levels")
     @classmethod

@@ -22,6 +22,7 @@ from extender.ledger.rejections import Refusals, Rejections, Vetoes
 from extender.ledger.reservations import Reservations
 from extender.ledger.slots import Reservation, Slot
 from extender.objects.budget import Budgets
+from extender.objects.hami import HAMI_PARTS
 from extender.objects.levels import Level
 from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod
@@ -151,7 +152,7 @@ class Problems:
     def about_everybody(self) -> None:
         """Note the problems of all pods and PodGroups that there are."""
         for pod in self._model.pods.values():
-            if pod.options.problems or pod.problem is not None:
+            if pod.options.problems or pod.problem is not None or pod.claims.claims:
                 self.about_pod(pod)
         for gang in self._model.gangs:
             if gang.group is not None and gang.group.options.problems:
@@ -162,11 +163,20 @@ class Problems:
 
         Of a pod without a node the latter is the reason why its gang waits.
         """
+        if pod.claims.claims:
+            self.about_domains(pod)
         if pod.bound and pod.problem is not None:
             odd = pod.options.problems if self._model.manages(pod) else ()
             self._tell(pod, pod.uid, (pod.problem, *odd))
         elif pod.options.problems and self._model.manages(pod):
             self._tell(pod, pod.uid, pod.options.problems)
+
+    def about_domains(self, pod: Pod) -> None:
+        """Note why ComputeDomains that a pod joins may never be complete with its gang."""
+        gang = self._model.gang_of(pod)
+        if gang is not None and self._model.manages(pod) and len(gang.members) >= gang.min_member:
+            found = self._model.devices.domain_problems(pod, gang.min_member)
+            self._tell(gang.ref, f"{gang.uid}/domains", found)
 
     def about_group(self, gang: Gang) -> None:
         """Note odd keys of a PodGroup once it is known to be for Muster; a wrong field is the reason why it waits."""
@@ -234,6 +244,7 @@ class Admission:
             _levels(settings),
             settings.topology_preset,
             settings.placement_goal,
+            HAMI_PARTS.union(settings.ignored_resources),
         )
         self.rejections = Rejections(settings.veto_seconds, clock.monotonic)
         self.refusals = Refusals(self.model)

@@ -22,6 +22,7 @@ from extender.ledger.effects import CollectedEffects, Effects, Nomination
 from extender.ledger.rejections import KubeletRejections
 from extender.ledger.slots import SlotState
 from extender.objects.budget import DisruptionBudget
+from extender.objects.computedomain import ComputeDomain
 from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology
 from extender.objects.pod import Pod
@@ -65,7 +66,7 @@ class Observations:
             group = change.gang.group
             if deciding and group is not None and group.options.problems:
                 admission.problems.about_group(change.gang)
-        if deciding and (pod.options.problems or pod.problem is not None):
+        if deciding and (pod.options.problems or pod.problem is not None or pod.claims.claims):
             admission.problems.about_pod(pod)
 
     def pod_gone(self, uid: str) -> None:
@@ -174,6 +175,12 @@ class Observations:
             self.pod_seen(pod)
         if touched.moved:
             self._admission.reconsider()
+
+    def domain_seen(self, domain: ComputeDomain) -> None:
+        """Take in a ComputeDomain that was added or changed."""
+        for pod in self._model.devices.put_domain(domain):
+            if self._admission.rebuilt:
+                self._admission.problems.about_domains(pod)
 
     def learned(self, *, new: bool) -> None:
         """Have everything evaluated again if something of network or hardware is known that was not."""
@@ -334,6 +341,8 @@ class Engine:
             events.ClaimGone: lambda e: touched(devices.drop_claim(f"{e.namespace}/{e.name}")),
             events.ClaimTemplateSeen: lambda e: touched(devices.put_template(e.template)),
             events.ClaimTemplateGone: lambda e: touched(devices.drop_template(f"{e.namespace}/{e.name}")),
+            events.ComputeDomainSeen: lambda e: observed.domain_seen(e.domain),
+            events.ComputeDomainGone: lambda e: devices.drop_domain(f"{e.namespace}/{e.name}"),
             events.CalibrationSeen: lambda e: learned(new=model.hardware.put_calibration(e.about, e.data)),
             events.CalibrationGone: lambda _: learned(new=model.hardware.drop_calibration()),
             events.EvictionRefused: lambda e: observed.eviction_refused(e.uid, e.why),

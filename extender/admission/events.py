@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from extender.admission.defragment import Defragmentation
 from extender.objects.budget import DisruptionBudget
+from extender.objects.computedomain import ComputeDomain
 from extender.objects.deviceclass import DeviceClass
 from extender.objects.devices import DeviceReport
 from extender.objects.devicetaintrule import DeviceTaintRule
@@ -332,6 +333,21 @@ class ClaimTemplateSeen(Event[None]):
 @dataclass(frozen=True, slots=True)
 class ClaimTemplateGone(Event[None]):
     """A ResourceClaimTemplate was deleted."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeDomainSeen(Event[None]):
+    """A ComputeDomain was added or changed."""
+
+    domain: ComputeDomain
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeDomainGone(Event[None]):
+    """A ComputeDomain was deleted."""
 
     namespace: str
     name: str

@@ -60,6 +60,8 @@ class Verbs:
         if entry is None:
             return self._refuse(pod, names, self._why(known))
         reservation, slot = entry
+        if slot.node in names and self._admission.refusals.turned_back(known, slot.node):
+            return self._learn(known, reservation, slot, names)
         if (answer := self._admit(pod, reservation, slot, names)) is not None:
             return answer
         if pod.nominated_node != slot.node:
@@ -95,6 +97,7 @@ class Verbs:
 
     def arrive(self, uid: str, node: str) -> Arrival:
         """Take in a bind call: write the Binding, hold the call at the barrier, or refuse it."""
+        self._admission.refusals.arrived(uid)
         pod = self._model.pods.get(uid)
         if pod is None:
             return Arrival(BindVerdict.REFUSE, f"no pod with UID {uid} is known; it was deleted or not observed yet")

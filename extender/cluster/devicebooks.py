@@ -29,10 +29,13 @@ from extender.devices.allocator import AskedClaim
 from extender.devices.fitting import is_counted
 from extender.devices.inventory import Inventory
 from extender.devices.selectors import Selectors
+from extender.objects.computedomain import ComputeDomain, asks_for_channel, joined
 from extender.objects.deviceclass import DeviceClass
 from extender.objects.devicetaintrule import DeviceTaintRule
+from extender.objects.gpudescription import describe_gpus
+from extender.objects.holdings import DeviceHolding
 from extender.objects.meta import SelectorTerm, share_labels
-from extender.objects.node import Node
+from extender.objects.node import Node, clique_of
 from extender.objects.pod import Pod, Shape
 from extender.objects.reason import Problem
 from extender.objects.resourceclaim import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
@@ -110,6 +113,8 @@ class DeviceBooks:
         self._owned: dict[str, dict[str, None]] = {}  # UID of a pod -> the claims that were made for it
         self._allocated: set[str] = set()  # claims that hold devices of a node
         self.is_outdated = self.is_followed = False
+        self._domains: dict[str, ComputeDomain] = {}  # by the namespace and name of their template
+        self._cliques: set[str] = set()  # nodes that are in one
 
     def _labels_of(self, node: str) -> Mapping[str, str]:
         known = self._nodes.get(node)
@@ -122,19 +127,33 @@ class DeviceBooks:
     # Nodes.
 
     def node(self, node: Node) -> Node:
-        """Return a node that was added or changed with the extended resources that stand for its devices."""
+        """Return a node that was added or changed with what its devices add to it.
+
+        That is extended resources which stand for them, and what their drivers say of its GPUs.
+        """
         self._nodes[node.name] = node
+        self._follow_clique(node.name, there=bool(clique_of(node.labels)))
         self.is_outdated |= self.columns.put_node(node.name, node.allocatable, node.labels).relations
         return self._with_devices(node)
 
     def drop_node(self, name: str) -> None:
         """Forget a node."""
         self._nodes.pop(name, None)
+        self._follow_clique(name, there=False)
         self.columns.drop_node(name)
+
+    def _follow_clique(self, name: str, *, there: bool) -> None:
+        """Note whether a node is in a clique: without any, pods of a ComputeDomain need not share one."""
+        any_before = bool(self._cliques)
+        (self._cliques.add if there else self._cliques.discard)(name)
+        self.is_outdated |= bool(self._cliques) != any_before
 
     def _with_devices(self, node: Node) -> Node:
         there = self.columns.extended(node.name)
-        return replace(node, allocatable={**node.allocatable, **there}) if there else node
+        described = describe_gpus(self.columns.on_node(node.name))
+        if not there and described == node.described:
+            return node
+        return replace(node, allocatable={**node.allocatable, **there}, described=described)
 
     # Objects that describe devices.
 
@@ -173,6 +192,36 @@ class DeviceBooks:
         found = self._changed(self._pods if change.relations else pods)
         nodes = tuple(self._nodes[name] for name in sorted(change.nodes) if name in self._nodes)
         return Touched(nodes, found, change.moved or bool(found))
+
+    # ComputeDomains.
+
+    def put_domain(self, domain: ComputeDomain) -> list[Pod]:
+        """Take in a ComputeDomain; return the pods that join it."""
+        self.drop_domain(domain.key)
+        self._domains[domain.template_key] = domain
+        return self._joining(domain)
+
+    def drop_domain(self, key: str) -> None:
+        """Forget the ComputeDomain called `key`, its namespace and name."""
+        for template in [each for each, domain in self._domains.items() if domain.key == key]:
+            del self._domains[template]
+
+    def domain_problems(self, pod: Pod, min_member: int) -> tuple[Problem, ...]:
+        """Return why ComputeDomains that a pod joins may never be complete: its gang starts with `min_member` pods."""
+        found = []
+        for domain in self._domains_of(pod):
+            pods = sum(each.group == pod.group and not each.done for each in self._joining(domain))
+            found.append(domain.problem(pods, min(pods, min_member)))
+        return tuple(each for each in found if each is not None)
+
+    def _domains_of(self, pod: Pod) -> Iterator[ComputeDomain]:
+        for each in pod.claims.claims if self._domains else ():
+            domain = self._domains.get(f"{pod.namespace}/{each.template}") if each.template else None
+            if domain is not None and domain.nodes:
+                yield domain
+
+    def _joining(self, domain: ComputeDomain) -> list[Pod]:
+        return [self._pods[uid] for uid in self._users.get(_template(domain.template_key), ())]
 
     # Claims.
 
@@ -284,15 +333,25 @@ class DeviceBooks:
             told, known = self._pods.get(uid), self._known.get(uid)
             if told is not None and known is not None:
                 now = self._resolve(told)
-                if (now.shape, now.problem, now.labels) != (known.shape, known.problem, known.labels):
+                if _resolved(now) != _resolved(known):
                     found.append(told)
         return tuple(found)
 
+    def _holding(self, pod: Pod) -> DeviceHolding | None:
+        """Return which GPUs of its node a pod has been given by claims, or was observed to have; None if unknown."""
+        if pod.observed is not None:
+            return pod.observed
+        given = [each.device for pin in self._pins(pod) for each in pin.devices if not each.admin]
+        node = self.columns.node_of(given) if given else ""
+        gpus = describe_gpus(self.columns.on_node(node)).indices(given) if node else ()
+        return DeviceHolding(gpus) if gpus else None
+
     def _resolve(self, pod: Pod) -> Pod:
+        pod = replace(pod, observed=self._holding(pod)) if pod.claims.names else pod
         twins = self._twins(pod)
         if not pod.claims.claims:
             return replace(pod, shape=_with(pod.shape, twins)) if twins else pod
-        needs = []
+        needs, channel = [], ""
         for index, each in enumerate(pod.claims.claims):
             if each.needless:
                 continue
@@ -307,13 +366,16 @@ class DeviceBooks:
             if (problem := self._unusable(source.spec)) is not None:
                 return self._lacking(pod, index, problem)
             allocation = None if claim is None else claim.allocation
+            if each.template and asks_for_channel(source.spec):
+                channel = each.template
             own = bool(each.template) and (claim is None or claim.controller == pod.uid)  # else of its PodGroup
             needs.append(_Need(key, source.spec, allocation, own))
         self.is_followed = True
         asked = self._asked[pod.uid] = self._ask(pod, needs, twins)
         self._follow_promise(pod.uid)
+        options = joined(pod.options, channel) if channel and self._cliques else pod.options
         labels = share_labels({**pod.labels, SHARED_CLAIM: asked.together}) if asked.together else pod.labels
-        return replace(pod, shape=self._stance(pod, asked), labels=labels)
+        return replace(pod, shape=self._stance(pod, asked), labels=labels, options=options)
 
     @staticmethod
     def _lacking(pod: Pod, index: int, why: str) -> Pod:
@@ -400,8 +462,8 @@ class DeviceBooks:
         return asked.pinned
 
     def _pins(self, pod: Pod) -> Iterator[ClaimAllocation]:
-        for key in _names(pod):
-            claim = self._claims.get(key)
+        for name in pod.claims.names:
+            claim = self._claims.get(f"{pod.namespace}/{name}")
             if claim is not None and claim.allocation is not None:
                 yield claim.allocation
 
@@ -458,6 +520,11 @@ class DeviceBooks:
         """Tell whether pods use a claim that Muster cannot expect to end."""
         held = (self._table.claim_of(each.uid) for each in claim.reserved_for)
         return any(each is not None and each.lasting for each in held)
+
+
+def _resolved(pod: Pod) -> tuple[object, ...]:
+    """Return all of a pod that its claims may make another."""
+    return (pod.shape, pod.problem, pod.labels, pod.options, pod.observed)
 
 
 def _template(key: str) -> str:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
@@ -112,7 +112,7 @@ class _Signed:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """What a change of slices, classes or demands moved: the nodes whose extended resources are others than before.
+    """What a change of slices, classes or demands moved: the nodes whose extended resources or devices are others now.
 
     With `relations` other demands than before take from a column, so that what pods ask for is to be read again; with
     `moved` anything is another than before, so that what allocations take is to be counted again.
@@ -266,7 +266,7 @@ class DeviceColumns:
         """Read the devices of nodes again, None for all."""
         touched = [*{**self._devices, **self._labels}] if nodes is None else sorted(nodes)
         moved = [node for node in touched if self._read_devices(node)]
-        return self._recount(moved) if moved else ColumnChange()
+        return replace(self._recount(moved), nodes=frozenset(moved)) if moved else ColumnChange()
 
     def _read_devices(self, node: str) -> bool:
         """Read the devices of a node again; return whether they are others than before."""

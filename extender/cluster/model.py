@@ -13,7 +13,7 @@ from extender.cluster.table import NodeTable
 from extender.cluster.tree import LevelSources, Tree, TreeKeeper
 from extender.hardware.calibration import read_calibration
 from extender.hardware.links import LinksError, read_partitions
-from extender.hardware.products import Products
+from extender.hardware.products import PRODUCT_LABELS, Products
 from extender.objects.devices import DeviceReport
 from extender.objects.keys import GPU_PARTITIONS
 from extender.objects.levelobjects import AUTO
@@ -164,6 +164,7 @@ class ClusterModel:
         levels: Sequence[Level] = (),
         preset: str = AUTO,
         goal: str = "balanced",
+        others: Collection[str] = (),
     ) -> None:
         """Start empty.
 
@@ -172,9 +173,10 @@ class ClusterModel:
             levels: the network's tiers, where they are configured.
             preset: what to believe of the network otherwise, as the setting `topology_preset` says.
             goal: what places are chosen for, a PlacementGoal.
+            others: resources that others account for where no node lists them.
         """
         self._scheduler_names = frozenset(scheduler_names)
-        self.table = NodeTable()
+        self.table = NodeTable(others)
         self._tree = TreeKeeper(self.table, goal)
         self.gangs = GangRegistry()
         self.pods: dict[str, Pod] = {}
@@ -227,7 +229,7 @@ class ClusterModel:
 
     def as_asked(self, pod: Pod) -> Pod:
         """Return a pod with the devices that it asks for by claims, bound within what its node has."""
-        concerned = pod.claims.claims or self.devices.columns.twins_of
+        concerned = pod.claims.claims or pod.claims.extended or self.devices.columns.twins_of
         return self._within_node(self.devices.pod(pod) if concerned else pod)
 
     def _within_node(self, pod: Pod) -> Pod:
@@ -314,7 +316,7 @@ class Hardware:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._occupancy = table.occupancy
-        self._described: dict[str, tuple[Mapping[str, str], int]] = {}  # annotations and number of GPUs of each node
+        self._described: dict[str, tuple[object, ...]] = {}  # all that is said of the GPUs of each node
         self._reports: dict[str, DeviceReport] = {}
         self._measured: tuple[ObjectRef, Mapping[str, str]] | None = None
         self._problems: dict[tuple[str, str], tuple[ObjectRef, tuple[Problem, ...]]] = {}
@@ -324,8 +326,9 @@ class Hardware:
         return dict(self._problems.values())
 
     def put_node(self, node: Node) -> None:
-        """Look through the annotations of a node that was added or changed; the occupancy sees the node itself."""
-        described = node.annotations, node.gpus[1]
+        """Look through what is said of the GPUs of a node that was added or changed; the occupancy sees it itself."""
+        labels = tuple(node.labels.get(each) for each in PRODUCT_LABELS)
+        described = node.annotations, node.gpus[1], labels, node.described
         if self._described.get(node.name) != described:
             self._described[node.name] = described
             self._find("Node", ObjectRef("v1", "Node", "", node.name, node.uid), gpu_problems(node))

@@ -13,13 +13,21 @@ from weakref import WeakKeyDictionary
 
 from extender.caches import Shared, SizedDict, size_of
 from extender.hardware.gpusets import Alignment, GpuLayout, GpuSets, mask_of, members
-from extender.hardware.links import HONOR, POLICY_LABEL, GpuFacts, Partitions, read_gpu_facts
-from extender.hardware.products import Product, Products
+from extender.hardware.links import (
+    HONOR,
+    POLICY_LABEL,
+    GpuFacts,
+    LinkMatrix,
+    Partitions,
+    links_of_roots,
+    read_gpu_facts,
+)
+from extender.hardware.products import PRODUCT_LABELS, Interconnect, Product, Products, same_product
 from extender.hardware.topologymanager import KubeletVerdict, admit
 from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology, TopologyPolicy
 from extender.objects.pod import Shape
-from extender.objects.reason import Problem
+from extender.objects.reason import Problem, quoted
 
 _ALIGNMENTS = {TopologyPolicy.RESTRICTED: Alignment.NARROWEST, TopologyPolicy.SINGLE_NUMA_NODE: Alignment.ONE_ZONE}
 
@@ -77,12 +85,12 @@ class NodeKinds:
         if topology is not None:
             topology = topology.trusted(node.allocatable)
             distrust = "" if topology.problem is None else str(topology.problem)
-        product = products.find(node.labels, gpus) if gpus else None
-        zones = _zones(gpus, resource, read, topology)
+        product = products.find(node.labels, gpus, node.described.product) if gpus else None
+        zones = _zones(gpus, resource, read.zones or node.described.zones, topology)
         layout = GpuLayout(
             gpus=gpus,
             product=product,
-            links=None if read.links is None or read.links.gpus != gpus else read.links,
+            links=_links(gpus, read, product, node),
             partitions=() if partitions is None or not gpus else partitions.sets,
             zones=zones or _usual_zones(gpus, product),
             honor=node.labels.get(POLICY_LABEL) == HONOR,
@@ -92,7 +100,8 @@ class NodeKinds:
             topology if topology is not None and topology.zones and topology.policy is not TopologyPolicy.NONE else None
         )
         kind = self._kind(resource, layout, bool(zones), aligning)
-        return NodeFacts(kind, read.uuids if len(read.uuids) == gpus else (), distrust)
+        uuids = read.uuids or node.described.uuids
+        return NodeFacts(kind, uuids if len(uuids) == gpus else (), distrust)
 
     def _kind(self, resource: str, layout: GpuLayout, zones_known: bool, topology: NodeTopology | None) -> NodeKind:  # noqa: FBT001 - a field of the kind
         key = (resource, layout, zones_known, None if topology is None else topology.signature)
@@ -104,20 +113,45 @@ class NodeKinds:
 
 
 def gpu_problems(node: Node) -> tuple[Problem, ...]:
-    """Return what of a node's annotations about its GPUs cannot be used."""
-    read, (_, gpus) = read_gpu_facts(node.annotations), node.gpus
-    if read.links is None or not gpus or read.links.gpus == gpus:
-        return read.problems
-    return (*read.problems, Problem("metadata.annotations", f"links of {read.links.gpus} GPUs; the node has {gpus}"))
+    """Return what of a node's annotations about its GPUs cannot be used, and what ResourceSlices say otherwise."""
+    read, (_, gpus), said = read_gpu_facts(node.annotations), node.gpus, node.described
+    found = [*read.problems, *said.problems]
+    if read.links is not None and gpus and read.links.gpus != gpus:
+        found.append(Problem("metadata.annotations", f"links of {read.links.gpus} GPUs; the node has {gpus}"))
+    label = next((key for key in PRODUCT_LABELS if node.labels.get(key)), "")
+    if label and said.product and not same_product(node.labels[label], said.product):
+        what = f"{quoted(node.labels[label])}; its ResourceSlices name {quoted(said.product)}. The label counts"
+        found.append(Problem(f"metadata.labels[{label}]", what))
+    if len(read.zones) == len(said.zones) and read.zones != said.zones:
+        what = f"zones {_listed(read.zones)}; its ResourceSlices say {_listed(said.zones)}. The annotation counts"
+        found.append(Problem("metadata.annotations", what))
+    return tuple(found)
 
 
-def _zones(gpus: int, resource: str, read: GpuFacts, topology: NodeTopology | None) -> tuple[int, ...]:
+def _listed(zones: Sequence[int]) -> str:
+    return " ".join(map(str, zones))
+
+
+def _links(gpus: int, read: GpuFacts, product: Product | None, node: Node) -> LinkMatrix | None:
+    """Return what joins the GPUs, None if nothing says it.
+
+    Where annotations do not, the PCIe roots say how near GPUs are, as long as no other way between them is usual.
+    """
+    if read.links is not None:
+        return read.links if read.links.gpus == gpus else None
+    roots = node.described.roots
+    if product is None or product.links is not None or product.interconnect is Interconnect.MESH or len(roots) != gpus:
+        return None
+    return links_of_roots(roots)
+
+
+def _zones(gpus: int, resource: str, stated: tuple[int, ...], topology: NodeTopology | None) -> tuple[int, ...]:
     """Return the zone of each GPU as far as it is stated, else ().
 
-    A NodeResourceTopology tells only how many each zone has: unless an annotation that agrees with it says more, the
+    A NodeResourceTopology tells only how many each zone has: unless what is `stated` agrees with it and says more, the
     GPUs are numbered zone by zone, as they are on the boards that this is about.
     """
-    zones = read.zones if len(read.zones) == gpus else ()
+    zones = stated if len(stated) == gpus else ()
     if topology is None or not gpus:
         return zones
     counts = {zone.id: zone.allocatable.get(resource, 0) for zone in topology.zones}

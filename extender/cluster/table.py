@@ -39,7 +39,8 @@ class Vector:
     """A request in the table's own indices.
 
     `columns` are resource indices, `amounts` the amounts (milli-CPU, bytes, counts) in the same order. `unknown` says
-    that some requested resource has never been listed by any node, so that the request fits nowhere.
+    that some requested resource has never been listed by any node, so that the request fits nowhere; what others
+    account for is no part of it.
     """
 
     columns: NDArray[np.intp]
@@ -67,9 +68,13 @@ class NodeTable:
         claimed: UIDs of pods whose claim, or whose node's labels, changed since the reader took the UIDs out.
         moved: UIDs of pods whose claim changed since the reader took the UIDs out, for another reader.
         occupancy: which GPUs and zones the claims hold.
+        left_to_others: resources that requests may name although no node lists them: others account for them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, others: Iterable[str] = ()) -> None:
+        """Start empty; `others` are resources that are counted only as long as a node lists them."""
+        self._listing = dict.fromkeys(others, 0)  # on how many nodes
+        self.left_to_others = frozenset(self._listing)
         self._column: dict[str, int] = {resource: index for index, resource in enumerate(_BASE_RESOURCES)}
         self._row: dict[str, int] = {}
         self._free_rows: list[int] = []
@@ -160,12 +165,20 @@ class NodeTable:
 
     def vector(self, requests: Sequence[tuple[str, int]]) -> Vector:
         """Translate requests into column indices."""
-        known = [(self._column[resource], value) for resource, value in requests if resource in self._column]
+        counted = self.counted(requests)
+        known = [(self._column[resource], value) for resource, value in counted if resource in self._column]
         return Vector(
             columns=np.array([column for column, _ in known], dtype=np.intp),
             amounts=np.array([min(value, _LIMIT) for _, value in known], dtype=np.int64),
-            unknown=len(known) < len(requests),
+            unknown=len(known) < len(counted),
         )
+
+    def counted(self, requests: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+        """Return those of the requests that no other accounts for."""
+        left = self.left_to_others
+        if not left or left.isdisjoint(resource for resource, _ in requests):
+            return requests
+        return [each for each in requests if each[0] not in left]
 
     def taken_by(self, places: Iterable[tuple[str, Shape]]) -> NDArray[np.int64]:
         """Return (resources, rows) what pods of some shapes take on nodes, of which some may be gone."""
@@ -194,6 +207,7 @@ class NodeTable:
         self.present[row] = True
         if before is None or before.allocatable != node.allocatable:
             self._set_allocatable(row, node)
+            self._list({} if before is None else before.allocatable, node.allocatable)
         self.generation += 1
         self.last_node_change = self.moved_at[row] = self.generation
         self.touched[node.name] = None
@@ -228,7 +242,8 @@ class NodeTable:
         row = self._row.pop(name, None)
         if row is None:
             return False
-        self._nodes[row] = None
+        gone, self._nodes[row] = self._nodes[row], None
+        self._list({} if gone is None else gone.allocatable, {})
         self.occupancy.node_changed(name)
         self.occupancy.row_emptied(row)
         del self._sorted[bisect_left(self._sorted, (natural_key(name), name, row))]
@@ -355,7 +370,9 @@ class NodeTable:
             return frozenset()
         over = self.used[:, row] > self.allocatable[:, row]
         return (
-            frozenset(self.resources[column] for column in np.flatnonzero(over).tolist()) if over.any() else frozenset()
+            frozenset(self.resources[column] for column in np.flatnonzero(over).tolist()) - self.left_to_others
+            if over.any()
+            else frozenset()
         )
 
     def _new_row(self, name: str) -> int:
@@ -378,6 +395,14 @@ class NodeTable:
         for resource, value in (self._provided.get(node.name, _NOTHING) | dict(node.allocatable)).items():
             column = self._column_of(resource)  # may replace the array
             self.allocatable[column, row] = min(value, _LIMIT - 1)
+
+    def _list(self, before: Mapping[str, int], now: Mapping[str, int]) -> None:
+        """Take in what a node lists in place of what it listed before."""
+        changed = [each for each in self._listing if bool(before.get(each)) != bool(now.get(each))]
+        for resource in changed:
+            self._listing[resource] += 1 if now.get(resource) else -1
+        if changed:
+            self.left_to_others = frozenset(name for name, nodes in self._listing.items() if not nodes)
 
     def _moved(self, node: str) -> None:
         row = self._row.get(node)

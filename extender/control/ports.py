@@ -33,6 +33,7 @@ class WatchedKind(StrEnum):
     DEVICE_TAINT_RULE = "devicetaintrules.resource.k8s.io"
     RESOURCE_CLAIM = "resourceclaims.resource.k8s.io"
     RESOURCE_CLAIM_TEMPLATE = "resourceclaimtemplates.resource.k8s.io"
+    COMPUTE_DOMAIN = "computedomains.resource.nvidia.com"
     CALIBRATION = "configmaps"
     QUEUE = "queues.muster.dev"
     NAMESPACE = "namespaces"

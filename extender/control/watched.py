@@ -19,6 +19,7 @@ from extender.control.metrics import Metrics
 from extender.control.ports import LeaseGone, LeaseSeen, News, WatchedKind
 from extender.hardware.calibration import ConfigMap, decode_config_map
 from extender.objects.budget import decode_disruption_budget, read_budget
+from extender.objects.computedomain import decode_compute_domain, read_compute_domain
 from extender.objects.deviceclass import decode_device_class, read_device_class
 from extender.objects.devices import decode_device, read_device
 from extender.objects.devicetaintrule import decode_device_taint_rule, read_device_taint_rule
@@ -398,6 +399,15 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         lambda who: events.ClaimGone(who.namespace, who.name),
         namespaced=True,
         vital=True,
+    ),
+    _row(
+        WatchedKind.COMPUTE_DOMAIN,
+        "ComputeDomain",
+        "/apis/resource.nvidia.com/v1beta1/computedomains",
+        decode_compute_domain,
+        lambda item: events.ComputeDomainSeen(read_compute_domain(item)),
+        lambda who: events.ComputeDomainGone(who.namespace, who.name),
+        namespaced=True,
     ),
     # All of them: members that have succeeded count, and pods of other schedulers take room.
     Watched(

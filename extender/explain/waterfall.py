@@ -337,7 +337,7 @@ def _interest(resource: str) -> tuple[bool, bool, str]:
 def _lacking(table: NodeTable, shape: Shape) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield each resource that is asked for, and (rows,) which nodes have none of it at all."""
     known = dict(zip(table.resources, table.allocatable[:, : table.rows], strict=True))
-    for resource, amount in sorted(shape.requests, key=lambda each: _interest(each[0])):
+    for resource, amount in sorted(table.counted(shape.requests), key=lambda each: _interest(each[0])):
         if amount > 0:
             column = known.get(resource)
             yield resource, np.ones(table.rows, dtype=np.bool_) if column is None else column <= 0

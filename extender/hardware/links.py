@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from extender.objects.hami import RegisteredGpu, RegisterError, read_register
 from extender.objects.keys import GPU_LINKS, HAMI_REGISTER, HAMI_SCORE, NODE_ANNOTATIONS
 from extender.objects.meta import DecodeError, Decoder
 from extender.objects.reason import Problem
@@ -29,16 +30,7 @@ class GpuScores(Struct, gc=False, frozen=True):
     score: dict[str, int] = {}
 
 
-class RegisteredGpu(Struct, gc=False, frozen=True):
-    """One GPU as registered; `index` is the device number, `numa` its zone (-1: unknown)."""
-
-    id: str
-    index: int | None = None
-    numa: int = -1
-
-
 decode_gpu_scores = Decoder(list[GpuScores], "GPU scores")
-decode_registered_gpus = Decoder(list[RegisteredGpu], "a list of registered GPUs")
 
 #: What one NVLink adds to the score of a pair. Source: go-gpuallocator, besteffort_policy.go.
 _NVLINK = 100
@@ -50,8 +42,6 @@ _LONGEST = 64 * 1024
 _NVLINK_CELL = re.compile(r"NV([1-9][0-9]?)")
 _ZONES_ROW = "numa"
 
-#: Where `numa` stands in HAMi's comma-separated form.
-_LEGACY_NUMA = 5
 T = TypeVar("T")
 
 
@@ -141,6 +131,12 @@ def matrix_of(gpus: int, nvlinks: Mapping[tuple[int, int], int], paths: Mapping[
     )
 
 
+def links_of_roots(roots: Sequence[str]) -> LinkMatrix | None:
+    """Return what follows from each GPU's PCIe root complex: ways over one host bridge; None if no two share one."""
+    pairs = [(i, j) for j in range(len(roots)) for i in range(j) if roots[i] == roots[j]]
+    return matrix_of(len(roots), {}, dict.fromkeys(pairs, Path.PHB)) if pairs else None
+
+
 def _dgx1(gpus: int = 8, switch: int = 2, half: int = 4) -> dict[tuple[int, int], Path]:
     """Return the PCIe paths of a DGX-1: pairs on a switch, two switches in each zone."""
     paths = {}
@@ -169,7 +165,7 @@ def read_gpu_facts(annotations: Mapping[str, str]) -> GpuFacts:
     register: tuple[RegisteredGpu, ...] = ()
     links: LinkMatrix | None = None
     if text := annotations.get(HAMI_REGISTER):
-        register = _attempt(problems, HAMI_REGISTER, _read_register, text) or ()
+        register = _attempt(problems, HAMI_REGISTER, read_register, text) or ()
     uuids = tuple(gpu.id for gpu in register)
     if text := annotations.get(GPU_LINKS):
         links = _attempt(problems, GPU_LINKS, read_matrix, text)
@@ -230,23 +226,6 @@ def _read_zones(cells: Sequence[str], gpus: int) -> tuple[int, ...]:
     return zones
 
 
-def _read_register(text: str) -> tuple[RegisteredGpu, ...]:
-    """Read HAMi's register, in order of the device indices: JSON, or `UUID,count,devmem,devcore,type,numa,health:`."""
-    if text.lstrip().startswith("["):
-        gpus = decode_registered_gpus(text.encode(errors="surrogatepass"))
-        ordered = sorted(enumerate(gpus), key=lambda each: each[0] if each[1].index is None else each[1].index)
-        return tuple(gpu for _, gpu in ordered)
-    return tuple(_read_legacy(segment, number) for number, segment in enumerate(filter(None, text.split(":"))))
-
-
-def _read_legacy(segment: str, number: int) -> RegisteredGpu:
-    fields = segment.split(",")
-    numa = parse_integer(fields[_LEGACY_NUMA]) if len(fields) > _LEGACY_NUMA else None
-    if numa is None:
-        raise LinksError(f"GPU {number} is {segment[:60]!r}; expected UUID,count,devmem,devcore,type,numa,health")
-    return RegisteredGpu(id=fields[0], numa=numa)
-
-
 def _read_scores(text: str) -> dict[str, dict[str, int]]:
     """Read HAMi's scores: UUID -> UUID -> score of the pair."""
     scores = {gpu.uuid: gpu.score for gpu in decode_gpu_scores(text.encode(errors="surrogatepass"))}
@@ -268,7 +247,7 @@ def _attempt(problems: list[Problem], key: str, read: Callable[[str], T], text: 
     """Read one annotation; a failure becomes a problem that names it."""
     try:
         return read(text)
-    except (LinksError, DecodeError) as error:
+    except (LinksError, RegisterError, DecodeError) as error:
         problems.append(Problem(f"metadata.annotations[{key}]", str(error)))
         return None
 

@@ -81,12 +81,13 @@ class Products:
         unusable = (_unusable(one) for one in self.calibration.measurements)
         return (*self.calibration.problems, *(one for one in unusable if one is not None))
 
-    def find(self, labels: Mapping[str, str], gpus: int) -> Product | None:
+    def find(self, labels: Mapping[str, str], gpus: int, described: str = "") -> Product | None:
         """Return what a node with these labels and so many GPUs has; None if the table does not know it.
 
+        `described` is the product that drivers name in ResourceSlices; it counts where no label names one.
         GPUs are those of the resource, so shared ones and MIG slices count each. Equal nodes get the same object.
         """
-        said = next((labels[key] for key in (*PRODUCT_LABELS, ACCELERATOR_LABEL) if labels.get(key)), "")
+        said = next((labels[key] for key in (*PRODUCT_LABELS, ACCELERATOR_LABEL) if labels.get(key)), described)
         replicas = parse_integer(labels.get(REPLICAS_LABEL, "")) or 1
         key = (said, labels.get(INSTANCE_LABEL, ""), gpus, replicas)
         if key not in self._found:
@@ -111,6 +112,12 @@ class Products:
         whole = _whole(entry, network, gpus, max(1, gpus // max(1, replicas)))
         usable = (one for one in self.calibration.measurements if _name(one.product) == name and not _unusable(one))
         return calibrated(whole, usable)
+
+
+def same_product(one: str, other: str) -> bool:
+    """Tell whether two words for a product, without what sharing and slicing append, mean the same one."""
+    names = [_name(each) or _MIG.sub("", _SHARED.sub("", each)).casefold() for each in (one, other)]
+    return names[0] == names[1]
 
 
 def _name(said: str) -> str | None:

@@ -17,6 +17,7 @@ from extender.hardware.calibration import DATA_KEY, LIST_KEY
 from extender.hardware.links import POLICY_LABEL
 from extender.hardware.products import ACCELERATOR_LABEL, INSTANCE_LABEL, PRODUCT_LABELS, REPLICAS_LABEL
 from extender.objects.budget import DisruptionBudget
+from extender.objects.computedomain import ComputeDomain
 from extender.objects.devices import DeviceReport
 from extender.objects.devicetaintrule import DeviceTaintRule
 from extender.objects.dradevices import DeviceKey, NodeScope, PoolKey
@@ -373,6 +374,8 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     events.SliceGone: {"name": _OBJECT},
     events.ClaimGone: {"name": _OBJECT},
     events.ClaimTemplateGone: {"name": _OBJECT},
+    ComputeDomain: {"template": _OBJECT},
+    events.ComputeDomainGone: {"name": _OBJECT},
     events.NodeGone: {"name": _PLACE},
     events.NodeTopologyGone: {"name": _PLACE},
     events.HyperNodeGone: {"name": _PLACE},

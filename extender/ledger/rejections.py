@@ -365,6 +365,9 @@ def _as_predicted(pod: Pod) -> bool:
 #: Refusals of which kube-scheduler's next question about the pod is the end.
 _OWN: Final = (RefusalKind.ALONE, RefusalKind.MIXED, RefusalKind.ROOM)
 
+#: How often a pod is sent to its planned node that does not reach bind: once by itself, and once more as nominated.
+_MOST_SENT: Final = 2
+
 
 class Refusals:
     """Follow what kube-scheduler says of members that it refuses by itself, before it asks Muster.
@@ -383,6 +386,9 @@ class Refusals:
 
     Members of one gang of which kube-scheduler says the same are refused for the same reason: when it asks about one of
     them, the others may be placed too.
+
+    Where another extender follows on Muster in kube-scheduler's configuration, it may refuse the planned node after
+    Muster let it pass: the member comes back with that node on offer, and never reaches bind.
     """
 
     def __init__(self, model: ClusterModel) -> None:
@@ -390,6 +396,7 @@ class Refusals:
         self._model = model
         self._passed: dict[str, str] = {}  # pod UID -> a refusal after which kube-scheduler has asked about the pod
         self._stuck: dict[str, str] = {}  # pod UID -> a refusal that counts though some nodes lack room
+        self._sent: dict[str, tuple[str, int]] = {}  # pod UID -> its planned node, and how often it was sent there
 
     def follow(self, pod: Pod, before: Pod | None) -> bool:
         """Take in a pod that was `before` (None: unknown); return whether another refusal of it counts now."""
@@ -425,8 +432,27 @@ class Refusals:
         self._stuck[pod.uid] = pod.refusal
         return self._count(pod)
 
+    def turned_back(self, pod: Pod, node: str) -> bool:
+        """Take in that a pod is to be sent to its planned node; return whether it comes back from there too often.
+
+        It may once: kube-scheduler tries the nominated node alone, and what it says of a pod may be old.
+        """
+        before, times = self._sent.get(pod.uid, ("", 0))
+        if before != node:
+            times = 0
+        elif times >= _MOST_SENT and pod.refusal and refusal_kind(pod.refusal) in _OWN:
+            del self._sent[pod.uid]
+            return True
+        self._sent[pod.uid] = node, times + 1
+        return False
+
+    def arrived(self, uid: str) -> None:
+        """Take in that a pod has reached bind."""
+        self._sent.pop(uid, None)
+
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
+        self._sent.pop(uid, None)
         self._passed.pop(uid, None)
         self._stuck.pop(uid, None)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from extender.objects.gpudescription import UNDESCRIBED, GpuDescription
+from extender.objects.hami import shared_out
 from extender.objects.keys import NODE_ANNOTATIONS
 from extender.objects.meta import Decoder, ObjectMeta, ResourceList
 from extender.objects.podspec import Taint, TaintObject, announcement, read_soft_taints, read_taints
@@ -79,8 +81,8 @@ class Node:
 
     `taints` are the hard ones, with those that a cordon and a missing heartbeat amount to; with `soft_taints` a node is
     one of the last to be used. `allocatable` is in milli-CPU, bytes and counts; a resource that is not listed is not
-    there. Of the annotations only those of `keys.NODE_ANNOTATIONS` are kept. `deleting` says that its object is being
-    deleted.
+    there; what HAMi shares out is among it. Of the annotations only those of `keys.NODE_ANNOTATIONS` are kept.
+    `deleting` says that its object is being deleted. `described` is what drivers say of its GPUs in ResourceSlices.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False
     soft_taints: tuple[Taint, ...] = ()
+    described: GpuDescription = UNDESCRIBED
 
     @property
     def doomed(self) -> str:
@@ -127,6 +130,9 @@ def read_node(node: NodeObject) -> Node:
         allocatable = read_amounts(status.allocatable, "status.allocatable")
     except ResourceListError as error:
         allocatable, problem = {}, error.problem
+    annotations = {key: value for key, value in (meta.annotations or {}).items() if key in NODE_ANNOTATIONS}
+    if annotations and problem is None:
+        allocatable = shared_out(annotations) | allocatable
     return Node(
         name=meta.name or "",
         uid=meta.uid or "",
@@ -135,7 +141,7 @@ def read_node(node: NodeObject) -> Node:
         taints=taints,
         soft_taints=read_soft_taints(spec.taints),
         problem=problem,
-        annotations={key: value for key, value in (meta.annotations or {}).items() if key in NODE_ANNOTATIONS},
+        annotations=annotations,
         deleting=meta.deletion_timestamp is not None,
     )
 

@@ -48,6 +48,10 @@ KAI_SEGMENT_SIZE = f"{_KAI}segment-size"
 KAI_SEGMENT_REQUIRED = f"{_KAI}segment-topology-required-placement"
 KAI_SEGMENT_PREFERRED = f"{_KAI}segment-topology-preferred-placement"
 
+#: What a pod asks KAI's binder for: a part of a GPU, that much of its memory, parts of several. Source: KAI-Scheduler
+#: pkg/common/constants.
+KAI_FRACTIONS = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
+
 #: Every annotation that is read here.
 PEER_KEYS = frozenset(
     {
@@ -208,6 +212,15 @@ def read_peer_queue(labels: Mapping[str, str], gates: Sequence[str] = ()) -> str
     if not queue or labels.get(_KUEUE_MANAGED) == "true" or _KUEUE_PODSET in labels:
         return ""
     return "" if any(gate.startswith(_KUEUE) for gate in gates) else queue
+
+
+def fraction_problems(annotations: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Return the problem of a pod of Muster's that asks KAI for a part of a GPU, () for one that does not."""
+    key = next((key for key in KAI_FRACTIONS if key in annotations), None)
+    if key is None:
+        return ()
+    message = "gives the pod no GPU: only KAI's binder shares out GPUs by it, to pods of schedulerName kai-scheduler"
+    return (Problem(field_of(key), message),)
 
 
 def field_of(key: str) -> str:

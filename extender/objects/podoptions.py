@@ -24,7 +24,15 @@ from extender.objects.keys import (
     read_options,
 )
 from extender.objects.meta import LabelSet, ObjectMeta, share_labels
-from extender.objects.peers import KUEUE_QUEUE, PEER_KEYS, field_of, read_peer_queue, read_peers
+from extender.objects.peers import (
+    KAI_FRACTIONS,
+    KUEUE_QUEUE,
+    PEER_KEYS,
+    field_of,
+    fraction_problems,
+    read_peer_queue,
+    read_peers,
+)
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import PodSpec
 from extender.objects.reason import Problem, quoted
@@ -165,7 +173,7 @@ def _shared_rank(role: str, texts: tuple[str, ...]) -> RoleRank:
 #: How many pods start together, in the words of those whose gangs have no object that says it; Muster's own is read
 #: with its other keys.
 SIZES: Final = tuple(each.size_annotation for each in SOURCES if each.size_annotation not in {"", MIN_MEMBER})
-_READ: Final = PEER_KEYS.union(SIZES)
+_READ: Final = PEER_KEYS.union(SIZES, KAI_FRACTIONS)
 _ASKING_KEYS: Final = _READ.union(_GANG_KEYS, _ROLE_KEYS, _INDEX_KEYS)
 
 #: Words longer than this are read for each pod by itself, so that one pod does not crowd out the others (characters).
@@ -209,7 +217,7 @@ def _shared(labels: tuple[tuple[str, str], ...], annotations: tuple[tuple[str, s
 
 def _read(labels: Mapping[str, str], annotations: Mapping[str, str], peer_queue: str) -> Options:
     options = read_options(labels, annotations).with_peers(*read_peers(annotations)).with_peer_queue(peer_queue)
-    return _with_size(options, annotations)
+    return _with_size(options.with_problems(fraction_problems(annotations)), annotations)
 
 
 def _with_size(options: Options, annotations: Mapping[str, str]) -> Options:

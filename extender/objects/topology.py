@@ -117,6 +117,10 @@ SHARED_CLAIM: Final = "resource claim"
 SHARED_CLAIM_GROUPS: Final = (LabelGroup((SHARED_CLAIM,), "node"),)
 
 
+#: How a set of pods is called that has to be together by what it asks for, unless something is said of levels.
+IMPLIED_SET: Final = "implied: "
+
+
 def subgroup_role(role: str, labels: Mapping[str, str], groups: Sequence[LabelGroup]) -> str:
     """Return the role of a member with what tells those apart that are in other groups; the role itself if in none.
 
@@ -270,7 +274,10 @@ def settle(tiers: tuple[tuple[Statement, ...], ...], roles: frozenset[str]) -> T
     required = next((terms.required for terms in of_gang if terms.required), "")
     preferred = next((terms.preferred for terms in of_gang if terms.preferred), "")
     groups = next((terms.role_groups for terms, _ in statements if terms.role_groups), ())
+    slices = _slices(tiers, roles)
     for terms, members in _podsets(statements):
+        if (terms.podset or "").startswith(IMPLIED_SET) and (required or preferred or slices):
+            continue
         wanted, liked = "" if required else terms.required, "" if preferred else terms.preferred
         if members == roles:
             required, preferred = required or wanted, preferred or liked
@@ -278,7 +285,7 @@ def settle(tiers: tuple[tuple[Statement, ...], ...], roles: frozenset[str]) -> T
         levels = ((wanted, True), (liked, False))
         groups += tuple(RoleGroup(members, level, required=firm) for level, firm in levels if level)
     objective = next((terms.objective for terms, _ in statements if terms.objective is not None), Objective.ALLREDUCE)
-    return TopologyRequest(required, preferred, _slices(tiers, roles), _named(groups, roles), objective)
+    return TopologyRequest(required, preferred, slices, _named(groups, roles), objective)
 
 
 def _podsets(statements: Sequence[Statement]) -> list[tuple[TopologyTerms, frozenset[str]]]:

@@ -20,6 +20,7 @@ from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf, withhold
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
+from extender.objects.requests import MOST_AMOUNT
 from extender.objects.topology import UNCONSTRAINED, TopologyRequest
 from extender.placement.candidates import Candidates, Eligibility, Eligible, NodeCode, NodeFilter, PlacementTerms
 from extender.placement.complete.regions import Regions
@@ -326,10 +327,11 @@ class CapacityView:
         return self._snapshots[capacity]
 
     def totals(self, capacity: Capacity = Capacity.FREE) -> dict[str, int]:
-        """Return how much of each resource is free in the whole cluster."""
+        """Return how much of each resource is free in the whole cluster; of what others account for, any amount."""
         if capacity not in self._totals:
             sums = np.maximum(self.snapshot(capacity).free, 0).sum(axis=1)
             self._totals[capacity] = dict(zip(self.table.resources, sums.tolist(), strict=True))
+            self._totals[capacity] |= dict.fromkeys(self.table.left_to_others, MOST_AMOUNT)
         return self._totals[capacity]
 
     def candidates(self, pod_set: PodSet, eligible: Eligible) -> Candidates:

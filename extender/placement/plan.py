@@ -243,7 +243,8 @@ def _demand(table: NodeTable, shape: Shape) -> tuple[float, float]:
     What no node has is infinitely much, whether or not a node that has gone since once listed it.
     """
     largest = dict(zip(table.resources, table.allocatable.max(axis=1).tolist(), strict=True))
-    shares = {r: value / capacity if (capacity := largest.get(r)) else math.inf for r, value in shape.requests}
+    requests = table.counted(shape.requests)
+    shares = {r: value / capacity if (capacity := largest.get(r)) else math.inf for r, value in requests}
     extended = max((share for resource, share in shares.items() if is_extended(resource)), default=0.0)
     return (extended, max(shares.values(), default=0.0))
 

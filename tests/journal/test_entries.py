@@ -14,6 +14,7 @@ from extender.journal.entries import EVENTS, EntryError, EntryReader, EntryWrite
 from extender.journal.outcomes import Raised
 from extender.ledger.effects import Effects
 from extender.objects.budget import DisruptionBudget
+from extender.objects.computedomain import ComputeDomain
 from extender.objects.deviceclass import DeviceClass
 from extender.objects.devices import DeviceReport
 from extender.objects.devicetaintrule import DeviceTaintRule
@@ -248,6 +249,8 @@ EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
     events.ClaimGone("ns", "claim"),
     events.ClaimTemplateSeen(ResourceClaimTemplate("ns", "template", CLAIM.spec)),
     events.ClaimTemplateGone("ns", "template"),
+    events.ComputeDomainSeen(ComputeDomain(ABOUT, "template", 2)),
+    events.ComputeDomainGone("ns", "domain"),
     events.CalibrationSeen(ABOUT, {"a": "b"}),
     events.CalibrationGone(),
     events.EvictionRefused("uid", "why"),

@@ -20,6 +20,7 @@ from extender.kube.status import decode_conditioned
 from extender.kube.version import decode_version
 from extender.kube.watch import decode_watch_event
 from extender.objects.budget import decode_disruption_budget
+from extender.objects.computedomain import decode_compute_domain
 from extender.objects.deviceclass import decode_device_class
 from extender.objects.devices import decode_device
 from extender.objects.devicetaintrule import decode_device_taint_rule
@@ -100,6 +101,13 @@ DOCUMENTS: dict[Decoder[Any], object] = {
     },
     decode_grove_topology: {"metadata": {"name": "t"}, "spec": {"levels": [{"domain": "rack", "key": "x/rack"}]}},
     decode_resource_slice: FULL_SLICE,
+    decode_compute_domain: {
+        "metadata": {"namespace": "default", "name": "domain"},
+        "spec": {
+            "numNodes": 2,
+            "channel": {"resourceClaimTemplate": {"name": "channel"}, "allocationMode": "Single"},
+        },
+    },
     decode_device_class: FULL_CLASS,
     decode_device_taint_rule: FULL_RULE,
     decode_resource_claim: FULL_CLAIM,

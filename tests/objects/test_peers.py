@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.objects.keys import GANG, NO_OPTIONS, ROLE, TOPOLOGY_PREFERRED, TOPOLOGY_ROLE_GROUPS, Options
-from extender.objects.peers import PEER_KEYS, Reading, field_of, read_peers
+from extender.objects.peers import KAI_FRACTIONS, PEER_KEYS, Reading, field_of, fraction_problems, read_peers
 from extender.objects.podoptions import read_pod_options
 from extender.objects.reason import Problem
 from extender.objects.topology import SILENT, Slice, TopologyTerms
@@ -190,3 +190,12 @@ def test_any_annotations_can_be_read(annotations: dict[str, str]) -> None:
     terms, problems = read_peers(annotations)
     assert {problem.field for problem in problems} <= {field_of(key) for key in annotations}
     assert read_peers(annotations) == (terms, problems)
+
+
+@pytest.mark.parametrize("key", KAI_FRACTIONS)
+def test_part_of_a_gpu_that_only_kai_gives_out_is_a_problem(key: str) -> None:
+    """A pod of Muster's that asks KAI for a part of a GPU is told that it gets none."""
+    (problem,) = fraction_problems({key: "0.5", "other": "x"})
+    assert str(problem).startswith(f"metadata.annotations[{key}]: gives the pod no GPU")
+    assert problem in read_pod_options({}, {key: "0.5"}).problems
+    assert fraction_problems({"other": "x"}) == read_pod_options({}, {"other": "x"}).problems == ()

@@ -279,5 +279,5 @@ class NodeRows:
 
 
 def product_of(node: Node) -> str:
-    """Return the product of a node's GPUs as its labels name it, "" if none does."""
-    return next((node.labels[label] for label in PRODUCT_LABELS if node.labels.get(label)), "")
+    """Return the product of a node's GPUs as its labels or else its ResourceSlices name it, "" if none does."""
+    return next((node.labels[label] for label in PRODUCT_LABELS if node.labels.get(label)), node.described.product)
