@@ -11,6 +11,7 @@ from extender.admission.headearmarks import HeadEarmarks
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
+from extender.cluster.nodehealth import HealthPolicy, NodeHealth
 from extender.eviction.consolidation import Consolidation
 from extender.eviction.pending import AllowedEvictions, PendingEvictions
 from extender.eviction.preemptions import Preemptions
@@ -208,6 +209,7 @@ class Admission:
         settings: the settings.
         clock: the time.
         model: the cluster as the watches last told of it.
+        health: which nodes are lost.
         rejections: nodes whose kubelet rejected pods.
         refusals: members that kube-scheduler refuses by itself.
         evictions: the pods that kube-scheduler was allowed to evict lately, or that Muster evicted.
@@ -235,6 +237,7 @@ class Admission:
             settings.topology_preset,
             settings.placement_goal,
         )
+        self.health = NodeHealth(_health_policy(settings), clock)
         self.rejections = Rejections(settings.veto_seconds, clock.monotonic)
         self.refusals = Refusals(self.model)
         self.evictions = AllowedEvictions(clock)
@@ -463,13 +466,19 @@ class Admission:
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do next (seconds, monotonic), or None."""
-        times = (self.tenure.next_turn(), self.rejections.next_end() if self.rejections.ends else None)
+        rejected = self.rejections.next_end() if self.rejections.ends else None
+        times = (self.tenure.next_turn(), self.health.next_turn(), rejected)
         return min((time for time in times if time is not None), default=None)
 
     def _begin(self) -> Tenure:
         """Begin to remember what lasts for as long as this replica decides."""
         parts = (self.model, self.sharing, self.budgets, self.evictions, self.settings, self.clock)
         return Tenure(*parts, self._effects, self.refusals)
+
+
+def _health_policy(settings: Settings) -> HealthPolicy:
+    conditions, taints = frozenset(settings.node_lost_conditions), frozenset(settings.node_lost_taints)
+    return HealthPolicy(settings.node_lost_seconds, conditions, taints)
 
 
 def _levels(settings: Settings) -> tuple[Level, ...]:

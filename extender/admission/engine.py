@@ -145,6 +145,18 @@ class Observations:
 
     def node_seen(self, node: Node) -> None:
         """Take in a node that was added or changed."""
+        known = self._model.table.find(node.name) is not None
+        self._node_counts(self._admission.health.seen(node, known=known))
+
+    def time_passed(self) -> None:
+        """Take in that time has passed: nodes that do not answer may be lost by now."""
+        for node in self._admission.health.ended():
+            if self._model.table.find(node.name) is not None:
+                self._node_counts(node)
+        self._admission.tick()
+
+    def _node_counts(self, node: Node) -> None:
+        """Take in how a node counts."""
         if self._model.put_node(node):
             self._admission.tenure.repairs.node_seen(node)
             self._admission.reconsider()
@@ -154,6 +166,7 @@ class Observations:
 
     def node_gone(self, name: str) -> None:
         """Forget a node that was deleted."""
+        self._admission.health.gone(name)
         if self._model.drop_node(name):
             self._admission.reconsider()
         self._admission.tenure.repairs.node_gone(name)
@@ -312,7 +325,7 @@ class Engine:
             events.Rebuild: lambda _: admission.rebuild(),
             events.StandDown: lambda _: self._stand_down(),
             events.HoldOff: lambda e: admission.hold_off(e.obstacle),
-            events.Tick: lambda _: admission.tick(),
+            events.Tick: lambda _: observed.time_passed(),
             events.Decide: lambda _: admission.decide(),
             events.Defragment: lambda e: admission.defragment(e.ref, apply=e.apply),
             events.Filter: lambda e: verbs.filter(e.pod, e.names),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from sys import intern
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from extender.objects.keys import NODE_ANNOTATIONS
-from extender.objects.meta import Decoder, ObjectMeta, ResourceList
+from extender.objects.meta import Decoder, ObjectMeta, ResourceList, read_timestamp
 from extender.objects.podspec import Taint, TaintObject, announcement, read_soft_taints, read_taints
 from extender.objects.reason import Problem
 from extender.objects.requests import GPU_RESOURCES, ResourceListError, read_amounts
@@ -25,11 +27,12 @@ class NodeSpec(Struct, gc=False, frozen=True):
     unschedulable: bool | None = None
 
 
-class NodeCondition(Struct, gc=False, frozen=True):
-    """A node condition; only Ready matters here."""
+class NodeCondition(Struct, gc=False, frozen=True, rename="camel"):
+    """A node condition."""
 
     type: str | None = None
     status: str | None = None
+    last_transition_time: str | None = None
 
 
 class NodeStatus(Struct, gc=False, frozen=True):
@@ -73,6 +76,22 @@ NOT_READY_TAINT = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 UNREACHABLE_TAINT = Taint("node.kubernetes.io/unreachable", "", "NoSchedule")
 
 
+#: The condition that the kubelet's heartbeats keep. Source: k8s.io/api/core/v1 NodeReady.
+READY = "Ready"
+
+#: How conditions end that are good when they are True, as Ready is, and EKS's AcceleratedHardwareReady. All others
+#: say what is wrong, as those of node-problem-detector and NVSentinel do. Sources: aws/eks-node-monitoring-agent
+#: README; kubernetes/node-problem-detector config/; NVIDIA/NVSentinel docs/INTEGRATIONS.md.
+_GOOD_WHEN_TRUE = ("Ready", "Healthy")
+
+
+class Ailment(NamedTuple):
+    """A condition that says that something is wrong with a node, and since when (epoch seconds), as far as it says."""
+
+    type: str
+    since: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node as the scheduler sees it.
@@ -80,7 +99,8 @@ class Node:
     `taints` are the hard ones, with those that a cordon and a missing heartbeat amount to; with `soft_taints` a node is
     one of the last to be used. `allocatable` is in milli-CPU, bytes and counts; a resource that is not listed is not
     there. Of the annotations only those of `keys.NODE_ANNOTATIONS` are kept. `deleting` says that its object is being
-    deleted.
+    deleted. `ailments` are the conditions that say that something is wrong; those that say that all is well are not
+    kept.
     """
 
     name: str
@@ -92,6 +112,7 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False
     soft_taints: tuple[Taint, ...] = ()
+    ailments: tuple[Ailment, ...] = ()
 
     @property
     def doomed(self) -> str:
@@ -137,12 +158,26 @@ def read_node(node: NodeObject) -> Node:
         problem=problem,
         annotations={key: value for key, value in (meta.annotations or {}).items() if key in NODE_ANNOTATIONS},
         deleting=meta.deletion_timestamp is not None,
+        ailments=tuple(map(_ailment, filter(_is_bad, status.conditions or ()))),
     )
+
+
+def _is_bad(condition: NodeCondition) -> bool:
+    """Tell whether a condition says that something is wrong. Of others than Ready, what is unknown is not said."""
+    kind = condition.type or ""
+    if kind == READY:
+        return condition.status != "True"
+    return condition.status == ("False" if kind.endswith(_GOOD_WHEN_TRUE) else "True")
+
+
+def _ailment(condition: NodeCondition) -> Ailment:
+    since = None if condition.last_transition_time is None else read_timestamp(condition.last_transition_time)
+    return Ailment(intern(condition.type or ""), since)
 
 
 def _unready_taint(status: NodeStatus) -> Taint | None:
     """Return the taint that the node lifecycle controller is about to add, or None for a node that is well."""
     for condition in status.conditions or ():
-        if condition.type == "Ready" and condition.status != "True":
+        if condition.type == READY and condition.status != "True":
             return UNREACHABLE_TAINT if condition.status == "Unknown" else NOT_READY_TAINT
     return None

@@ -41,8 +41,9 @@ COUNTS: Mapping[str, Limit] = {
     # go, and what a watch tells of a pod again is known by its text. Requests are sent by aiohttp without a wrapper.
     # Explanations of one state share its copies. What members of one shape are promised and charged is done once for
     # all of them on a node. Statuses and gauges of Queues are made in steps.
-    # A recording has pages of its own.
-    "lines in extender": Limit(48_850, goal=38_000),
+    # A recording has pages of its own. Nodes that fail are told from those that are well, lost members get a new place
+    # before they are evicted, and Queues keep nodes for that.
+    "lines in extender": Limit(50_100, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     "own imports of a module, on average": Limit(5.76, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
