@@ -97,6 +97,7 @@ class Case:
         refused: rows of nodes that kube-scheduler refused to it, by shape.
         planner: what places the members.
         quota: what the queue allows in one flavor if others leave; None where there is no queue.
+        replaced: UIDs of members on lost nodes whose places these members take.
     """
 
     pod_set: PodSet
@@ -108,6 +109,7 @@ class Case:
     refused: Mapping[Shape, list[int]] = field(default_factory=dict)
     planner: Planner = plan
     quota: QuotaCheck | None = None
+    replaced: tuple[str, ...] = ()
     _eligible: tuple[NodeFilter, NodeFilter] | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -13,6 +13,7 @@ from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
 from extender.cluster.nodehealth import HealthPolicy, NodeHealth
 from extender.eviction.consolidation import Consolidation
+from extender.eviction.losses import Losses
 from extender.eviction.pending import AllowedEvictions, PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
@@ -51,6 +52,7 @@ class Tenure:
         preemptions: the search for those who have to leave.
         consolidation: the search for those who may move.
         repairs: running gangs that lack members.
+        losses: members on lost nodes.
         heads: for whom room is kept.
         decider: the pass.
     """
@@ -65,6 +67,7 @@ class Tenure:
         clock: Clock,
         effects: CollectedEffects,
         refusals: Refusals,
+        health: NodeHealth,
     ) -> None:
         """Begin with nothing decided."""
         self._ageing = Ageing(settings.ageing_seconds, clock)
@@ -76,6 +79,8 @@ class Tenure:
         self.consolidation = Consolidation(*parts, clock, effects)
         grace = settings.below_minimum_grace_seconds
         self.repairs = Repairs(model, self.reservations, self.pending_evictions, grace, clock)
+        means = (self.reservations, self.pending_evictions, self.preemptions, grace, clock, effects)
+        self.losses = Losses(model, sharing, health, budgets, *means)
         most = _MOST_STARTS if settings.backfill == "conservative" else 1
         self.heads = HeadEarmarks(model, clock, foresight=settings.backfill != "none", most=most)
         self.decider = AdmissionPass(
@@ -87,6 +92,7 @@ class Tenure:
             self.consolidation,
             self.vetoes,
             self.repairs,
+            self.losses,
             self.heads,
             self._ageing,
             clock,
@@ -110,6 +116,7 @@ class Tenure:
             due |= self.heads.pass_time()
         if self.repairs.wounds:
             due |= self.repairs.pass_time()
+        due |= self.losses.pass_time()
         return due
 
     def next_turn(self) -> float | None:
@@ -121,6 +128,7 @@ class Tenure:
             reservations.backoff.next_end(),
             self._ageing.next_end(),
             self.preemptions.next_turn(),
+            self.losses.next_turn(),
             self.heads.due,
         ]
         if self.vetoes.ends:
@@ -473,7 +481,7 @@ class Admission:
     def _begin(self) -> Tenure:
         """Begin to remember what lasts for as long as this replica decides."""
         parts = (self.model, self.sharing, self.budgets, self.evictions, self.settings, self.clock)
-        return Tenure(*parts, self._effects, self.refusals)
+        return Tenure(*parts, self._effects, self.refusals, self.health)
 
 
 def _health_policy(settings: Settings) -> HealthPolicy:

@@ -16,6 +16,7 @@ from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
 from extender.eviction.consolidation import Consolidation
+from extender.eviction.losses import Losses
 from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
@@ -155,6 +156,7 @@ class AdmissionPass:
         consolidation: Consolidation,
         vetoes: Vetoes,
         repairs: Repairs,
+        losses: Losses,
         heads: HeadEarmarks,
         ageing: Ageing,
         clock: Clock,
@@ -170,6 +172,7 @@ class AdmissionPass:
         self._consolidation = consolidation
         self._vetoes = vetoes
         self._repairs = repairs
+        self._losses = losses
         self._heads = heads
         self._ageing = ageing
         self._clock = clock
@@ -246,6 +249,7 @@ class AdmissionPass:
         cycle = Cycle(self._model, self._sharing, self._vetoes, self._views(), now, self._obstacle, planner)
         cycle.firm = self._firm()
         self._sharing.charges.refresh()  # without what has just been taken back
+        yield from self._replace_lost(cycle)
         extras = yield from self._place_cores(cycle)
         # 5. Place members beyond minMember in what is left.
         for growth in self._extras.place(extras, cycle, self._is_outdated) if extras and cycle.obstacle is None else ():
@@ -292,6 +296,20 @@ class AdmissionPass:
         lost = self._repairs.keeps() if self._repairs.wounds else {}
         moved = self._pending_evictions.moved.keeps() if self._pending_evictions.moved.places else {}
         return lost | moved | (self._pending_evictions.keeps() if self._pending_evictions.under_way else {})
+
+    def _replace_lost(self, cycle: Cycle) -> _Steps[None]:
+        """Have members on lost nodes replaced: before any gang is placed, as those hold nodes that cannot run."""
+
+        def case_of(pod_set: PodSet, queue: str) -> Case:
+            return cycle.case(pod_set, queue, cycle.verdict_key(queue)._replace(ahead=""))
+
+        for _ in self._losses.repair(case_of) if self._losses.concern and cycle.obstacle is None else ():
+            cycle.firm = self._firm()
+            self._sharing.charges.refresh()
+            self._pace.done += _EVALUATED
+            if self._pace.done >= GLANCE and self._pace.is_over():
+                yield
+                self._go_on(cycle)
 
     def _place_cores(self, cycle: Cycle) -> _Steps[list[Entry]]:
         """Give each gang its reservation or its reason; return those that have members beyond minMember to place.
@@ -424,6 +442,7 @@ class AdmissionPass:
             gang.weighed = gang.weighed if core.settled else result.weighed
             self._preemptions.placed(gang)
             if gang.uid in cycle.firm:
+                self._pending_evictions.moved.follow(gang)
                 cycle.firm = self._firm()
             self._reservations.await_members(gang)
             return gang.spaces > 0

@@ -17,6 +17,7 @@ from extender.admission.admission import Admission
 from extender.admission.events import A, Event
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
+from extender.cluster.gangs import Gang
 from extender.ledger.effects import CollectedEffects, Effects, Nomination
 from extender.ledger.rejections import KubeletRejections
 from extender.ledger.slots import SlotState
@@ -56,8 +57,7 @@ class Observations:
         if news and self._kubelets.follow(pod, before, self._effects if deciding else None):
             admission.reconsider()
         if change.gang is not None:
-            if before is not None and before.bound and not pod.bound:
-                admission.tenure.repairs.lost(pod, change.gang)
+            self._follow_losses(pod, before, change.gang)
             self._effects.changed[change.gang.ref] = None
             if pod.node_name and deciding:
                 admission.reservations.open_barrier(change.gang)
@@ -188,6 +188,14 @@ class Observations:
         if self._admission.refusals.follow(pod, before):
             self._admission.follow_refusal(pod)
         self._admission.reservations.nudges.follow(pod, before)
+
+    def _follow_losses(self, pod: Pod, before: Pod | None, gang: Gang) -> None:
+        """Take in that a member holds a node no more, or holds one now."""
+        was_bound, tenure = before is not None and before.bound, self._admission.tenure
+        if was_bound and not pod.bound:
+            tenure.repairs.lost(pod, gang)
+        elif tenure.losses.open and pod.bound and not was_bound:
+            tenure.losses.bound(pod, gang)
 
     def _follow_slot(self, pod: Pod, before: Pod | None) -> None:
         """Keep the ledger in step with one pod."""

@@ -189,6 +189,8 @@ def count(metrics: Metrics, effects: Effects[Any]) -> None:
     """Count what has happened since last time."""
     for seconds in effects.plan_seconds:
         metrics.plan_seconds.observe(seconds)
+    for seconds in effects.repair_seconds:
+        metrics.repair_seconds.observe(seconds)
     if effects.expired:
         metrics.reservations_expired.inc(effects.expired)
     for reason in effects.rejections:
@@ -233,6 +235,11 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
     _show(metrics.unmet_demand, lacking)
     metrics.unmet_demand_pods.set(pods)
     metrics.vetoes.set(len(admission.vetoes))
+    losses = admission.tenure.losses
+    metrics.lost_nodes.set(len(admission.health.lost))
+    _show(
+        metrics.lost_members, {"none": losses.unplaced, "kept": sum(len(each.since) for each in losses.open.values())}
+    )
     _show(metrics.gpus, gpus_by_state(admission.model.table, count_gpus(reserved.items())))
 
 

@@ -64,6 +64,16 @@ class MovedPlaces:
         place = MovedPlace(gang, victim.queue, victim.flavor, controller, places, until, set(gang.members))
         self._put(place)
 
+    def add(self, gang: Gang, queue: str, flavor: str, places: list[tuple[str, Shape]], seconds: float) -> None:
+        """Keep for members that are replaced what others will need in their stead, beside what is kept already."""
+        until, before = self._clock.monotonic() + seconds, self.places.get(gang.uid)
+        if before is not None:
+            before.places, before.until = [*before.places, *places], max(before.until, until)
+            self._put(before)
+            return
+        controller = next((pod.controller for pod in gang.members.values()), "") if gang.ref.is_pod else ""
+        self._put(MovedPlace(gang, queue, flavor, controller, places, until, set(gang.members)))
+
     def follow(self, gang: Gang) -> None:
         """Take in that a gang has changed: a place is for who comes instead of those that moved."""
         place = self.places.get(gang.uid) or self._inherited(gang)
