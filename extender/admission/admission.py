@@ -17,6 +17,7 @@ from extender.eviction.losses import Losses
 from extender.eviction.pending import AllowedEvictions, PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
+from extender.eviction.spares import Spares
 from extender.judge import Case, joined, rank
 from extender.ledger.earmark import Earmark
 from extender.ledger.effects import CollectedEffects, Note
@@ -53,6 +54,7 @@ class Tenure:
         consolidation: the search for those who may move.
         repairs: running gangs that lack members.
         losses: members on lost nodes.
+        spares: the nodes that Queues keep for these.
         heads: for whom room is kept.
         decider: the pass.
     """
@@ -81,6 +83,7 @@ class Tenure:
         self.repairs = Repairs(model, self.reservations, self.pending_evictions, grace, clock)
         means = (self.reservations, self.pending_evictions, self.preemptions, grace, clock, effects)
         self.losses = Losses(model, sharing, health, budgets, *means)
+        self.spares = Spares(model, sharing, self.pending_evictions.moved)
         most = _MOST_STARTS if settings.backfill == "conservative" else 1
         self.heads = HeadEarmarks(model, clock, foresight=settings.backfill != "none", most=most)
         self.decider = AdmissionPass(
@@ -93,6 +96,7 @@ class Tenure:
             self.vetoes,
             self.repairs,
             self.losses,
+            self.spares,
             self.heads,
             self._ageing,
             clock,

@@ -6,6 +6,7 @@ Only gangs whose verdict may have changed are evaluated again; `Changes` is the 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from extender.admission.cycle import GLANCE, Cycle, Entry, Pace, VerdictKey
@@ -20,6 +21,7 @@ from extender.eviction.losses import Losses
 from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
+from extender.eviction.spares import Spares
 from extender.judge import CLEARABLE, Case, NoFit, joined, judge, judge_quota
 from extender.ledger.earmark import Earmark
 from extender.ledger.effects import CollectedEffects, Note, Ungate
@@ -157,6 +159,7 @@ class AdmissionPass:
         vetoes: Vetoes,
         repairs: Repairs,
         losses: Losses,
+        spares: Spares,
         heads: HeadEarmarks,
         ageing: Ageing,
         clock: Clock,
@@ -173,6 +176,7 @@ class AdmissionPass:
         self._vetoes = vetoes
         self._repairs = repairs
         self._losses = losses
+        self._spares = spares
         self._heads = heads
         self._ageing = ageing
         self._clock = clock
@@ -246,8 +250,9 @@ class AdmissionPass:
                 yield
         # 4. Judge them in turn: what each cannot start without, and what is kept for the first that do not fit.
         now, planner = self._clock.now().timestamp(), self._timed(plan)
-        cycle = Cycle(self._model, self._sharing, self._vetoes, self._views(), now, self._obstacle, planner)
-        cycle.firm = self._firm()
+        parts = (self._model, self._sharing, self._vetoes, self._views())
+        cycle = Cycle(*parts, now, self._obstacle, planner, self._spares.opens)
+        cycle.firm, cycle.spares = self._firm(), self._spares.keeps()
         self._sharing.charges.refresh()  # without what has just been taken back
         yield from self._replace_lost(cycle)
         extras = yield from self._place_cores(cycle)
@@ -301,10 +306,13 @@ class AdmissionPass:
         """Have members on lost nodes replaced: before any gang is placed, as those hold nodes that cannot run."""
 
         def case_of(pod_set: PodSet, queue: str) -> Case:
-            return cycle.case(pod_set, queue, cycle.verdict_key(queue)._replace(ahead=""))
+            case = cycle.case(pod_set, queue, cycle.verdict_key(queue)._replace(ahead=""))
+            opens = partial(self._spares.opens, gang=case.gang, queue=queue, repairs=True)
+            case.earmarks = [each for each in case.earmarks if not (each.spares and opens(each.spares))]
+            return case
 
         for _ in self._losses.repair(case_of) if self._losses.concern and cycle.obstacle is None else ():
-            cycle.firm = self._firm()
+            cycle.firm, cycle.spares = self._firm(), self._spares.keeps()
             self._sharing.charges.refresh()
             self._pace.done += _EVALUATED
             if self._pace.done >= GLANCE and self._pace.is_over():

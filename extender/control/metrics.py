@@ -233,3 +233,7 @@ class Metrics:
             "muster_lost_members", "Members on lost nodes, by whether they have another place or not.",
             ("place",), registry=self.registry,
         )  # fmt: skip
+        self.spare_nodes = Gauge(
+            "muster_spare_nodes", "Nodes that a Queue keeps for repairs, by whether they are free, lent or missing.",
+            ("queue", "state"), registry=self.registry,
+        )  # fmt: skip

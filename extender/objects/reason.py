@@ -38,6 +38,7 @@ class Reason(StrEnum):
     ZONES_FULL = "NumaZonesFull"
     SEARCH_GAVE_UP = "SearchGaveUp"
     BEHIND_HEAD = "BehindHead"
+    KEPT_FOR_REPAIRS = "KeptForRepairs"
     PREEMPTING = "Preempting"
     BEING_EVICTED = "BeingEvicted"
     NODES_LOST = "NodesLost"
@@ -100,6 +101,7 @@ _MESSAGES = {
         "no place found yet, and none ruled out: the search knows what {searched} of {nodes} nodes hold together"
     ),
     Reason.BEHIND_HEAD: "the free capacity is held for {head}, which is ahead in the queue",
+    Reason.KEPT_FOR_REPAIRS: "the free capacity is kept for repairs of gangs of Queue {queue}",
     Reason.PREEMPTING: "its place is being cleared; pods of others that are still there: {pods}",
     Reason.BEING_EVICTED: "is being evicted for {by}; pods of it that are still there: {pods}",
     Reason.NODES_LOST: "members on lost nodes ({nodes}): {lost}; there is no other place for them now: {detail}",

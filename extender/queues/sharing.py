@@ -493,5 +493,6 @@ def _deciding(queue: Queue) -> tuple[object, ...]:
     """Return all of a Queue but what its status says."""
     return (
         *(queue.uid, queue.parent, queue.flavors, queue.weight, queue.priority, queue.namespaces, queue.default),
-        *(queue.strategy, queue.preemption, queue.max_running_gangs, queue.stop_policy, queue.problems),
+        *(queue.strategy, queue.preemption, queue.max_running_gangs, queue.stop_policy, queue.spares),
+        queue.problems,
     )
