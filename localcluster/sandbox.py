@@ -197,10 +197,11 @@ class Sandbox:
         """Change how many GPUs a node offers, as a device plugin does that finds some of them broken."""
         self.api.patch(NODES, node, {"status": {"allocatable": {GPU: str(gpus)}}}, subresource="status")
 
-    def silence(self, node: str) -> None:
+    def silence(self, node: str) -> float:
         """Let a node die: its kubelet says no more, and the node lifecycle controller writes what follows from that.
 
-        Condition Ready is Unknown, two taints say unreachable, and pods that are deleted there stay.
+        Condition Ready is Unknown, two taints say unreachable, and pods that are deleted there stay. Return since when
+        the condition says so (epoch seconds).
         """
         silent = {"metadata": {"annotations": {SILENT: "true"}}}
         taint = {"key": "node.kubernetes.io/unreachable"}
@@ -209,7 +210,7 @@ class Sandbox:
         for pod in self.api.list_items(PODS, fieldSelector=f"spec.nodeName={node}"):
             with contextlib.suppress(ApiError):  # it may be gone by now
                 self.api.patch(PODS, pod["metadata"]["name"], silent, namespace=pod["metadata"]["namespace"])
-        self._tell_ready(node, "Unknown")
+        return self._tell_ready(node, "Unknown")
 
     def revive(self, node: str) -> None:
         """Let a node that was silenced answer again: pods that were deleted there meanwhile go."""
@@ -220,10 +221,12 @@ class Sandbox:
                 self.api.patch(PODS, pod["metadata"]["name"], change, namespace=pod["metadata"]["namespace"])
         self._tell_ready(node, "True")
 
-    def _tell_ready(self, node: str, status: str) -> None:
-        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        ready = {"type": "Ready", "status": status, "reason": "Told", "lastTransitionTime": now}
+    def _tell_ready(self, node: str, status: str) -> float:
+        now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+        since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": status, "reason": "Told", "lastTransitionTime": since}
         self.api.patch(NODES, node, {"status": {"conditions": [ready]}}, subresource="status")
+        return now.timestamp()
 
     def delete_node(self, node: str) -> None:
         """Delete a node."""

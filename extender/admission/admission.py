@@ -120,7 +120,8 @@ class Tenure:
             due |= self.heads.pass_time()
         if self.repairs.wounds:
             due |= self.repairs.pass_time()
-        due |= self.losses.pass_time()
+        if self.losses.open:
+            due |= self.losses.pass_time()
         return due
 
     def next_turn(self) -> float | None:
@@ -132,13 +133,14 @@ class Tenure:
             reservations.backoff.next_end(),
             self._ageing.next_end(),
             self.preemptions.next_turn(),
-            self.losses.next_turn(),
             self.heads.due,
         ]
         if self.vetoes.ends:
             times.append(self.vetoes.next_end())
         if self.repairs.wounds:
             times.append(self.repairs.next_end())
+        if self.losses.open:
+            times.append(self.losses.next_turn())
         return min((time for time in times if time is not None), default=None)
 
 
@@ -479,7 +481,8 @@ class Admission:
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do next (seconds, monotonic), or None."""
         rejected = self.rejections.next_end() if self.rejections.ends else None
-        times = (self.tenure.next_turn(), self.health.next_turn(), rejected)
+        unwell = self.health.next_turn() if self.health.watched else None
+        times = (self.tenure.next_turn(), unwell, rejected)
         return min((time for time in times if time is not None), default=None)
 
     def _begin(self) -> Tenure:

@@ -252,7 +252,7 @@ class AdmissionPass:
         now, planner = self._clock.now().timestamp(), self._timed(plan)
         parts = (self._model, self._sharing, self._vetoes, self._views())
         cycle = Cycle(*parts, now, self._obstacle, planner, self._spares.opens)
-        cycle.firm, cycle.spares = self._firm(), self._spares.keeps()
+        cycle.firm, cycle.spares = self._firm(), self._kept_as_spares()
         self._sharing.charges.refresh()  # without what has just been taken back
         yield from self._replace_lost(cycle)
         extras = yield from self._place_cores(cycle)
@@ -302,6 +302,10 @@ class AdmissionPass:
         moved = self._pending_evictions.moved.keeps() if self._pending_evictions.moved.places else {}
         return lost | moved | (self._pending_evictions.keeps() if self._pending_evictions.under_way else {})
 
+    def _kept_as_spares(self) -> tuple[Earmark, ...]:
+        """Return what Queues keep for repairs; mostly none does."""
+        return self._spares.keeps() if self._sharing.sparing or self._spares.counts else ()
+
     def _replace_lost(self, cycle: Cycle) -> _Steps[None]:
         """Have members on lost nodes replaced: before any gang is placed, as those hold nodes that cannot run."""
 
@@ -311,8 +315,10 @@ class AdmissionPass:
             case.earmarks = [each for each in case.earmarks if not (each.spares and opens(each.spares))]
             return case
 
-        for _ in self._losses.repair(case_of) if self._losses.concern and cycle.obstacle is None else ():
-            cycle.firm, cycle.spares = self._firm(), self._spares.keeps()
+        losses = self._losses
+        concern = losses.nodes or losses.open or losses.told  # mostly no node is lost
+        for _ in losses.repair(case_of) if concern and cycle.obstacle is None else ():
+            cycle.firm, cycle.spares = self._firm(), self._kept_as_spares()
             self._sharing.charges.refresh()
             self._pace.done += _EVALUATED
             if self._pace.done >= GLANCE and self._pace.is_over():

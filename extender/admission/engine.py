@@ -150,7 +150,8 @@ class Observations:
 
     def time_passed(self) -> None:
         """Take in that time has passed: nodes that do not answer may be lost by now."""
-        for node in self._admission.health.ended():
+        health = self._admission.health
+        for node in health.ended() if health.watched else ():
             if self._model.table.find(node.name) is not None:
                 self._node_counts(node)
         self._admission.tick()

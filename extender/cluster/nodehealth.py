@@ -16,7 +16,7 @@ be lost. Each further loss within a day doubles for how long it is used last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -94,33 +94,33 @@ class _Record:
 
 
 class NodeHealth:
-    """Follow nodes that are not well. Nothing is remembered of all others."""
+    """Follow nodes that are not well. Nothing is remembered of all others.
+
+    Attributes:
+        lost: which nodes count as lost, and since when (seconds, monotonic).
+        watched: what is remembered of nodes that are not well, or were not, by their names.
+    """
 
     def __init__(self, policy: HealthPolicy, clock: Clock) -> None:
         """Start without any node."""
         self._policy = policy
         self._clock = clock
-        self._records: dict[str, _Record] = {}
-        self._lost: dict[str, float] = {}
-
-    @property
-    def lost(self) -> Mapping[str, float]:
-        """Return which nodes count as lost, and since when (seconds, monotonic)."""
-        return self._lost
+        self.watched: dict[str, _Record] = {}
+        self.lost: dict[str, float] = {}
 
     def is_failing(self, name: str) -> bool:
         """Tell whether a node is lost and not on its way back: what it has is not coming back by itself."""
-        record = self._records.get(name)
+        record = self.watched.get(name)
         return record is not None and record.lost is not None and record.symptom is not None
 
     def seen(self, node: Node, *, known: bool) -> Node:
         """Take in a node, which was `known` before or not; return it as it counts now."""
         found = symptom(node, self._policy) if self._policy.seconds else None
-        record = self._records.get(node.name)
+        record = self.watched.get(node.name)
         if record is None:
             if found is None:
                 return node
-            record = self._records[node.name] = _Record(node, new=not known)
+            record = self.watched[node.name] = _Record(node, new=not known)
         now, before = self._clock.monotonic(), record.symptom
         record.node, record.symptom = node, found
         if found is not None:
@@ -132,23 +132,23 @@ class NodeHealth:
 
     def gone(self, name: str) -> None:
         """Forget a node, but not how often it was lost: it may come back under its name."""
-        record = self._records.get(name)
-        self._lost.pop(name, None)
+        record = self.watched.get(name)
+        self.lost.pop(name, None)
         if record is None:
             return
         record.symptom = record.lost = None
         if not record.failures:
-            del self._records[name]
+            del self.watched[name]
 
     def ended(self) -> list[Node]:
         """Return the nodes that time alone has made something else, as they count now."""
         now = self._clock.monotonic()
-        due = [record for record in self._records.values() if (turn := self._turn(record)) is not None and turn <= now]
+        due = [record for record in self.watched.values() if (turn := self._turn(record)) is not None and turn <= now]
         return [self._judge(record) for record in due]
 
     def next_turn(self) -> float | None:
         """Return when time alone makes the next node something else (seconds, monotonic), or None."""
-        turns = map(self._turn, self._records.values())
+        turns = map(self._turn, self.watched.values())
         return min((turn for turn in turns if turn is not None), default=None)
 
     def _moment(self, since: float | None) -> float:
@@ -169,19 +169,19 @@ class NodeHealth:
         name, now = record.node.name, self._clock.monotonic()
         while (turn := self._turn(record)) is not None and turn <= now:
             if record.lost is None and record.symptom is not None:
-                record.lost = self._lost[name] = turn
+                record.lost = self.lost[name] = turn
                 if not record.new:
                     record.failures = [*_recent(record.failures, now), now]
             elif record.lost is not None:
                 record.lost, record.new = None, False
-                self._lost.pop(name, None)
+                self.lost.pop(name, None)
                 record.avoided = _until(len(record.failures), now)
             elif record.avoided:
                 record.avoided = 0.0
             else:
                 record.failures = _recent(record.failures, now)
         if record.symptom is None and record.lost is None and not record.failures:
-            self._records.pop(name, None)
+            self.watched.pop(name, None)
         return _as_it_counts(record)
 
 

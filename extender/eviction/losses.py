@@ -7,7 +7,7 @@ For each gang with such members, those that hold nodes in the order of queues:
     is there one for the smallest unit that has to be together?      it is kept, and the unit is evicted
     else                                                             the gang waits, and says for what
 
-So nobody is evicted for whom there is no other place, however many nodes are lost. What comes in their stead is placed
+So none is evicted for which there is no other place, however many nodes are lost. What comes in their stead is placed
 as any member: what is kept is for it alone. A pod on a node that does not answer is evicted as any other: it is gone
 when its kubelet says so, or its node object is deleted, or tainted as out of service. Source: k8s.io/kubernetes
 pkg/controller/podgc and tainteviction.
@@ -69,7 +69,9 @@ class Losses:
     """Follow members on lost nodes.
 
     Attributes:
+        nodes: which nodes are lost, and since when (seconds, monotonic).
         open: gangs of which members are being replaced, by UID.
+        told: gangs that say that members of them are lost, by UID.
         unplaced: how many members on lost nodes have no other place yet.
     """
 
@@ -97,15 +99,11 @@ class Losses:
         self._seconds = seconds
         self._clock = clock
         self._effects = effects
+        self.nodes: Mapping[str, float] = health.lost
         self._evicted: dict[str, float] = {}  # UID -> until when its new place is kept (monotonic)
-        self._told: dict[str, Gang] = {}
         self.open: dict[str, Repair] = {}
+        self.told: dict[str, Gang] = {}
         self.unplaced = 0
-
-    @property
-    def concern(self) -> bool:
-        """Tell whether there is anything to look at: mostly no node is lost."""
-        return bool(self._health.lost or self.open or self._told)
 
     def bound(self, pod: Pod, gang: Gang) -> None:
         """Take in that a member is bound: where it replaces one, that took since its node was lost."""
@@ -154,12 +152,12 @@ class Losses:
 
     def _take_back(self, told: dict[str, Gang]) -> None:
         """Let those wait no more that have no lost members any more; their own reason is found with the next pass."""
-        for uid in self._told.keys() - told.keys():
+        for uid in self.told.keys() - told.keys():
             wait = self._reservations.waits.get(uid)
             if wait is not None and wait.reason in _OURS:
-                self._reservations.wait(self._told[uid], None)
+                self._reservations.wait(self.told[uid], None)
                 self._model.gangs.touch(uid)
-        self._told = told
+        self.told = told
 
     def _wounded(self) -> Mapping[GroupRef, tuple[Gang, list[Pod]]]:
         """Return the gangs with members on lost nodes that have no other place yet."""
@@ -190,7 +188,7 @@ class Losses:
 
     def _on_lost_nodes(self) -> Iterator[str]:
         """Iterate over the UIDs of the pods on nodes that are lost and not on their way back."""
-        for name in filter(self._health.is_failing, self._health.lost):
+        for name in filter(self._health.is_failing, self.nodes):
             yield from (uid for uid, _ in self._model.table.claims_on(name))
 
     def _replace(self, gang: Gang, lost: Sequence[Pod], case_of: CaseMaker) -> Wait | None:
@@ -236,7 +234,7 @@ class Losses:
 
     def _move(self, gang: Gang, lost: Sequence[Pod], nodes: Mapping[str, str]) -> None:
         """Keep the places of members that move (UID -> node), and evict them."""
-        now, since = self._clock.monotonic(), self._health.lost
+        now, since = self._clock.monotonic(), self.nodes
         self._preemptions.placed(gang)
         why = f"because nodes are lost: {_named(lost)}; its new place is kept"
         if len(nodes) > len(lost):

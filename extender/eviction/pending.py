@@ -185,7 +185,7 @@ class PendingEvictions:
         """Have those evicted who are in the way, for a reason each, after so many seconds of notice.
 
         `leaving` are pods that are being deleted anyway, and whose nodes or quota the gang gets. Of members that are to
-        be `replaced` it has the quota, and nobody waits for them.
+        be `replaced` it has the quota, and does not wait for them.
         """
         gang, now = claimant.gang, self._clock.monotonic()
         evicted = [pod for each in found.evictions for pod in each.pods]

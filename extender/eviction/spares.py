@@ -51,6 +51,15 @@ class SpareCount:
         return self.wanted - self.free - self.lent
 
 
+@dataclass(slots=True)
+class _Candidates:
+    """(rows,) which nodes a Queue with some flavors may keep, as of a generation of their table."""
+
+    flavors: list[_Flavor]
+    seen: int
+    are: NDArray[np.bool_]
+
+
 class Spares:
     """Choose the nodes that Queues keep, and keep what is free there.
 
@@ -64,22 +73,20 @@ class Spares:
         self._sharing = sharing
         self._moved = moved
         self._chosen: dict[str, list[str]] = {}  # by queue, nodes in the order in which they were chosen
-        self._rows: dict[str, tuple[int, list[_Flavor], NDArray[np.intp]]] = {}
+        self._rows: dict[str, _Candidates] = {}
         self._seen: tuple[object, ...] = ()
         self._keeps: tuple[Earmark, ...] = ()
         self.counts: dict[str, SpareCount] = {}
 
     def keeps(self) -> tuple[Earmark, ...]:
         """Return what is kept now, for each Queue that keeps any, in the order of their names."""
-        queues = [each for each in self._sharing.queues.values() if each.spares and each.name in self._sharing.tree]
-        if not queues and not self._keeps:
-            self.counts.clear()
-            return ()
+        sharing = self._sharing
+        queues = [sharing.queues[name] for name in sorted(sharing.sparing) if name in sharing.tree]
         busy = frozenset(node for each in self._moved.places.values() for node, _ in each.places)
         seen = (self._model.table.generation, self._model.tree, busy, tuple(map(id, queues)))
         if seen != self._seen:
             self._seen = seen
-            self._choose(sorted(queues, key=lambda each: each.name), busy)
+            self._choose(queues, busy)
         return self._keeps
 
     def opens(self, owner: str, gang: Gang, queue: str, *, repairs: bool = False) -> bool:
@@ -129,7 +136,7 @@ class Spares:
         left = dict.fromkeys(path[rows].tolist(), spares.nodes)
         names, lent, wanted = list[str](), 0, sum(left.values())
         there = set(rows.tolist())
-        # Who runs on it was not lent it unless it was a spare before; after a restart nobody knows.
+        # Who runs on it was not lent it unless it was a spare before; after a restart that is not known.
         fresh = rows[empty[rows]] if known is not None else rows
         fresh = fresh[np.lexsort((table.order()[fresh], ~empty[fresh]))]
         for row in chain(table.rows_of(known or ()).tolist(), fresh.tolist()):
@@ -151,18 +158,14 @@ class Spares:
             (tree.node_selector(queue.name, each), tree.limited(queue.name, each)) for each in tree.flavors(queue.name)
         ]
         known = self._rows.get(queue.name)
-        if known is not None and known[:2] == (table.last_node_change, flavors):
-            return known[2]
-        rows = []
-        for row in np.flatnonzero(table.present[: table.rows]).tolist():
-            node = table.node(row)
-            if node.doomed or any(taint.key in _CLOSED for taint in node.taints):
-                continue
-            devices = {resource for resource, amount in node.allocatable.items() if amount and is_extended(resource)}
-            if devices and (not flavors or any(_is_of(node, devices, *each) for each in flavors)):
-                rows.append(row)
-        self._rows[queue.name] = table.last_node_change, flavors, np.array(rows, dtype=np.intp)
-        return self._rows[queue.name][2]
+        if known is None or known.flavors != flavors:
+            known = self._rows[queue.name] = _Candidates(flavors, -1, np.zeros(0, dtype=np.bool_))
+        are = np.zeros(table.rows, dtype=np.bool_)
+        are[: known.are.shape[0]] = known.are
+        for row in np.flatnonzero(table.moved_at[: table.rows] > known.seen).tolist():  # of thousands few
+            are[row] = bool(table.present[row]) and _is_candidate(table.node(row), flavors)
+        known.seen, known.are = table.generation, are
+        return np.flatnonzero(are)
 
     def _empty(self) -> NDArray[np.bool_]:
         """Return (rows,) on which nodes no device is taken or promised."""
@@ -182,6 +185,14 @@ class Spares:
             if gang is None or not self._lends(queue, gang, self._sharing.queue_of(gang)):
                 return False
         return True
+
+
+def _is_candidate(node: Node, flavors: Sequence[_Flavor]) -> bool:
+    """Tell whether a node takes pods, has devices, and is of one of some flavors, if there are any."""
+    if node.doomed or any(taint.key in _CLOSED for taint in node.taints):
+        return False
+    devices = {resource for resource, amount in node.allocatable.items() if amount and is_extended(resource)}
+    return bool(devices) and (not flavors or any(_is_of(node, devices, *each) for each in flavors))
 
 
 def _is_of(node: Node, devices: Collection[str], selector: Sequence[tuple[str, str]], limited: Collection[str]) -> bool:

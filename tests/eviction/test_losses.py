@@ -111,8 +111,7 @@ class TestPlaceFirst:
         jobs = [running(world, f"job-{index}", 3) for index in range(2)]
         lose(world, *(job.pods[0].node_name for job in jobs), jobs[0].pods[1].node_name)
         assert len(evicted(world)) == 3
-        places = world.admission.tenure.pending_evictions.moved.places
-        kept = [node for place in places.values() for node, _ in place.places]
+        kept = world.state.places_kept()
         assert len(kept) == len(set(kept)) == 3
         world.check_promises()
 
@@ -134,8 +133,7 @@ class TestPlaceFirst:
         assert len(evicted(world)) == 1
         job.see(0, deleting=True)
         lose(world, job.pods[1].node_name)
-        (place,) = world.admission.tenure.pending_evictions.moved.places.values()
-        assert sorted(node for node, _ in place.places) == ["node-4", "node-5"]
+        assert world.state.places_kept() == ["node-4", "node-5"]
 
 
 class TestNoPlace:
@@ -283,7 +281,7 @@ class TestQuota:
 
 def used(world: World) -> int:
     """Return how many GPUs queue q is charged."""
-    return world.admission.sharing.tree.used("q", "all", GPU)
+    return world.state.used("q", "all", GPU)
 
 
 def test_a_restart_goes_on(world: World) -> None:

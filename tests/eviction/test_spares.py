@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from extender.admission.events import NodeSeen, PodGone, PodSeen
 from extender.eviction.spares import SpareCount
 from extender.objects.keys import Options
@@ -33,8 +31,7 @@ def team(world: World, name: str, members: int, **fields: Any) -> Job:
 def count(world: World) -> SpareCount:
     """Return how many spares there are after a pass."""
     world.judge()
-    world.admission.tenure.spares.keeps()
-    return world.admission.tenure.spares.counts["team"]
+    return world.state.spares("team")
 
 
 def test_a_gang_does_not_start_on_a_spare(world: World) -> None:
@@ -150,18 +147,17 @@ def test_a_lost_spare_is_replaced(world: World) -> None:
 def spare_of(world: World) -> str:
     """Return the node that is kept."""
     world.judge()
-    (keep,) = world.admission.tenure.spares.keeps()
-    rows = np.flatnonzero(keep.kept.sum(axis=0)).tolist()
-    return world.admission.model.table.node(rows[0]).name if rows else ""
+    (keep,) = world.state.spare_earmarks()
+    return next(iter(world.state.nodes_of(keep)), "")
 
 
 def test_what_is_kept_stays_the_same(world: World) -> None:
     """As long as nothing about it changes: no verdict is given again for it."""
     world.nodes(3)
     keeping(world)
-    (before,) = world.admission.tenure.spares.keeps()
+    (before,) = world.state.spare_earmarks()
     team(world, "job", 1).run()
-    (after,) = world.admission.tenure.spares.keeps()
+    (after,) = world.state.spare_earmarks()
     assert after is before
 
 
