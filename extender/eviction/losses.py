@@ -147,6 +147,10 @@ class Losses:
         now, model = self._clock.monotonic(), self._model
         self._evicted = {uid: until for uid, until in self._evicted.items() if until > now and uid in model.pods}
         for uid, repair in list(self.open.items()):
+            if self.nodes and self._pending_evictions.moved.forsake(uid, self.nodes):
+                for pod in repair.gang.members.values():  # they need another place again
+                    if pod.node_name in self.nodes:
+                        self._evicted.pop(pod.uid, None)
             if model.gangs.get(repair.gang.ref) is not repair.gang or repair.until <= now:
                 del self.open[uid]
 
@@ -180,11 +184,12 @@ class Losses:
     def _is_awaited(self, gang: Gang, lost: Sequence[Pod]) -> bool:
         """Tell whether something is to come in the stead of one that is being deleted, and has no place kept.
 
-        So it is after a restart: who was evicted by the process before is found again as long as it is there.
+        So it is after a restart: who was evicted by the process before is found again as long as it is there. And so
+        it is when the node is lost where the place was kept.
         """
-        census, leaving = gang.census(), sum(1 for pod in lost if pod.deleting)
-        known = gang.uid in self.open or not census.bound
-        return not known and gang.min_member - census.exist > leaving
+        census, place = gang.census(), self._pending_evictions.moved.places.get(gang.uid)
+        kept = sum(1 for pod in lost if pod.deleting) + (0 if place is None else len(place.places))
+        return bool(census.bound or gang.uid in self.open) and gang.min_member - census.exist > kept
 
     def _on_lost_nodes(self) -> Iterator[str]:
         """Iterate over the UIDs of the pods on nodes that are lost and not on their way back."""
@@ -241,18 +246,20 @@ class Losses:
             why = f"together with members whose nodes are lost: {_named(lost)}; their new places are kept"
         self._pending_evictions.replace_lost(gang, self._sharing.queue_of(gang), nodes, self._seconds, why)
         self._evicted |= dict.fromkeys(nodes, now + self._seconds)
+        known = gang.uid in self.open
         repair = self.open.setdefault(gang.uid, Repair(gang, set(gang.members), [], 0.0))
         repair.until = now + 2 * self._seconds
         first = min(since.get(pod.node_name, now) for pod in lost)
-        for uid in nodes:
-            heappush(repair.since, since.get(gang.members[uid].node_name, first))
+        for pod in (gang.members[uid] for uid in nodes):
+            if not (known and pod.deleting):  # what is to come in its stead is counted already
+                heappush(repair.since, since.get(pod.node_name, first))
         self._let_go()
 
     def _let_go(self) -> None:
         """Charge no quota for members that are being replaced, nor for pods that are being deleted on lost nodes."""
         pods = self._model.pods
-        gone = (uid for uid in self._on_lost_nodes() if uid in self._evicted or (uid in pods and pods[uid].deleting))
-        self._sharing.charges.let_go(frozenset(gone))
+        gone = {uid for uid in self._on_lost_nodes() if uid in pods and pods[uid].deleting}
+        self._sharing.charges.let_go(frozenset(gone.union(self._evicted)))
 
 
 def _named(pods: Iterable[Pod]) -> str:

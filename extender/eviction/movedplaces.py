@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from extender.clock import Clock
@@ -87,6 +87,16 @@ class MovedPlaces:
                 place.places.remove(_nearest(place.places, claim.node, pod.shape))
         if len(place.places) < before:
             self._put(place)
+
+    def forsake(self, uid: str, nodes: Container[str]) -> bool:
+        """Keep nothing for a gang on some nodes; return whether anything was kept there."""
+        place = self.places.get(uid)
+        left = [] if place is None else [each for each in place.places if each[0] not in nodes]
+        if place is None or len(left) == len(place.places):
+            return False
+        place.places = left
+        self._put(place)
+        return True
 
     def end(self, uid: str) -> None:
         """Keep nothing more for a gang."""

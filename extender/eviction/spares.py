@@ -92,13 +92,14 @@ class Spares:
     def opens(self, owner: str, gang: Gang, queue: str, *, repairs: bool = False) -> bool:
         """Tell whether a gang in `queue` may use what Queue `owner` keeps: to be repaired, or because it is lent.
 
-        One that has started and lacks members is being repaired.
+        One that has started and lacks members is being repaired, and one for which places are kept.
         """
         tree = self._sharing.tree
         if queue not in tree or owner not in tree.path(queue):
             return False
         lacking = gang.census().bound > 0 and not gang.has_minimum and not gang.is_growing
-        return repairs or lacking or self._lends(self._sharing.queues[owner], gang, queue)
+        repairs = repairs or lacking or gang.uid in self._moved.places
+        return repairs or self._lends(self._sharing.queues[owner], gang, queue)
 
     def _lends(self, owner: Queue, gang: Gang, queue: str) -> bool:
         """Tell whether a Queue lends what it keeps to a gang: one that others of it may have evicted by rank."""

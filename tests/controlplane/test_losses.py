@@ -116,7 +116,10 @@ def test_twenty_gangs_while_nodes_die(
     draw, seconds = random.Random(20), 240.0
     cluster.create(queue("training", 8 * 400, spares={"nodes": 12}))
     cluster.nodes(20 * MEMBERS + 28, gpus=8)
-    gangs = [running(cluster, f"job-{index}", labels={"muster.dev/queue": "training"}) for index in range(20)]
+    labels = {"muster.dev/queue": "training"}
+    gangs = [cluster.gang(f"job-{index}", members=MEMBERS, gpus=8, labels=labels) for index in range(20)]
+    for gang in gangs:
+        gang.wait_running(MEMBERS, timeout=120)
     took: list[float] = []
     with GangController(cluster, gangs):
         end, dead = time.monotonic() + seconds, list[str]()
