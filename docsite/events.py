@@ -70,6 +70,11 @@ SAID: Mapping[str, tuple[str, str, str]] = {
         "others move to make room for it: which, from where to where, and what it costs",
     ),
     EvictionReason.BELOW_MINIMUM: ("gang and pod", "Warning", "evicted because what is left of the gang cannot run"),
+    EvictionReason.NODE_LOST: (
+        "gang and pod",
+        "Warning",
+        "evicted because its node is [lost](../node-loss.md), or that of a member with which it has to be together",
+    ),
     EvictionReason.QUEUE_DRAINED: (
         "gang and pod",
         "Warning",

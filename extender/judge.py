@@ -49,7 +49,7 @@ from extender.queues.tree import QuotaShortage
 CLEARABLE: Final = frozenset(
     {
         *(Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_CAPACITY, Reason.DOMAIN_FULL, Reason.ZONES_FULL),
-        *(Reason.BEHIND_HEAD, Reason.MIN_RESOURCES_UNMET),
+        *(Reason.BEHIND_HEAD, Reason.KEPT_FOR_REPAIRS, Reason.MIN_RESOURCES_UNMET),
     }
 )
 
@@ -97,6 +97,7 @@ class Case:
         refused: rows of nodes that kube-scheduler refused to it, by shape.
         planner: what places the members.
         quota: what the queue allows in one flavor if others leave; None where there is no queue.
+        replaced: UIDs of members on lost nodes whose places these members take.
     """
 
     pod_set: PodSet
@@ -108,6 +109,7 @@ class Case:
     refused: Mapping[Shape, list[int]] = field(default_factory=dict)
     planner: Planner = plan
     quota: QuotaCheck | None = None
+    replaced: tuple[str, ...] = ()
     _eligible: tuple[NodeFilter, NodeFilter] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -270,9 +272,21 @@ def _wait_behind(head: str) -> Wait:
 def _place_any(case: Case, option: Option) -> Plan | Wait:
     """Place the members in one flavor, or others that the gang may start with, or say why none of them fit."""
     first = _place_or_explain(case, case.view(option))
+    if isinstance(first, Wait) and first.reason is Reason.BEHIND_HEAD:
+        first = _kept_as_spares(case, option) or first
     if isinstance(first, Plan) or not case.pod_set.has_others or first.reason not in _OF_MEMBERS:
         return first
     return _place_others(case, option, first)
+
+
+def _kept_as_spares(case: Case, option: Option) -> Wait | None:
+    """Say that the members would fit on what Queues keep for repairs, if it is for no other reason that they do not."""
+    others = [each for each in case.earmarks if not each.spares]
+    if len(others) == len(case.earmarks):
+        return None
+    if not fits(case, case.pod_set, case.views.view(option.selector, tuple(map(_KEPT, others)))):
+        return None
+    return Wait(Reason.KEPT_FOR_REPAIRS, names={"queue": next(each.spares for each in case.earmarks if each.spares)})
 
 
 def _place_others(case: Case, option: Option, first: Wait) -> Plan | Wait:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -27,6 +27,25 @@ _NO_LEVELS = _NODE_NAMES | {"cluster", _HOST_LABEL}
 
 class SettingsError(ValueError):
     """A configuration that Muster refuses to start with; the message names file, key and value."""
+
+
+#: Conditions by which a node is of no use to what runs on it. Those of NVSentinel are True for fatal errors only.
+#: Sources: kubernetes/node-problem-detector config/kernel-monitor.json and readonly-monitor.json; NVIDIA/NVSentinel
+#: docs/INTEGRATIONS.md, "Standard Condition Types", without those of heat, power and maintenance; Azure's "GPU health
+#: monitoring in Node Problem Detector"; aws/eks-node-monitoring-agent README.
+LOST_CONDITIONS: Final = (
+    *("KernelDeadlock", "ReadonlyFilesystem"),
+    *("GpuMemWatch", "GpuPcieWatch", "GpuInforomWatch", "GpuSmWatch", "GpuNvlinkWatch", "GpuMcuWatch", "GpuPmuWatch"),
+    *("GpuDriverWatch", "SysLogsXIDError", "SysLogsSXIDError", "SysLogsGPUFallenOff"),
+    *("NVSwitchFatalError", "NVSwitchDown"),
+    *("GPUMissing", "AcceleratedHardwareReady"),
+)
+
+#: Sources: NVIDIA/NVSentinel docs/INTEGRATIONS.md, "Default Taint Examples"; k8s.io/api/core/v1 TaintNodeOutOfService.
+LOST_TAINTS: Final = (
+    *("nvidia.com/gpu-xid-error", "nvidia.com/gpu-nvlink-error", "nvidia.com/syslog-xid-error", "nvidia.com/gpu-error"),
+    "node.kubernetes.io/out-of-service",
+)
 
 
 class TopologyLevel(BaseModel):
@@ -95,6 +114,21 @@ class Settings(BaseModel):
     """How long a running gang that lost members has its places kept, and may be below minMember. Then what is left of
     it is evicted, unless it says otherwise with muster.dev/below-minimum. Shorter than its controller takes to make new
     pods evicts for nothing; longer lets nodes idle that hold a gang which cannot run."""
+
+    node_lost_seconds: float = Field(default=40.0, ge=0)
+    """How long a node may be not ready or unreachable before it counts as lost, and its members are replaced elsewhere.
+    It has to be well for as long to count as well again. 40 s ride out a kubelet's restart, and are well under the
+    300 s after which Kubernetes deletes such pods. Shorter replaces what would have come back; longer lets the rest of
+    a gang wait. 0 counts no node as lost, whatever it says."""
+
+    node_lost_conditions: tuple[str, ...] = LOST_CONDITIONS
+    """Types of node conditions with which a node counts as lost at once: where they are True, or where their names end
+    in Ready or Healthy, False. By default those of node-problem-detector, NVSentinel and clouds that say that nothing
+    runs there any more, or no GPU does. One that only warns replaces what still works."""
+
+    node_lost_taints: tuple[str, ...] = LOST_TAINTS
+    """Keys of taints with which a node counts as lost at once. By default those of NVSentinel's examples for broken
+    GPUs, and the one that says that a node is out of service."""
 
     fair_share_half_life_seconds: float | None = Field(default=None, gt=0)
     """By when half of what a queue has used no longer counts for whose turn it is. Without it only what a queue uses

@@ -1,6 +1,7 @@
 """The cluster as a story sees it: emptied before it begins, small words to fill it, and what happened in it since."""
 
 import contextlib
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,9 @@ from localcluster.watching import LiveView, Signal
 from localcluster.workloads import GangSpec, PodTemplate, Role
 
 NAMESPACE = "default"
+
+#: kwok says nothing of nodes and pods that carry this (`kwok/stages.yaml`).
+SILENT = "kwok.muster.dev/silent"
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -192,6 +196,37 @@ class Sandbox:
     def resize_node(self, node: str, *, gpus: int) -> None:
         """Change how many GPUs a node offers, as a device plugin does that finds some of them broken."""
         self.api.patch(NODES, node, {"status": {"allocatable": {GPU: str(gpus)}}}, subresource="status")
+
+    def silence(self, node: str) -> float:
+        """Let a node die: its kubelet says no more, and the node lifecycle controller writes what follows from that.
+
+        Condition Ready is Unknown, two taints say unreachable, and pods that are deleted there stay. Return since when
+        the condition says so (epoch seconds).
+        """
+        silent = {"metadata": {"annotations": {SILENT: "true"}}}
+        taint = {"key": "node.kubernetes.io/unreachable"}
+        taints = [taint | {"effect": effect} for effect in ("NoSchedule", "NoExecute")]
+        self.api.patch(NODES, node, silent | {"spec": {"taints": taints}})
+        for pod in self.api.list_items(PODS, fieldSelector=f"spec.nodeName={node}"):
+            with contextlib.suppress(ApiError):  # it may be gone by now
+                self.api.patch(PODS, pod["metadata"]["name"], silent, namespace=pod["metadata"]["namespace"])
+        return self._tell_ready(node, "Unknown")
+
+    def revive(self, node: str) -> None:
+        """Let a node that was silenced answer again: pods that were deleted there meanwhile go."""
+        self.api.patch(NODES, node, {"metadata": {"annotations": {SILENT: None}}, "spec": {"taints": None}})
+        for pod in self.api.list_items(PODS, fieldSelector=f"spec.nodeName={node}"):
+            with contextlib.suppress(ApiError):
+                change = {"metadata": {"annotations": {SILENT: None}}}
+                self.api.patch(PODS, pod["metadata"]["name"], change, namespace=pod["metadata"]["namespace"])
+        self._tell_ready(node, "True")
+
+    def _tell_ready(self, node: str, status: str) -> float:
+        now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+        since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": status, "reason": "Told", "lastTransitionTime": since}
+        self.api.patch(NODES, node, {"status": {"conditions": [ready]}}, subresource="status")
+        return now.timestamp()
 
     def delete_node(self, node: str) -> None:
         """Delete a node."""

@@ -92,6 +92,10 @@ class Pod:
         """Create the pod."""
         self.uid = self._scene.api.create(self.manifest)["metadata"]["uid"]
 
+    def beside(self, manifest: JsonObject) -> "Pod":
+        """Return the handle of another pod of the same story."""
+        return Pod(self._scene, manifest)
+
     def delete(self) -> None:
         """Delete the pod; it is gone when this returns."""
         self._scene.api.delete(PODS, self.name, self.namespace, grace_seconds=0)

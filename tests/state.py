@@ -15,6 +15,7 @@ from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.cluster.occupancy import Held
 from extender.cluster.table import NodeTable
+from extender.eviction.spares import SpareCount
 from extender.ledger.earmark import Earmark
 from extender.ledger.reservations import Reservations
 from extender.ledger.slots import Reservation, Slot
@@ -183,6 +184,24 @@ class State:
         return [] if key is None else [each for each in key.earmarks if not each.firm]
 
     # What queues are charged.
+
+    def places_kept(self) -> list[str]:
+        """Return the nodes where places are kept for members that are to come, one for each place."""
+        places = self._admission.tenure.pending_evictions.moved.places.values()
+        return sorted(node for place in places for node, _ in place.places)
+
+    def spares(self, queue: str) -> SpareCount:
+        """Return how many nodes a Queue keeps for repairs."""
+        self.spare_earmarks()
+        return self._admission.tenure.spares.counts[queue]
+
+    def spare_earmarks(self) -> tuple[Earmark, ...]:
+        """Return what is kept of the nodes that Queues keep for repairs."""
+        return self._admission.tenure.spares.keeps()
+
+    def nodes_of(self, kept: Earmark) -> list[str]:
+        """Return on which nodes something is kept."""
+        return [self._table.node(row).name for row in np.flatnonzero(kept.kept.sum(axis=0)).tolist()]
 
     def used(self, queue: str, flavor: str, resource: str) -> int:
         """Return how much of a resource a Queue uses in a flavor."""

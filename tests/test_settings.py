@@ -36,7 +36,20 @@ def test_defaults() -> None:
 
 def test_every_setting_is_documented() -> None:
     """Each setting says what it is for; each one in seconds, bytes or counts is a number, the others name something."""
-    words = {"names", "lease", "levels", "preset", "map", "pods", "backfill", "dashboard", "goal", "resources"}
+    words = {
+        "names",
+        "lease",
+        "levels",
+        "preset",
+        "map",
+        "pods",
+        "backfill",
+        "dashboard",
+        "goal",
+        "resources",
+        "conditions",
+        "taints",
+    }
     for name, field in Settings.model_fields.items():
         assert field.description, name
         unit = name.rpartition("_")[2]

@@ -11,10 +11,13 @@ from extender.admission.headearmarks import HeadEarmarks
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
+from extender.cluster.nodehealth import HealthPolicy, NodeHealth
 from extender.eviction.consolidation import Consolidation
+from extender.eviction.losses import Losses
 from extender.eviction.pending import AllowedEvictions, PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
+from extender.eviction.spares import Spares
 from extender.judge import Case, joined, rank
 from extender.ledger.earmark import Earmark
 from extender.ledger.effects import CollectedEffects, Note
@@ -51,6 +54,8 @@ class Tenure:
         preemptions: the search for those who have to leave.
         consolidation: the search for those who may move.
         repairs: running gangs that lack members.
+        losses: members on lost nodes.
+        spares: the nodes that Queues keep for these.
         heads: for whom room is kept.
         decider: the pass.
     """
@@ -65,6 +70,7 @@ class Tenure:
         clock: Clock,
         effects: CollectedEffects,
         refusals: Refusals,
+        health: NodeHealth,
     ) -> None:
         """Begin with nothing decided."""
         self._ageing = Ageing(settings.ageing_seconds, clock)
@@ -76,6 +82,9 @@ class Tenure:
         self.consolidation = Consolidation(*parts, clock, effects)
         grace = settings.below_minimum_grace_seconds
         self.repairs = Repairs(model, self.reservations, self.pending_evictions, grace, clock)
+        means = (self.reservations, self.pending_evictions, self.preemptions, grace, clock, effects)
+        self.losses = Losses(model, sharing, health, budgets, *means)
+        self.spares = Spares(model, sharing, self.pending_evictions.moved)
         most = _MOST_STARTS if settings.backfill == "conservative" else 1
         self.heads = HeadEarmarks(model, clock, foresight=settings.backfill != "none", most=most)
         self.decider = AdmissionPass(
@@ -87,6 +96,8 @@ class Tenure:
             self.consolidation,
             self.vetoes,
             self.repairs,
+            self.losses,
+            self.spares,
             self.heads,
             self._ageing,
             clock,
@@ -110,6 +121,8 @@ class Tenure:
             due |= self.heads.pass_time()
         if self.repairs.wounds:
             due |= self.repairs.pass_time()
+        if self.losses.open:
+            due |= self.losses.pass_time()
         return due
 
     def next_turn(self) -> float | None:
@@ -127,6 +140,8 @@ class Tenure:
             times.append(self.vetoes.next_end())
         if self.repairs.wounds:
             times.append(self.repairs.next_end())
+        if self.losses.open:
+            times.append(self.losses.next_turn())
         return min((time for time in times if time is not None), default=None)
 
 
@@ -218,6 +233,7 @@ class Admission:
         settings: the settings.
         clock: the time.
         model: the cluster as the watches last told of it.
+        health: which nodes are lost.
         rejections: nodes whose kubelet rejected pods.
         refusals: members that kube-scheduler refuses by itself.
         evictions: the pods that kube-scheduler was allowed to evict lately, or that Muster evicted.
@@ -246,6 +262,7 @@ class Admission:
             settings.placement_goal,
             HAMI_PARTS.union(settings.ignored_resources),
         )
+        self.health = NodeHealth(_health_policy(settings), clock)
         self.rejections = Rejections(settings.veto_seconds, clock.monotonic)
         self.refusals = Refusals(self.model)
         self.evictions = AllowedEvictions(clock)
@@ -474,13 +491,20 @@ class Admission:
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do next (seconds, monotonic), or None."""
-        times = (self.tenure.next_turn(), self.rejections.next_end() if self.rejections.ends else None)
+        rejected = self.rejections.next_end() if self.rejections.ends else None
+        unwell = self.health.next_turn() if self.health.watched else None
+        times = (self.tenure.next_turn(), unwell, rejected)
         return min((time for time in times if time is not None), default=None)
 
     def _begin(self) -> Tenure:
         """Begin to remember what lasts for as long as this replica decides."""
         parts = (self.model, self.sharing, self.budgets, self.evictions, self.settings, self.clock)
-        return Tenure(*parts, self._effects, self.refusals)
+        return Tenure(*parts, self._effects, self.refusals, self.health)
+
+
+def _health_policy(settings: Settings) -> HealthPolicy:
+    conditions, taints = frozenset(settings.node_lost_conditions), frozenset(settings.node_lost_taints)
+    return HealthPolicy(settings.node_lost_seconds, conditions, taints)
 
 
 def _levels(settings: Settings) -> tuple[Level, ...]:

@@ -6,6 +6,7 @@ Only gangs whose verdict may have changed are evaluated again; `Changes` is the 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from extender.admission.cycle import GLANCE, Cycle, Entry, Pace, VerdictKey
@@ -16,9 +17,11 @@ from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
 from extender.eviction.consolidation import Consolidation
+from extender.eviction.losses import Losses
 from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
+from extender.eviction.spares import Spares
 from extender.judge import CLEARABLE, Case, NoFit, joined, judge, judge_quota
 from extender.ledger.earmark import Earmark
 from extender.ledger.effects import CollectedEffects, Note, Ungate
@@ -155,6 +158,8 @@ class AdmissionPass:
         consolidation: Consolidation,
         vetoes: Vetoes,
         repairs: Repairs,
+        losses: Losses,
+        spares: Spares,
         heads: HeadEarmarks,
         ageing: Ageing,
         clock: Clock,
@@ -170,6 +175,8 @@ class AdmissionPass:
         self._consolidation = consolidation
         self._vetoes = vetoes
         self._repairs = repairs
+        self._losses = losses
+        self._spares = spares
         self._heads = heads
         self._ageing = ageing
         self._clock = clock
@@ -243,9 +250,11 @@ class AdmissionPass:
                 yield
         # 4. Judge them in turn: what each cannot start without, and what is kept for the first that do not fit.
         now, planner = self._clock.now().timestamp(), self._timed(plan)
-        cycle = Cycle(self._model, self._sharing, self._vetoes, self._views(), now, self._obstacle, planner)
-        cycle.firm = self._firm()
+        parts = (self._model, self._sharing, self._vetoes, self._views())
+        cycle = Cycle(*parts, now, self._obstacle, planner, self._spares.opens)
+        cycle.firm, cycle.spares = self._firm(), self._kept_as_spares()
         self._sharing.charges.refresh()  # without what has just been taken back
+        yield from self._replace_lost(cycle)
         extras = yield from self._place_cores(cycle)
         # 5. Place members beyond minMember in what is left.
         for growth in self._extras.place(extras, cycle, self._is_outdated) if extras and cycle.obstacle is None else ():
@@ -292,6 +301,29 @@ class AdmissionPass:
         lost = self._repairs.keeps() if self._repairs.wounds else {}
         moved = self._pending_evictions.moved.keeps() if self._pending_evictions.moved.places else {}
         return lost | moved | (self._pending_evictions.keeps() if self._pending_evictions.under_way else {})
+
+    def _kept_as_spares(self) -> tuple[Earmark, ...]:
+        """Return what Queues keep for repairs; mostly none does."""
+        return self._spares.keeps() if self._sharing.sparing or self._spares.counts else ()
+
+    def _replace_lost(self, cycle: Cycle) -> _Steps[None]:
+        """Have members on lost nodes replaced: before any gang is placed, as those hold nodes that cannot run."""
+
+        def case_of(pod_set: PodSet, queue: str) -> Case:
+            case = cycle.case(pod_set, queue, cycle.verdict_key(queue)._replace(ahead=""))
+            opens = partial(self._spares.opens, gang=case.gang, queue=queue, repairs=True)
+            case.earmarks = [each for each in case.earmarks if not (each.spares and opens(each.spares))]
+            return case
+
+        losses = self._losses
+        concern = losses.nodes or losses.open or losses.told  # mostly no node is lost
+        for _ in losses.repair(case_of) if concern and cycle.obstacle is None else ():
+            cycle.firm, cycle.spares = self._firm(), self._kept_as_spares()
+            self._sharing.charges.refresh()
+            self._pace.done += _EVALUATED
+            if self._pace.done >= GLANCE and self._pace.is_over():
+                yield
+                self._go_on(cycle)
 
     def _place_cores(self, cycle: Cycle) -> _Steps[list[Entry]]:
         """Give each gang its reservation or its reason; return those that have members beyond minMember to place.
@@ -424,6 +456,7 @@ class AdmissionPass:
             gang.weighed = gang.weighed if core.settled else result.weighed
             self._preemptions.placed(gang)
             if gang.uid in cycle.firm:
+                self._pending_evictions.moved.follow(gang)
                 cycle.firm = self._firm()
             self._reservations.await_members(gang)
             return gang.spaces > 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, role_gaps
@@ -77,6 +77,13 @@ def line_up(walk: Walk[Entry]) -> list[Entry]:
     return [each for each in line if each.core is not None]
 
 
+class OpensSpares(Protocol):
+    """Tell whether a gang in a queue may use the spares that a Queue keeps."""
+
+    def __call__(self, owner: str, gang: Gang, queue: str, *, repairs: bool = False) -> bool:
+        """Tell whether it may."""
+
+
 class VerdictKey(NamedTuple):
     """What a verdict about a gang rests on apart from the gang itself.
 
@@ -131,6 +138,7 @@ class Cycle:
         obstacle: why no gang at all is placed, None where gangs are.
         heads: what is kept for the gangs that wait for room, the first in the queue first.
         firm: what is being cleared for gangs, or kept for those that lost members, by gang UID.
+        spares: what Queues keep for repairs.
         ahead: by queue, the gang that keeps all behind it waiting, and its place.
         frugal: for roots of trees in which no gang may borrow, the gang that has waited for so long that this is so.
         now: when it began (epoch seconds).
@@ -145,25 +153,28 @@ class Cycle:
         now: float,
         obstacle: Wait | None = None,
         planner: Planner = plan,
+        opens: OpensSpares | None = None,
     ) -> None:
-        """Begin without any gang that waits for room. With an `obstacle` no gang is placed."""
+        """Begin without any gang that waits for room. With an `obstacle` no gang is placed; `opens` is for spares."""
         self._model = model
         self._sharing = sharing
         self._vetoes = vetoes
         self.obstacle = obstacle
         self._planner = planner
+        self._opens = opens
         self._state: tuple[object, ...] = ()
-        self._split: tuple[Sequence[Earmark], bool] = ((), False)  # earmarks, and whether any has a start
+        self._split: tuple[Sequence[Earmark], bool] = ((), False)  # earmarks, and whether any is open to some gangs
         self.views = views
         self.now = now
         self.heads: tuple[Earmark, ...] = ()
         self.firm: dict[str, Earmark] = {}
+        self.spares: tuple[Earmark, ...] = ()
         self.ahead: dict[str, tuple[Position, str]] = {}
         self.frugal: dict[str, str] = {}
 
     def verdict_key(self, queue: str) -> VerdictKey:
         """Return what a verdict given now on a gang of a queue rests on."""
-        earmarks = (*self.heads, *self.firm.values())
+        earmarks = (*self.heads, *self.firm.values(), *self.spares)
         _, ahead = self.ahead.get(queue, (None, ""))
         frugal = bool(self.frugal) and self._sharing.root(queue) in self.frugal
         return VerdictKey(self._model.table.generation, earmarks, self.obstacle, ahead, frugal)
@@ -174,13 +185,13 @@ class Cycle:
         blocker, _ = self.ahead.get(queue, (None, ""))
         heads = (head for head in self.heads if head.position < place)
         return key._replace(
-            earmarks=(*heads, *self.firm.values()),
+            earmarks=(*heads, *self.firm.values(), *self.spares),
             ahead=key.ahead if blocker is not None and blocker < place else "",
         )
 
     def has_moved(self) -> bool:
         """Tell whether verdict keys may be others than when this was last asked."""
-        state = (self._model.table.generation, self.heads, self.firm, len(self.ahead), len(self.frugal))
+        state = (self._model.table.generation, self.heads, self.firm, self.spares, len(self.ahead), len(self.frugal))
         before, self._state = self._state, state
         return before != state
 
@@ -203,7 +214,7 @@ class Cycle:
             self.views,
             offers,
             key.obstacle or (self._obstacle_of(gang, queue, key.ahead, known=known) if queue else None),
-            self._kept_from(gang, key.earmarks, self.now if now is None else now),
+            self._kept_from(gang, queue, key.earmarks, self.now if now is None else now),
             self._vetoes.of_gang(gang.uid, self._model.table) if known and gang.uid in self._vetoes.of_gangs else {},
             self._planner,
             quota,
@@ -228,18 +239,20 @@ class Cycle:
             options = self._options(pod_set, queue, known=known)
             return all(sharing.borrows(queue, each, amounts) for each in options)
 
-    def _kept_from(self, gang: Gang, earmarks: Sequence[Earmark], now: float) -> Sequence[Earmark]:
+    def _kept_from(self, gang: Gang, queue: str, earmarks: Sequence[Earmark], now: float) -> Sequence[Earmark]:
         """Return what a gang may not use; what is being cleared for it is its own, also if others wait before it."""
         cleared = gang.uid in self.firm
         if earmarks is not self._split[0]:  # for a thousand gangs in turn they are the same
-            self._split = earmarks, any(each.start is not None for each in earmarks)
+            self._split = earmarks, any(each.start is not None or each.spares for each in earmarks)
         if not cleared and not self._split[1]:
             return earmarks
         duration = gang.expected_duration
         return [
             each
             for each in earmarks
-            if each.gang is not gang and (each.firm or not (cleared or each.open_to(duration, now)))
+            if each.gang is not gang
+            and (each.firm or not (cleared or each.open_to(duration, now)))
+            and not (each.spares and self._opens is not None and self._opens(each.spares, gang, queue))
         ]
 
 

@@ -18,6 +18,7 @@ from extender.admission.events import A, Event
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
 from extender.cluster.devicebooks import Touched
+from extender.cluster.gangs import Gang
 from extender.ledger.effects import CollectedEffects, Effects, Nomination
 from extender.ledger.rejections import KubeletRejections
 from extender.ledger.slots import SlotState
@@ -58,8 +59,7 @@ class Observations:
         if news and self._kubelets.follow(pod, before, self._effects if deciding else None):
             admission.reconsider()
         if change.gang is not None:
-            if before is not None and before.bound and not pod.bound:
-                admission.tenure.repairs.lost(pod, change.gang)
+            self._follow_losses(pod, before, change.gang)
             self._effects.changed[change.gang.ref] = None
             if pod.node_name and deciding:
                 admission.reservations.open_barrier(change.gang)
@@ -147,6 +147,19 @@ class Observations:
 
     def node_seen(self, node: Node) -> None:
         """Take in a node that was added or changed."""
+        known = self._model.table.find(node.name) is not None
+        self._node_counts(self._admission.health.seen(node, known=known))
+
+    def time_passed(self) -> None:
+        """Take in that time has passed: nodes that do not answer may be lost by now."""
+        health = self._admission.health
+        for node in health.ended() if health.watched else ():
+            if self._model.table.find(node.name) is not None:
+                self._node_counts(node)
+        self._admission.tick()
+
+    def _node_counts(self, node: Node) -> None:
+        """Take in how a node counts."""
         if self._model.put_node(node):
             self._admission.tenure.repairs.node_seen(node)
             self._admission.reconsider()
@@ -156,6 +169,7 @@ class Observations:
 
     def node_gone(self, name: str) -> None:
         """Forget a node that was deleted."""
+        self._admission.health.gone(name)
         if self._model.drop_node(name):
             self._admission.reconsider()
         self._admission.tenure.repairs.node_gone(name)
@@ -192,6 +206,14 @@ class Observations:
         if self._admission.refusals.follow(pod, before):
             self._admission.follow_refusal(pod)
         self._admission.reservations.nudges.follow(pod, before)
+
+    def _follow_losses(self, pod: Pod, before: Pod | None, gang: Gang) -> None:
+        """Take in that a member holds a node no more, or holds one now."""
+        was_bound, tenure = before is not None and before.bound, self._admission.tenure
+        if was_bound and not pod.bound:
+            tenure.repairs.lost(pod, gang)
+        elif tenure.losses.open and pod.bound and not was_bound:
+            tenure.losses.bound(pod, gang)
 
     def _follow_slot(self, pod: Pod, before: Pod | None) -> None:
         """Keep the ledger in step with one pod."""
@@ -349,7 +371,7 @@ class Engine:
             events.Rebuild: lambda _: admission.rebuild(),
             events.StandDown: lambda _: self._stand_down(),
             events.HoldOff: lambda e: admission.hold_off(e.obstacle),
-            events.Tick: lambda _: admission.tick(),
+            events.Tick: lambda _: observed.time_passed(),
             events.Decide: lambda _: admission.decide(),
             events.Defragment: lambda e: admission.defragment(e.ref, apply=e.apply),
             events.Filter: lambda e: verbs.filter(e.pod, e.names),

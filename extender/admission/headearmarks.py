@@ -122,7 +122,7 @@ class HeadEarmarks:
         ]
         free = WhatIf(self._model.table)
         undated = (keep for keep in cycle.heads if keep.start is None)
-        for keep in (*cycle.firm.values(), *undated):
+        for keep in (*cycle.firm.values(), *cycle.spares, *undated):
             free.withhold(keep.kept)
         return CapacityProfile(told, free, self._calendar(cycle)).starts.get(blocked.name)
 
@@ -133,7 +133,7 @@ class HeadEarmarks:
         if any(keep.start is None for keep in cycle.heads):
             return None
         later = WhatIf(self._model.table, self._model.table.potential(), HoldingScope.LASTING)
-        for keep in cycle.firm.values():
+        for keep in (*cycle.firm.values(), *cycle.spares):
             later.withhold(keep.kept)
         kept = earmark(pod_set.pods, free, later, where, pod_set.demand.terms)
         return None if kept is None else Earmark(pod_set.gang, position, kept)

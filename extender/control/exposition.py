@@ -189,6 +189,8 @@ def count(metrics: Metrics, effects: Effects[Any]) -> None:
     """Count what has happened since last time."""
     for seconds in effects.plan_seconds:
         metrics.plan_seconds.observe(seconds)
+    for seconds in effects.repair_seconds:
+        metrics.repair_seconds.observe(seconds)
     if effects.expired:
         metrics.reservations_expired.inc(effects.expired)
     for reason in effects.rejections:
@@ -233,6 +235,11 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
     _show(metrics.unmet_demand, lacking)
     metrics.unmet_demand_pods.set(pods)
     metrics.vetoes.set(len(admission.vetoes))
+    losses = admission.tenure.losses
+    metrics.lost_nodes.set(len(admission.health.lost))
+    _show(
+        metrics.lost_members, {"none": losses.unplaced, "kept": sum(len(each.since) for each in losses.open.values())}
+    )
     _show(metrics.gpus, gpus_by_state(admission.model.table, count_gpus(reserved.items())))
 
 
@@ -256,13 +263,14 @@ class QueueGauges:
         """Show no Queue yet."""
         self._by_quota = (metrics.queue_nominal, metrics.queue_used, metrics.queue_borrowed, metrics.queue_lent)
         self._by_queue = (metrics.queue_share, metrics.queue_pending, metrics.queue_admitted)
+        self._spares = metrics.spare_nodes
         self._shown: set[tuple[Gauge, tuple[str, ...]]] = set()
 
     def show(self, queues: Iterable[QueueReport]) -> Iterator[None]:
         """Set them, in steps between which others may have the event loop."""
         shown: set[tuple[Gauge, tuple[str, ...]]] = set()
         for number, report in enumerate(queues, start=1):
-            for gauge, labels, value in self._values(report.row):
+            for gauge, labels, value in chain(self._values(report.row), self._of_spares(report)):
                 gauge.labels(*labels).set(value)
                 shown.add((gauge, labels))
             if number % _QUEUES_PER_STEP == 0:
@@ -270,6 +278,12 @@ class QueueGauges:
         for gauge, labels in self._shown - shown:
             gauge.remove(*labels)
         self._shown = shown
+
+    def _of_spares(self, report: QueueReport) -> Iterator[tuple[Gauge, tuple[str, ...], float]]:
+        spares = report.spares
+        if spares is not None:
+            for state, nodes in (("free", spares.free), ("lent", spares.lent), ("missing", spares.missing)):
+                yield self._spares, (report.name, state), nodes
 
     def _values(self, row: QueueRow) -> Iterator[tuple[Gauge, tuple[str, ...], float]]:
         for use in row.flavors:

@@ -11,6 +11,8 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 
 _VERB_BUCKETS = (*_BUCKETS, 10.0, 21.0, 25.0, 30.0)
 #: Seconds. The loop's timers have a resolution of 1 ms; from 10 ms on it is a stall.
 _LAG_BUCKETS = (0.001, 0.002, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+#: Seconds. With spares a repair takes a second or two; without, as long as it takes until others end.
+_REPAIR_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 #: Seconds. A gang waits for other gangs: from milliseconds to a day.
 _WAITING_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
@@ -163,7 +165,7 @@ class Metrics:
             "muster_write_window", "Writes that may be under way at once; fewer after answers 429.",
             registry=self.registry,
         )  # fmt: skip
-        self._register_recording()
+        self._register_of_parts()
         self.loop_lag = Histogram(
             "muster_event_loop_lag_seconds", "How late the event loop turns, looked at every 5 ms.",
             buckets=_LAG_BUCKETS, registry=self.registry,
@@ -214,11 +216,24 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
 
-    def _register_recording(self) -> None:
+    def _register_of_parts(self) -> None:
         self.recording = Gauge(
             "muster_recording", "1 while what decisions rest on is recorded for replay, else 0.", registry=self.registry
         )
         self.recording_bytes = Gauge(
             "muster_recording_bytes", "Memory that the recording takes, at most recording_megabytes.",
             registry=self.registry,
+        )  # fmt: skip
+        self.repair_seconds = Histogram(
+            "muster_repair_seconds", "Time from the loss of a node until another pod is bound in a member's stead.",
+            buckets=_REPAIR_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.lost_nodes = Gauge("muster_lost_nodes", "Nodes that count as lost.", registry=self.registry)
+        self.lost_members = Gauge(
+            "muster_lost_members", "Members on lost nodes, by whether they have another place or not.",
+            ("place",), registry=self.registry,
+        )  # fmt: skip
+        self.spare_nodes = Gauge(
+            "muster_spare_nodes", "Nodes that a Queue keeps for repairs, by whether they are free, lent or missing.",
+            ("queue", "state"), registry=self.registry,
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from extender.clock import Clock
@@ -64,6 +64,16 @@ class MovedPlaces:
         place = MovedPlace(gang, victim.queue, victim.flavor, controller, places, until, set(gang.members))
         self._put(place)
 
+    def add(self, gang: Gang, queue: str, flavor: str, places: list[tuple[str, Shape]], seconds: float) -> None:
+        """Keep for members that are replaced what others will need in their stead, beside what is kept already."""
+        until, before = self._clock.monotonic() + seconds, self.places.get(gang.uid)
+        if before is not None:
+            before.places, before.until = [*before.places, *places], max(before.until, until)
+            self._put(before)
+            return
+        controller = next((pod.controller for pod in gang.members.values()), "") if gang.ref.is_pod else ""
+        self._put(MovedPlace(gang, queue, flavor, controller, places, until, set(gang.members)))
+
     def follow(self, gang: Gang) -> None:
         """Take in that a gang has changed: a place is for who comes instead of those that moved."""
         place = self.places.get(gang.uid) or self._inherited(gang)
@@ -77,6 +87,16 @@ class MovedPlaces:
                 place.places.remove(_nearest(place.places, claim.node, pod.shape))
         if len(place.places) < before:
             self._put(place)
+
+    def forsake(self, uid: str, nodes: Container[str]) -> bool:
+        """Keep nothing for a gang on some nodes; return whether anything was kept there."""
+        place = self.places.get(uid)
+        left = [] if place is None else [each for each in place.places if each[0] not in nodes]
+        if place is None or len(left) == len(place.places):
+            return False
+        place.places = left
+        self._put(place)
+        return True
 
     def end(self, uid: str) -> None:
         """Keep nothing more for a gang."""

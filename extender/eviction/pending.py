@@ -172,7 +172,7 @@ class PendingEvictions:
         remaining = 0 if pending is None else len(self._remaining(pending))
         return Wait(Reason.PREEMPTING, {"pods": remaining}) if remaining else None
 
-    def start(
+    def start(  # noqa: PLR0913 - who leaves for whom, why and when
         self,
         claimant: Claimant,
         found: FoundPreemption,
@@ -180,10 +180,12 @@ class PendingEvictions:
         *,
         notice: float = 0.0,
         leaving: Iterable[str] = (),
+        replaced: Iterable[str] = (),
     ) -> None:
         """Have those evicted who are in the way, for a reason each, after so many seconds of notice.
 
-        `leaving` are pods that are being deleted anyway, and whose nodes or quota the gang gets.
+        `leaving` are pods that are being deleted anyway, and whose nodes or quota the gang gets. Of members that are to
+        be `replaced` it has the quota, and does not wait for them.
         """
         gang, now = claimant.gang, self._clock.monotonic()
         evicted = [pod for each in found.evictions for pod in each.pods]
@@ -191,7 +193,7 @@ class PendingEvictions:
         charge = Charge(gang.ref, claimant.queue, claimant.flavor, claimant.amounts, preemptible=not claimant.lasting)
         leaving = list(dict.fromkeys(leaving))
         rights = QuotaRights(self._sharing, claimant)
-        self._sharing.charges.promise(gang.uid, charge, [*uids, *filter(rights.concern, leaving)])
+        self._sharing.charges.promise(gang.uid, charge, [*uids, *filter(rights.concern, leaving), *replaced])
         pending = PendingEviction(
             gang,
             claimant.queue,
@@ -291,6 +293,14 @@ class PendingEvictions:
             _, pods = split(gang, pods)
         going = (pod for pod in pods if self._model.manages(pod) and pod.uid not in self._allowed.expected())
         self._evict(list(going), by, reason, why)
+
+    def replace_lost(self, gang: Gang, queue: str, nodes: Mapping[str, str], seconds: float, why: str) -> None:
+        """Evict members whose new places are known (UID -> node), and keep these for so many seconds at most."""
+        pods = [gang.members[uid] for uid in nodes]
+        charge = next(filter(None, (self._sharing.charges.of(uid) for uid in nodes)), None)
+        places = [(nodes[pod.uid], pod.shape) for pod in pods]
+        self.moved.add(gang, queue, "" if charge is None else charge.flavor, places, seconds)
+        self._evict([pod for pod in pods if not pod.deleting], "", EvictionReason.NODE_LOST, why)
 
     def drain(self) -> None:
         """Evict the gangs that run in queues which are to be drained."""

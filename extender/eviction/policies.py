@@ -31,7 +31,8 @@ class Claimant:
     """A gang that others may have to leave for: what it asks for in one flavor of its queue.
 
     Claimants of one `kind` may have the same evicted, unless age decides. `raised` is a priority to ask for instead of
-    the gang's own. What is `lasting` could not be evicted once it is placed.
+    the gang's own. What is `lasting` could not be evicted once it is placed. One that `repairs` asks for what members
+    on lost nodes had.
     """
 
     gang: Gang
@@ -41,12 +42,14 @@ class Claimant:
     kind: Hashable
     raised: int | None = None
     lasting: bool = False
+    repairs: bool = False
 
     @classmethod
     def of(cls, case: Case, option: Option, kind: Hashable = None, raised: int | None = None) -> Claimant:
         """Return the claimant that the gang of a case is in one flavor."""
         lasting = case.quota is not None and bool(case.quota.fixed)
-        return cls(case.gang, case.queue, option.flavor, case.pod_set.amounts, kind, raised, lasting)
+        repairs = bool(case.replaced)
+        return cls(case.gang, case.queue, option.flavor, case.pod_set.amounts, kind, raised, lasting, repairs)
 
     @property
     def priority(self) -> int:
@@ -60,7 +63,7 @@ class Claimant:
         Of its own queue only such members leave for those, of a lower priority; others give back what they have
         borrowed of its queue's nominal quota.
         """
-        return self.gang.has_minimum
+        return self.gang.has_minimum and not self.repairs
 
 
 class Spared(Protocol):

@@ -165,6 +165,10 @@ class Preemptions:
             case, claimant, found = each, asking, more
         return case, claimant, found
 
+    def puts_off(self, uid: str) -> bool:
+        """Tell whether no victims were looked for, for a gang, because others had their search."""
+        return uid in self._wanting
+
     def next_turn(self) -> float | None:
         """Return when time alone asks for something, of evictions under way as well (seconds, monotonic), or None."""
         times = list(self._due.values())
@@ -218,7 +222,7 @@ class Preemptions:
         evicted = [pod.uid for each in found.evictions for pod in each.pods]
         if case.offer(option, evicted).shortage is not None:  # it takes the quota of others that are leaving as well
             there += filter(rights.concern, leaving)
-        self._pending_evictions.start(claimant, found, reasons, notice=notice, leaving=there)
+        self._pending_evictions.start(claimant, found, reasons, notice=notice, leaving=there, replaced=case.replaced)
 
 
 def find_evictions(  # noqa: PLR0913 - whose evictions, for whom, and by which rules

@@ -65,6 +65,8 @@ class Repairs:
             self.forget(gang.uid)
         elif gang.uid not in self.wounds and gang.below_minimum is not BelowMinimum.IGNORE:
             self.wounds[gang.uid] = Wound(gang, self._clock.monotonic())
+        elif gang.has_minimum and gang.uid in self.wounds:
+            self.wounds[gang.uid].places.clear()  # others have come for those
 
     def node_seen(self, node: Node) -> None:
         """Take in how a node stands: its gangs' grace begins when it is announced to go."""
@@ -133,10 +135,10 @@ class Repairs:
         return min((end for end in ends if end > now), default=None)
 
     def _is_threatened(self, gang: Gang) -> bool:
-        """Tell whether a member is on a node that is announced to go."""
+        """Tell whether a member that is to stay is on a node that is announced to go."""
         table = self._model.table
-        for uid in gang.members if self._doomed else ():
-            claim = table.claim_of(uid)
+        for uid, pod in gang.members.items() if self._doomed else ():
+            claim = None if pod.deleting else table.claim_of(uid)
             if claim is not None and claim.node in self._doomed:
                 return True
         return False

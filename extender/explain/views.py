@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from msgspec import to_builtins
@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from extender.admission.admission import Admission
 from extender.cluster.gangs import Gang
 from extender.cluster.membership import Census
+from extender.eviction.spares import SpareCount
 from extender.explain.documents import GangPhase, QueueRow, QuotaUse
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import format_usage
@@ -147,7 +148,7 @@ class QueueReport:
     """How a Queue stands, with what only its status says.
 
     `history` is the decayed mean usage by resource (milli-CPU, bytes, counts), as of `history_at` (RFC 3339); both are
-    empty where usage is not remembered.
+    empty where usage is not remembered. `spares` are the nodes that it keeps for repairs, None if it keeps none.
     """
 
     row: QueueRow
@@ -155,6 +156,7 @@ class QueueReport:
     generation: int = 0
     history: tuple[tuple[str, float], ...] = ()
     history_at: str = ""
+    spares: SpareCount | None = None
 
     @property
     def name(self) -> str:
@@ -192,6 +194,7 @@ class QueueReport:
             "share": f"{self.row.share:.6g}",
             "history": [{"resource": name, "usage": format_usage(name, usage)} for name, usage in self.history],
             "historyAt": self.history_at or None,
+            "spares": None if self.spares is None else asdict(self.spares),
             "observedGeneration": self.generation,
         }
 
@@ -220,7 +223,8 @@ def queue_reports(admission: Admission) -> Iterator[QueueReport]:
     reserved = _reserved(admission)
     for name in sorted(sharing.queues):
         if name in sharing.queues:
-            yield _report(name, sharing, pending[name], reserved)
+            spares = admission.tenure.spares.counts.get(name)
+            yield replace(_report(name, sharing, pending[name], reserved), spares=spares)
 
 
 def _reserved(admission: Admission) -> Counter[tuple[str, str, str]]:

@@ -25,7 +25,7 @@ from extender.objects.hypernodes import HyperNode
 from extender.objects.keys import ADMISSION_GATE
 from extender.objects.levels import LEVEL_NAMES, RESERVED_NAMES, Level, tier_bound
 from extender.objects.meta import ObjectRef, Requirement, SelectorTerm
-from extender.objects.node import CLIQUE_LABEL, Node
+from extender.objects.node import CLIQUE_LABEL, READY, Ailment, Node
 from extender.objects.pod import Pod
 from extender.objects.podclaims import PodClaim, PodClaims
 from extender.objects.podgroup import GroupRef
@@ -39,7 +39,7 @@ from extender.objects.resourceslice import ResourceSlice
 from extender.objects.sources.table import SOURCES
 from extender.objects.text import natural_key, parse_int64
 from extender.objects.topology import LabelGroup, TopologyTerms
-from extender.settings import Settings
+from extender.settings import LOST_CONDITIONS, LOST_TAINTS, Settings
 
 _DIGITS: Final = 6
 _TOKEN: Final = re.compile(r"\b(?:pod|gang|namespace|queue|role|flavor|object|place|key|level|set|text)-[0-9]{6,}\b")
@@ -140,7 +140,7 @@ _TELLING: Final = frozenset(
         "kubernetes.io/os",
     }
 )
-_KNOWN_KEYS: Final = frozenset({*LEVEL_NAMES, *_TELLING, *DOOM, ADMISSION_GATE})
+_KNOWN_KEYS: Final = frozenset({*LEVEL_NAMES, *_TELLING, *DOOM, ADMISSION_GATE, READY, *LOST_CONDITIONS, *LOST_TAINTS})
 _COLLECTIONS: Final = (tuple, list, frozenset)
 _TIER: Final = re.compile(r"tier-[0-9]+")
 _NO_CLUSTER: Final = "00000000-0000-0000-0000-000000000000"
@@ -182,6 +182,8 @@ class Anonymiser:
             for each in settings.topology_levels
         )
         kept = {name: Settings.model_fields[name].default for name in ("scheduler_lease", "calibration_config_map")}
+        for name in ("node_lost_conditions", "node_lost_taints"):
+            kept[name] = tuple(map(self.key, getattr(settings, name)))
         return settings.model_copy(update={"topology_levels": levels, **kept})
 
     def measurements(self, data: Mapping[str, str]) -> dict[str, str]:
@@ -356,6 +358,7 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     DisruptionBudget: {"name": _OBJECT},
     ObjectRef: {"name": _OBJECT},
     Level: {"name": _LEVEL, "label": _KEY},
+    Ailment: {"type": _KEY},
     Problem: {"field": _TEXT},
     LabelGroup: {"keys": _KEY, "selector": Anonymiser.value},
     TopologyTerms: {"required": _LEVEL, "preferred": _LEVEL},

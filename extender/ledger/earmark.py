@@ -19,7 +19,8 @@ class Earmark:
 
     `kept` is (resources, rows). No gang behind the `position` of a blocked gang may use it. When others end, the gang
     will `start`, and work that is gone by then may use it meanwhile. What is `firm`, because others are evicted for
-    it, is for the gang alone. `now` is what is kept of what is free now: `of_free` while others are to leave, else all.
+    it, is for the gang alone. What is kept as `spares` of a Queue is for those whom it opens them to. `now` is what is
+    kept of what is free now: `of_free` while others are to leave, else all.
     """
 
     gang: Gang
@@ -27,6 +28,7 @@ class Earmark:
     kept: NDArray[np.int64]
     start: Start | None = None
     firm: bool = False
+    spares: str = ""
     of_free: InitVar[NDArray[np.int64] | None] = None
     now: NDArray[np.int64] = field(init=False)
 
@@ -35,9 +37,9 @@ class Earmark:
         object.__setattr__(self, "now", self.kept if of_free is None else of_free)
 
     @classmethod
-    def firm_for(cls, gang: Gang, kept: NDArray[np.int64]) -> Earmark:
-        """Return what is kept for a gang alone."""
-        return cls(gang, position(gang), kept, firm=True)
+    def firm_for(cls, gang: Gang, kept: NDArray[np.int64], *, spares: str = "") -> Earmark:
+        """Return what is kept for a gang alone, or as `spares` of a Queue."""
+        return cls(gang, position(gang), kept, firm=True, spares=spares)
 
     def same_as(self, other: Earmark | None) -> bool:
         """Tell whether the other is of the same life of the same gang, in the same place, and keeps the same."""

@@ -77,6 +77,7 @@ class EvictionReason(StrEnum):
     CONSOLIDATED = "Consolidated"  # to another place, so that a gang fits
     BELOW_MINIMUM = "BelowMinimum"  # what is left of the gang cannot run
     QUEUE_DRAINED = "QueueDrained"
+    NODE_LOST = "NodeLost"  # its node is lost, or that of another member with which it has to be together
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ class CollectedEffects(Struct):
     changed: dict[GroupRef, Wait | None] = field(default_factory=dict)
     milestones: list[Milestone] = field(default_factory=list)
     plan_seconds: list[float] = field(default_factory=list)
+    repair_seconds: list[float] = field(default_factory=list)
     expired: int = 0
     rejections: list[RejectionReason] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
@@ -140,7 +142,8 @@ class Effects(Struct, Generic[A], frozen=True):
     `nominations` holds the newest wish per pod UID. `released` are pods whose held bind calls may go on, `refused`
     those whose held bind calls fail, with the message. `changed` are the gangs whose status may read differently, with
     why each of them waits now (None: it does not wait, or is gone). `milestones` are for the log, `plan_seconds` is how
-    long each plan took, `expired` counts reservations given up at their deadline. `rejections` are why kubelets
+    long each plan took, `repair_seconds` how long after the loss of a node each was bound that
+    replaces a member there, `expired` counts reservations given up at their deadline. `rejections` are why kubelets
     rejected pods, one for each pod, and `observations` how predictions turned out. `evictions` and `ungates` hold one
     wish per pod UID; `spared` are those whose eviction is not wanted any more.
     """
@@ -154,6 +157,7 @@ class Effects(Struct, Generic[A], frozen=True):
     changed: Mapping[GroupRef, Wait | None] = _NONE
     milestones: Sequence[Milestone] = ()
     plan_seconds: Sequence[float] = ()
+    repair_seconds: Sequence[float] = ()
     expired: int = 0
     rejections: Sequence[RejectionReason] = ()
     observations: Sequence[Observation] = ()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from sys import intern
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from extender.objects.gpudescription import UNDESCRIBED, GpuDescription
 from extender.objects.hami import shared_out
 from extender.objects.keys import NODE_ANNOTATIONS
-from extender.objects.meta import Decoder, ObjectMeta, ResourceList
+from extender.objects.meta import Decoder, ObjectMeta, ResourceList, read_timestamp
 from extender.objects.podspec import Taint, TaintObject, announcement, read_soft_taints, read_taints
 from extender.objects.reason import Problem
 from extender.objects.requests import GPU_RESOURCES, ResourceListError, read_amounts
@@ -27,11 +29,12 @@ class NodeSpec(Struct, gc=False, frozen=True):
     unschedulable: bool | None = None
 
 
-class NodeCondition(Struct, gc=False, frozen=True):
-    """A node condition; only Ready matters here."""
+class NodeCondition(Struct, gc=False, frozen=True, rename="camel"):
+    """A node condition."""
 
     type: str | None = None
     status: str | None = None
+    last_transition_time: str | None = None
 
 
 class NodeStatus(Struct, gc=False, frozen=True):
@@ -75,6 +78,22 @@ NOT_READY_TAINT = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 UNREACHABLE_TAINT = Taint("node.kubernetes.io/unreachable", "", "NoSchedule")
 
 
+#: The condition that the kubelet's heartbeats keep. Source: k8s.io/api/core/v1 NodeReady.
+READY = "Ready"
+
+#: How conditions end that are good when they are True, as Ready is, and EKS's AcceleratedHardwareReady. All others
+#: say what is wrong, as those of node-problem-detector and NVSentinel do. Sources: aws/eks-node-monitoring-agent
+#: README; kubernetes/node-problem-detector config/; NVIDIA/NVSentinel docs/INTEGRATIONS.md.
+_GOOD_WHEN_TRUE = ("Ready", "Healthy")
+
+
+class Ailment(NamedTuple):
+    """A condition that says that something is wrong with a node, and since when (epoch seconds), as far as it says."""
+
+    type: str
+    since: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node as the scheduler sees it.
@@ -83,6 +102,7 @@ class Node:
     one of the last to be used. `allocatable` is in milli-CPU, bytes and counts; a resource that is not listed is not
     there; what HAMi shares out is among it. Of the annotations only those of `keys.NODE_ANNOTATIONS` are kept.
     `deleting` says that its object is being deleted. `described` is what drivers say of its GPUs in ResourceSlices.
+    `ailments` are the conditions that say that something is wrong; those that say that all is well are not kept.
     """
 
     name: str
@@ -95,6 +115,7 @@ class Node:
     deleting: bool = False
     soft_taints: tuple[Taint, ...] = ()
     described: GpuDescription = UNDESCRIBED
+    ailments: tuple[Ailment, ...] = ()
 
     @property
     def doomed(self) -> str:
@@ -143,12 +164,26 @@ def read_node(node: NodeObject) -> Node:
         problem=problem,
         annotations=annotations,
         deleting=meta.deletion_timestamp is not None,
+        ailments=tuple(map(_ailment, filter(_is_bad, status.conditions or ()))),
     )
+
+
+def _is_bad(condition: NodeCondition) -> bool:
+    """Tell whether a condition says that something is wrong. Of others than Ready, what is unknown is not said."""
+    kind = condition.type or ""
+    if kind == READY:
+        return condition.status != "True"
+    return condition.status == ("False" if kind.endswith(_GOOD_WHEN_TRUE) else "True")
+
+
+def _ailment(condition: NodeCondition) -> Ailment:
+    since = None if condition.last_transition_time is None else read_timestamp(condition.last_transition_time)
+    return Ailment(intern(condition.type or ""), since)
 
 
 def _unready_taint(status: NodeStatus) -> Taint | None:
     """Return the taint that the node lifecycle controller is about to add, or None for a node that is well."""
     for condition in status.conditions or ():
-        if condition.type == "Ready" and condition.status != "True":
+        if condition.type == READY and condition.status != "True":
             return UNREACHABLE_TAINT if condition.status == "Unknown" else NOT_READY_TAINT
     return None

@@ -49,6 +49,10 @@ DOOM = {
     "remediator.aks.microsoft.com/unschedulable": "the cloud drains its machine",  # codespell:ignore aks
 }
 
+#: What a node is taken to be tainted with that counts as lost, and why in the taint's value; no API server has it.
+#: Source: extender/cluster/nodehealth.py.
+LOST = "muster.dev/lost"
+
 #: Effects that keep a new pod away; PreferNoSchedule only lowers a score. Source: TaintToleration's Filter.
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
@@ -123,7 +127,12 @@ def read_tolerations(tolerations: list[TolerationObject] | None) -> tuple[Tolera
 
 def announcement(taints: Iterable[Taint]) -> str:
     """Return what the first of the taints that announce a node's end says of it, "" if none does."""
-    return next((f"{DOOM[taint.key]} (taint {taint.key})" for taint in taints if taint.key in DOOM), "")
+    for taint in taints:
+        if taint.key == LOST:
+            return f"it counts as lost: {taint.value}"
+        if taint.key in DOOM:
+            return f"{DOOM[taint.key]} (taint {taint.key})"
+    return ""
 
 
 def first_untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:

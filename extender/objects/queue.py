@@ -77,6 +77,14 @@ class QueuePreemption(Struct, gc=False, frozen=True, rename="camel"):
     grace: str | None = None
 
 
+class SparesObject(Struct, gc=False, frozen=True, rename="camel"):
+    """The nodes that a Queue keeps for repairs."""
+
+    nodes: Int32 | None = None
+    level: str | None = None
+    lend_below: Int32 | None = None
+
+
 class QueueSpec(Struct, gc=False, frozen=True, rename="camel"):
     """Spec of a Queue."""
 
@@ -90,6 +98,7 @@ class QueueSpec(Struct, gc=False, frozen=True, rename="camel"):
     preemption: QueuePreemption | None = None
     max_running_gangs: Int32 | None = None
     stop_policy: str | None = None
+    spares: SparesObject | None = None
 
 
 class PastUsage(Struct, gc=False, frozen=True):
@@ -177,6 +186,9 @@ class ConsolidationTrigger(StrEnum):
     GANGS_WAIT = "WhenGangsWait"
 
 
+#: How the level of nodes is called. Source: extender/settings.py.
+_ONE_NODE: Final = frozenset({"node", "host", "hostname", "kubernetes.io/hostname"})
+
 #: How long a gang waits by default before others leave for it so that shares even out (seconds).
 _FAIR_SHARING_DELAY: Final = 300.0
 
@@ -251,6 +263,18 @@ class PreemptionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class SparePolicy:
+    """How many `nodes` a queue keeps for repairs in each domain of a `level`, "" for the cluster as a whole.
+
+    Meanwhile they are lent to its gangs of a priority below `lend_below`.
+    """
+
+    nodes: int
+    level: str = ""
+    lend_below: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """A Queue as written.
 
@@ -272,6 +296,7 @@ class Queue:
     preemption: PreemptionPolicy = PreemptionPolicy()
     max_running_gangs: int | None = None
     stop_policy: StopPolicy = StopPolicy.NONE
+    spares: SparePolicy | None = None
     history: Mapping[str, float] = field(default_factory=dict)
     history_at: str = ""
     problems: tuple[Problem, ...] = ()
@@ -306,6 +331,7 @@ def read_queue(queue: QueueObject) -> Queue:
         preemption=reading.preemption(spec.preemption or QueuePreemption()),
         max_running_gangs=spec.max_running_gangs,
         stop_policy=reading.choice(spec.stop_policy, StopPolicy.NONE, "spec.stopPolicy"),
+        spares=None if spec.spares is None else reading.spares(spec.spares),
         history=_read_history(status.history or ()),
         history_at=status.history_at or "",
         problems=tuple(reading.problems),
@@ -396,6 +422,14 @@ class _QueueReader:
             self.refuse(where, f"{quoted(text or '')} is not a duration of at least 0, such as 90s, 30m or 1h30m")
             return default
         return seconds
+
+    def spares(self, spec: SparesObject) -> SparePolicy:
+        nodes = 0 if spec.nodes is None else spec.nodes
+        if nodes < 1:
+            self.refuse("spec.spares.nodes", f"{nodes} is not at least 1; a Queue without spares says nothing of them")
+        if spec.level in _ONE_NODE:
+            self.refuse("spec.spares.level", f"{quoted(spec.level or '')} is one node; name a level of several")
+        return SparePolicy(max(nodes, 1), spec.level or "", spec.lend_below or 0)
 
     def consolidation(self, spec: ConsolidationObject, where: str) -> ConsolidationPolicy | None:
         usual, evictions = ConsolidationPolicy(), spec.max_evictions_per_hour

@@ -38,8 +38,11 @@ class Reason(StrEnum):
     ZONES_FULL = "NumaZonesFull"
     SEARCH_GAVE_UP = "SearchGaveUp"
     BEHIND_HEAD = "BehindHead"
+    KEPT_FOR_REPAIRS = "KeptForRepairs"
     PREEMPTING = "Preempting"
     BEING_EVICTED = "BeingEvicted"
+    NODES_LOST = "NodesLost"
+    REPAIRING = "Repairing"
     BACKING_OFF = "BackingOff"
     REFUSED_BY_SCHEDULER = "RefusedByScheduler"
     REJECTED_BY_KUBELET = "RejectedByKubelet"
@@ -98,8 +101,11 @@ _MESSAGES = {
         "no place found yet, and none ruled out: the search knows what {searched} of {nodes} nodes hold together"
     ),
     Reason.BEHIND_HEAD: "the free capacity is held for {head}, which is ahead in the queue",
+    Reason.KEPT_FOR_REPAIRS: "the free capacity is kept for repairs of gangs of Queue {queue}",
     Reason.PREEMPTING: "its place is being cleared; pods of others that are still there: {pods}",
     Reason.BEING_EVICTED: "is being evicted for {by}; pods of it that are still there: {pods}",
+    Reason.NODES_LOST: "members on lost nodes ({nodes}): {lost}; there is no other place for them now: {detail}",
+    Reason.REPAIRING: "members that were on lost nodes: {lost}; their new places are kept until others come for them",
     Reason.BACKING_OFF: "backing off after {attempts} reservations that did not start",
     Reason.REFUSED_BY_SCHEDULER: "kube-scheduler refused: {detail}",
     Reason.REJECTED_BY_KUBELET: (
@@ -127,6 +133,8 @@ _STEADY_MESSAGES = {
     Reason.SEARCH_GAVE_UP: "no place found yet, and none ruled out",
     Reason.PREEMPTING: "its place is being cleared",
     Reason.BEING_EVICTED: "is being evicted for {by}",
+    Reason.NODES_LOST: "members are on lost nodes, and there is no other place for them now",
+    Reason.REPAIRING: "members were on lost nodes; their new places are kept until others come for them",
     Reason.MAX_MEMBER_REACHED: "the gang has as many members on nodes as muster.dev/max-member allows",
 }
 

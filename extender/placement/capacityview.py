@@ -201,12 +201,12 @@ def amounts_of(shapes: Iterable[tuple[Shape, int]]) -> Mapping[str, int]:
 
 
 def settled_on(gang: Gang, table: NodeTable) -> Mapping[int, int]:
-    """Return how many GPUs members of the gang that have a node, or one promised, have on which row of a table."""
+    """Return how many GPUs members have on which row of a table that have a node to stay, or one promised."""
     if gang.unplaced_count == len(gang.members):
         return {}
     settled: dict[int, int] = {}
-    for uid in gang.members:
-        claim = table.claim_of(uid)
+    for uid, pod in gang.members.items():
+        claim = None if pod.deleting else table.claim_of(uid)  # others do not follow one that leaves
         row = None if claim is None else table.row(claim.node)
         if claim is not None and row is not None:
             settled[row] = settled.get(row, 0) + claim.shape.whole_gpus

@@ -48,11 +48,16 @@ class _Beside:
 # Pods without numbers may be of any slice: they fill up those that lack members, in member order.
 @dataclass(slots=True)
 class Joining:
-    """Tell which members of a gang have to join others, as its slices and roles stand on the nodes now."""
+    """Tell which members of a gang have to join others, as its slices and roles stand on the nodes now.
+
+    Attributes:
+        parts: the UIDs of the members of each slice, and of each group of roles that has to be together.
+    """
 
     gang: Gang
     table: NodeTable
     tree: Tree
+    parts: list[frozenset[str]] = field(init=False, default_factory=list)
     _rows: dict[str, int] = field(default_factory=dict)
     _beside: dict[str, _Beside] = field(default_factory=dict)
     _tags: dict[str, str] = field(default_factory=dict)
@@ -75,6 +80,7 @@ class Joining:
         for group, inside in nested(groups):
             chosen = [pod for pod in rest if pod.role in group.roles]
             rest = [pod for pod in rest if pod.role not in group.roles]
+            self.parts.append(frozenset(pod.uid for pod in chosen))
             level = self.tree.levels.find(group.level)
             row = None if level is None else self._row_of(chosen, level)
             if level is not None and row is not None and (around is None or around.level < level):
@@ -160,6 +166,7 @@ class Joining:
             return
         (level, size), *inner = layers
         for part in self._slices(members, level, size, numbers):
+            self.parts.append(frozenset(pod.uid for pod in part))
             row = self._row_of(part, level)
             if row is not None:
                 beside = _Beside(level, row, size)

@@ -151,6 +151,7 @@ class Charges:
         self._charges: dict[str, Charge] = {}
         self._promises: dict[str, tuple[Charge, tuple[str, ...]]] = {}
         self._leaving: set[str] = set()
+        self._let_go: frozenset[str] = frozenset()
         self._holders: dict[str, dict[GroupRef, dict[str, None]]] = {}
         self._peers: dict[str, dict[str, None]] = {}
         self._priorities: dict[str, Counter[int]] = {}
@@ -169,7 +170,8 @@ class Charges:
         before: Charge | None = None
         charge: Charge | None = None
         for uid in uids:
-            known, now = self._charges.get(uid), None if uid in self._leaving else assessment.charge(uid)
+            gone = uid in self._leaving or uid in self._let_go
+            known, now = self._charges.get(uid), None if gone else assessment.charge(uid)
             if row and (known is not before or now is not charge or (known is not None and now is not None)):
                 self._recharge(row, before, charge)
                 row = []
@@ -210,6 +212,15 @@ class Charges:
     def is_charged(self, uid: str) -> bool:
         """Tell whether anything is charged for a pod."""
         return uid in self._charges
+
+    def let_go(self, uids: frozenset[str]) -> None:
+        """Charge nothing for these pods, and for no others that were let go before: they are on nodes that are lost.
+
+        What comes in their stead is charged, and what is kept for it.
+        """
+        if uids != self._let_go:
+            changed, self._let_go = uids ^ self._let_go, uids
+            self.look_at(changed)
 
     def promise(self, uid: str, charge: Charge, leaving: Iterable[str]) -> None:
         """Charge what a gang asks for whose place is being cleared, and nothing for the pods that leave, ahead of time.

@@ -85,6 +85,7 @@ class Sharing:
         queues: every Queue by name, those that cannot be used included.
         draining: the Queues that say that their gangs and those below them are to be evicted.
         consolidating: the Queues that say that their gangs move so that others fit.
+        sparing: the Queues that keep nodes for repairs.
     """
 
     def __init__(self, model: ClusterModel, clock: Clock, half_life: float | None = None) -> None:
@@ -94,6 +95,7 @@ class Sharing:
         self.queues: dict[str, Queue] = {}
         self.draining: set[str] = set()
         self.consolidating: set[str] = set()
+        self.sparing: set[str] = set()
         self.charges = Charges(model, self.queue_of_pod)
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._defaults: dict[str, str] = {}
@@ -405,10 +407,13 @@ class Sharing:
         now = self.queues.get(queue.name)
         self.draining -= {queue.name}
         self.consolidating -= {queue.name}
+        self.sparing -= {queue.name}
         if now is not None and now.stop_policy is StopPolicy.HOLD_AND_DRAIN:
             self.draining.add(queue.name)
         if now is not None and now.preemption.consolidation is not None:
             self.consolidating.add(queue.name)
+        if now is not None and now.spares is not None:
+            self.sparing.add(queue.name)
         names = dict.fromkeys([queue.name, *moved])
         defaults = [each for each in (queue, *map(self.queues.get, names)) if each is not None and each.default]
         renewed: dict[str, str] = {}
@@ -493,5 +498,6 @@ def _deciding(queue: Queue) -> tuple[object, ...]:
     """Return all of a Queue but what its status says."""
     return (
         *(queue.uid, queue.parent, queue.flavors, queue.weight, queue.priority, queue.namespaces, queue.default),
-        *(queue.strategy, queue.preemption, queue.max_running_gangs, queue.stop_policy, queue.problems),
+        *(queue.strategy, queue.preemption, queue.max_running_gangs, queue.stop_policy, queue.spares),
+        queue.problems,
     )

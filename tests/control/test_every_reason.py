@@ -20,11 +20,12 @@ from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
-from extender.objects.queue import Flavor, Queue, QueueingStrategy, Quota, StopPolicy
+from extender.objects.queue import Flavor, Queue, QueueingStrategy, Quota, SparePolicy, StopPolicy
 from extender.objects.reason import Problem, Reason, Wait
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.topology import TopologyTerms
 from tests.control.conftest import Muster
+from tests.eviction.test_losses import lose
 from tests.worlds import GPU, Job, World
 
 LEVELS = [{"name": "rack", "nodeLabel": "rack"}]
@@ -280,6 +281,30 @@ def being_evicted() -> Job:
     return low
 
 
+def nodes_lost() -> Job:
+    """Lose a node where there is no other."""
+    world = small(2)
+    job = running(world, "train", 2)
+    lose(world, job.pods[0].node_name)
+    return job
+
+
+def repairing() -> Job:
+    """Lose a node, and be short of the member whose place is kept elsewhere."""
+    world = small(3)
+    job = running(world, "train", 2)
+    lose(world, job.pods[0].node_name)
+    job.see(0, deleting=True)
+    world.judge()
+    return job
+
+
+def kept_for_repairs() -> Job:
+    """Ask for a node that a Queue keeps."""
+    world = queued(spares=SparePolicy(4))
+    return in_team(world, "train", 1)
+
+
 def backing_off() -> Job:
     """Let its reservation expire."""
     job = small().gang("train", 2)
@@ -347,6 +372,9 @@ GIVEN: dict[Reason, Callable[[], Job]] = {
     Reason.BEHIND_HEAD: behind_head,
     Reason.PREEMPTING: preempting,
     Reason.BEING_EVICTED: being_evicted,
+    Reason.NODES_LOST: nodes_lost,
+    Reason.REPAIRING: repairing,
+    Reason.KEPT_FOR_REPAIRS: kept_for_repairs,
     Reason.BACKING_OFF: backing_off,
     Reason.REFUSED_BY_SCHEDULER: refused_by_scheduler,
     Reason.REJECTED_BY_KUBELET: rejected_by_kubelet,

@@ -61,6 +61,7 @@ FULL: JsonObject = {
         "grace": "1.5m",
     },
     "maxRunningGangs": 20,
+    "spares": {"nodes": 2, "level": "rack", "lendBelow": -5},
     "stopPolicy": "Hold",
 }
 
@@ -146,6 +147,9 @@ REFUSED: list[tuple[JsonObject, str]] = [
     ({"preemption": {"minRuntime": "-1m"}}, "spec.preemption.minRuntime"),
     ({"preemption": {"grace": "soon"}}, "spec.preemption.grace"),
     ({"maxRunningGangs": 0}, "spec.maxRunningGangs"),
+    ({"spares": {}}, "spec.spares.nodes"),
+    ({"spares": {"nodes": 0}}, "spec.spares.nodes"),
+    ({"spares": {"nodes": 1, "level": "host"}}, "spec.spares.level"),
     (selector(operator="In"), "spec.namespaceSelector.matchExpressions[0].values"),
     (selector(operator="Exists", values=["a"]), "spec.namespaceSelector.matchExpressions[0].values"),
     (selector(operator="Like", values=["a"]), "spec.namespaceSelector.matchExpressions[0].operator"),

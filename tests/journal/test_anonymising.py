@@ -16,7 +16,7 @@ from extender.journal.entries import values_of
 from extender.journal.renaming import Anonymiser, Pseudonyms
 from extender.objects.hypernodes import HyperNode
 from extender.objects.meta import ObjectRef, Requirement, Selector, SelectorTerm
-from extender.objects.node import Node
+from extender.objects.node import Ailment, Node
 from extender.objects.nodetopology import NodeTopology
 from extender.objects.podspec import Taint, Toleration
 from extender.objects.reason import Problem
@@ -99,7 +99,7 @@ def renamed(*values: object) -> list[object]:
 def test_who_picks_whom_stays() -> None:
     """Selectors, tolerations and taints say the same words as the labels that they are about."""
     node = Node("n-1", labels={"own": "fast", "size": "12", "kubernetes.io/hostname": "n-1"})
-    node = replace(node, taints=(Taint("own", "fast", "NoSchedule"),))
+    node = replace(node, taints=(Taint("own", "fast", "NoSchedule"),), ailments=(Ailment("own"), Ailment("Ready")))
     wanted = (Requirement("own", "In", ("fast",)), Requirement("size", "Gt", ("9",)))
     selector = Selector(
         (("kubernetes.io/hostname", "n-1"),), (SelectorTerm(wanted, (Requirement("metadata.name", "In", ("n-1",)),)),)
@@ -114,6 +114,7 @@ def test_who_picks_whom_stays() -> None:
     assert shape.selector.matches(node_said.name, node_said.labels)
     assert shape.tolerations[0].tolerates(node_said.taints[0])
     assert "own" not in node_said.labels
+    assert [each.type for each in node_said.ailments] == [node_said.taints[0].key, "Ready"]
 
 
 def test_patterns_become_the_nodes_that_they_match() -> None:

@@ -15,6 +15,9 @@ from tests.judge.quota import Account, Books, Queues, Usage, is_usable, limits, 
 #: How Muster's Event about a pod that it evicts for a gang begins.
 _FOR = re.compile(r"evicted for ([^\s:]+)/([^\s:]+): ")
 
+#: How a node is tainted that does not answer. Source: k8s.io/api/core/v1/well_known_taints.go.
+_SILENT = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
 #: The reasons of such Events by which somebody's rank or quota is the reason.
 _BY_RIGHT = frozenset({"Preempted", "Reclaimed", "FairSharing"})
 
@@ -33,7 +36,8 @@ def gangs_leave_whole(lives: Lives) -> Iterator[Violation]:
     """P7: an eviction takes a gang whole, or only members beyond minMember.
 
     Whoever lost its minimum by it keeps nobody on a node for longer than an eviction may take. Evictions that were
-    refused, or whose Muster died, are nobody's intention; neither is what is lost otherwise.
+    refused, or whose Muster died, are nobody's intention; neither is what is lost otherwise. A gang with a member on a
+    node that does not answer has lost that one already, and may have it replaced, and others with it.
     """
     for eviction in _evictions(lives):
         key, at = eviction.pod.group, eviction.change.at
@@ -42,7 +46,7 @@ def gangs_leave_whole(lives: Lives) -> Iterator[Violation]:
             continue
         moments = lives.moments(key)
         place = next(place for place, moment in enumerate(moments) if moment.change.version >= eviction.change.version)
-        if not _breaks(lives, moments, place):
+        if not _breaks(lives, moments, place) or _lacks_a_node(lives, key, eviction.change.version):
             continue
         group = lives.groups.get(key)
         uids = {fact.uid for fact in group.within(at - lives.tolerance.window, 1 << 60)} if group is not None else set()
@@ -155,6 +159,12 @@ def _bound(lives: Lives, key: GroupKey, version: int) -> list[PodFact]:
     """Return a gang's members on nodes that are not leaving."""
     pods = lives.members_at(key, version)
     return [pod for pod in pods if pod.node and not (pod.ended or pod.deleting or pod.evicted_by_api)]
+
+
+def _lacks_a_node(lives: Lives, key: GroupKey, version: int) -> bool:
+    """Tell whether a member of a gang is on a node that does not answer."""
+    nodes = (lives.nodes[pod.node].at(version) for pod in lives.members_at(key, version) if pod.node in lives.nodes)
+    return any(taint.key in _SILENT for node in nodes if node is not None for taint in node.taints)
 
 
 def _stays(lives: Lives, pod: PodFact, until: float) -> bool:

@@ -510,6 +510,17 @@ class TestOwnEvictions:
         assert [violation.promise for violation in found] == ["P7"]
         assert "low-1, low-2 stayed" in found[0].text
 
+    def test_a_member_on_a_node_that_does_not_answer_may_go_alone(self, tale: Tale) -> None:
+        """It was lost before, and the others stay for what comes in its stead."""
+        low = self.gang(tale, "low", 3, 0)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        tale.node("n0", taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}])
+        tale.wait(30)
+        tale.evict("low-0")
+        tale.wait(100)
+        assert verdict(tale) == []
+
     def test_members_beyond_the_minimum_may_go_alone(self, tale: Tale) -> None:
         """A gang that keeps its minimum may lose the others."""
         low = self.gang(tale, "low", 3, 0, spare=1)

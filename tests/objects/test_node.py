@@ -57,6 +57,22 @@ def test_a_node_that_is_announced_to_go_is_doomed() -> None:
     assert read(leaving).doomed == "it is being deleted"
 
 
+def test_conditions_that_say_that_something_is_wrong_are_kept() -> None:
+    """By their names it is True or False that is bad; what is unknown is not said, but of Ready."""
+    document = node_json(ready="Unknown")
+    since = {"lastTransitionTime": "2026-01-01T00:00:10Z"}
+    document["status"]["conditions"] += [
+        {"type": "MemoryPressure", "status": "False"},
+        {"type": "GpuMemWatch", "status": "True"} | since,
+        {"type": "KernelDeadlock", "status": "Unknown"},
+        {"type": "AcceleratedHardwareReady", "status": "False", "lastTransitionTime": "yesterday"},
+        {"type": "KernelReady", "status": "True"},
+    ]
+    assert [each.type for each in read(document).ailments] == ["Ready", "GpuMemWatch", "AcceleratedHardwareReady"]
+    assert [each.since for each in read(document).ailments] == [None, 1767225610.0, None]
+    assert read(node_json()).ailments == ()
+
+
 def test_a_cordon_is_a_taint() -> None:
     """An unschedulable node carries the taint that a cordon amounts to, once, even before anyone wrote it."""
     written_out: Json = {"key": UNSCHEDULABLE_TAINT.key, "effect": "NoSchedule"}

@@ -24,6 +24,7 @@ from extender.objects.queue import (
     Quota,
     Reclaim,
     ResourceQuotaObject,
+    SparePolicy,
     StopPolicy,
     WithinQueue,
     decode_queue,
@@ -72,6 +73,7 @@ FULL: Json = {
             "grace": "90s",
         },
         "maxRunningGangs": 20,
+        "spares": {"nodes": 2, "level": "rack", "lendBelow": -5},
         "stopPolicy": "HoldAndDrain",
     },
     "status": {
@@ -125,6 +127,7 @@ def test_every_field_is_read() -> None:
             grace=90.0,
         ),
         max_running_gangs=20,
+        spares=SparePolicy(2, "rack", -5),
         stop_policy=StopPolicy.HOLD_AND_DRAIN,
         history={GPU: 12.5, "cpu": 1500.0},
         history_at=CREATED,
@@ -213,6 +216,8 @@ RESOURCE = "spec.flavors[0].resources[0]"
         ),
         ({"preemption": {"fairSharing": {"delay": "-5m"}}}, "spec.preemption.fairSharing.delay", "not a duration"),
         ({"maxRunningGangs": 0}, "spec.maxRunningGangs", "stopPolicy holds a Queue"),
+        ({"spares": {}}, "spec.spares.nodes", "0 is not at least 1"),
+        ({"spares": {"nodes": 1, "level": "node"}}, "spec.spares.level", "name a level of several"),
         (
             {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
             "spec.namespaceSelector.matchExpressions[0].operator",

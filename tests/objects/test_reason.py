@@ -79,6 +79,21 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
         {"by": "ns/b"},
         "is being evicted for ns/b; pods of it that are still there: 3",
     ),
+    Reason.NODES_LOST: (
+        {"lost": 2},
+        {"nodes": "n1, n2", "detail": "14 of 16 members fit now"},
+        "members on lost nodes (n1, n2): 2; there is no other place for them now: 14 of 16 members fit now",
+    ),
+    Reason.REPAIRING: (
+        {"lost": 2},
+        {},
+        "members that were on lost nodes: 2; their new places are kept until others come for them",
+    ),
+    Reason.KEPT_FOR_REPAIRS: (
+        {},
+        {"queue": "train"},
+        "the free capacity is kept for repairs of gangs of Queue train",
+    ),
     Reason.MIN_RESOURCES_UNMET: (
         {"needed": 32, "free": 8},
         {"wanted": "32 nvidia.com/gpu"},
