@@ -1,4 +1,4 @@
-"""Whatever nodes come and go under running gangs: no room and no quota is had twice, and in the end each gang is whole."""
+"""Nodes come and go under running gangs: no room and no quota is had twice, and in the end each gang is whole."""
 
 from __future__ import annotations
 
