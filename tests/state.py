@@ -126,6 +126,10 @@ class State:
         """Return which devices a pod holds, or will."""
         return self._table.occupancy.held(pod.uid)
 
+    def keeps(self) -> list[Earmark]:
+        """Return the room that is kept for gangs and repairs."""
+        return self._admission.tenure.keeps
+
     def overcommitted(self) -> list[str]:
         """Return the nodes of which more is bound and promised than they have."""
         table = self._table

@@ -72,8 +72,8 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(
     assert lines > 100
     with caplog.at_level(logging.ERROR, "asyncio"):
         for number in range(1, lines):
-            raised, _ = interrupted(number)
-            assert raised, number
+            raised, run = interrupted(number)
+            assert raised or run < number, number  # how often a loop turns is not the same each time
             assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     gc.collect()
     assert (complaints, caplog.messages) == ([], [])

@@ -110,7 +110,7 @@ class Play:
         self.world.judge()
         assert not state.overcommitted()
         free = state.free()
-        for keep in (each for each in self.world.admission.tenure.keeps if each.firm):
+        for keep in (each for each in state.keeps() if each.firm):
             kept = np.zeros_like(free)
             kept[: keep.now.shape[0], : keep.now.shape[1]] = keep.now
             free = free - kept
