@@ -299,6 +299,11 @@ class Admission:
         """Tell whether something changed since the last pass began that could change a decision, or it goes on."""
         return (self._pending or self.deciding) and self.rebuilt
 
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether a pass is under way, or devices are looked at for what is asked for in new words."""
+        return self.deciding or self.model.devices.is_reading
+
     def reconsider(self, ref: GroupRef | None = None) -> None:
         """Ask for a pass, because something about the gang called `ref` changed if one is named."""
         self._pending = True

@@ -6,6 +6,7 @@ cycle, whose six phases are `AdmissionPass.run`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
@@ -291,6 +292,8 @@ class Engine:
 
     def _bring_up_to_date(self) -> None:
         """Compute what follows from claims that were made or given back: nothing is left to those that only read."""
+        if self._devices.is_reading:
+            self._devices.read_on()
         if self._devices.is_outdated:
             self._observations.devices_touched(self._devices.outdated())
         if self._nodes.moved:
@@ -317,6 +320,12 @@ class Engine:
                 called[name] = value
                 setattr(collected, name, type(value)())
         return Effects(answer, empty=not called, **called)
+
+    def _take_up(self) -> None:
+        """Take up deciding: what pods ask for is known before reservations are read back from them."""
+        self._devices.read_on(math.inf)
+        self._bring_up_to_date()
+        self.admission.rebuild()
 
     def _stand_down(self) -> None:
         """Give up deciding; what has not been carried out is left to the replica that decides next."""
@@ -368,7 +377,7 @@ class Engine:
             events.CalibrationSeen: lambda e: learned(new=model.hardware.put_calibration(e.about, e.data)),
             events.CalibrationGone: lambda _: learned(new=model.hardware.drop_calibration()),
             events.EvictionRefused: lambda e: observed.eviction_refused(e.uid, e.why),
-            events.Rebuild: lambda _: admission.rebuild(),
+            events.Rebuild: lambda _: self._take_up(),
             events.StandDown: lambda _: self._stand_down(),
             events.HoldOff: lambda e: admission.hold_off(e.obstacle),
             events.Tick: lambda _: observed.time_passed(),

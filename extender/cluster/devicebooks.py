@@ -22,7 +22,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from extender.caches import Shared
-from extender.cluster.devicecolumns import ColumnChange, DeviceColumns, demands_of
+from extender.cluster.devicecolumns import DEVICES_PER_STEP, ColumnChange, DeviceColumns, DeviceDemand, demands_of
 from extender.cluster.devicetrials import DeviceTrials
 from extender.cluster.table import NodeTable
 from extender.devices.allocator import AskedClaim
@@ -68,7 +68,7 @@ class _Asked:
 
     `counts` says which of its claims are counted with the pod, and for how much of which column; the others by
     themselves. Who has to be on one node with it shares the claim called `together`. `wanted` are its claims that have
-    no devices yet.
+    no devices yet, `demands` what all of them ask for.
     """
 
     free: Shape
@@ -76,6 +76,7 @@ class _Asked:
     pinned: Shape | None = None
     together: str = ""
     wanted: tuple[AskedClaim, ...] = ()
+    demands: frozenset[DeviceDemand] = frozenset()
 
 
 class _Need(NamedTuple):
@@ -285,6 +286,15 @@ class DeviceBooks:
             self._pods[pod.uid] = pod
         return self._resolve(pod)
 
+    @property
+    def is_reading(self) -> bool:
+        """Tell whether there are devices that have not been looked at for what is asked for."""
+        return self.columns.is_reading
+
+    def read_on(self, most: float = DEVICES_PER_STEP) -> None:
+        """Look at some more devices for what is asked for in new words."""
+        self.is_outdated |= self.columns.read_on(most).relations
+
     def outdated(self) -> Touched:
         """Return what is to be read again because devices are asked for in other words than before."""
         if not self.is_outdated:
@@ -295,7 +305,9 @@ class DeviceBooks:
     def drop_pod(self, uid: str) -> None:
         """Forget a pod that was deleted; what its claims hold they hold until they are gone themselves."""
         self._forget_uses(self._pods.pop(uid, None))
-        if self._asked.pop(uid, None) is not None:
+        asked = self._asked.pop(uid, None)
+        if asked is not None:
+            self.columns.use((), before=asked.demands)
             self._trials.promise(uid, "", ())
         self.follow([uid])
 
@@ -363,7 +375,7 @@ class DeviceBooks:
                     ("ResourceClaimTemplate", each.template) if each.template else ("ResourceClaim", each.claim)
                 )
                 return self._lacking(pod, index, f"{kind} {pod.namespace}/{name} does not exist")
-            if (problem := self._unusable(source.spec)) is not None:
+            if (problem := self._unusable(source.spec, pod.namespace)) is not None:
                 return self._lacking(pod, index, problem)
             allocation = None if claim is None else claim.allocation
             if each.template and asks_for_channel(source.spec):
@@ -371,7 +383,9 @@ class DeviceBooks:
             own = bool(each.template) and (claim is None or claim.controller == pod.uid)  # else of its PodGroup
             needs.append(_Need(key, source.spec, allocation, own))
         self.is_followed = True
+        before = self._asked.get(pod.uid)
         asked = self._asked[pod.uid] = self._ask(pod, needs, twins)
+        self.columns.use(asked.demands, before=() if before is None else before.demands)
         self._follow_promise(pod.uid)
         options = joined(pod.options, channel) if channel and self._cliques else pod.options
         labels = share_labels({**pod.labels, SHARED_CLAIM: asked.together}) if asked.together else pod.labels
@@ -383,7 +397,8 @@ class DeviceBooks:
             return pod
         return replace(pod, problem=Problem(f"spec.resourceClaims[{index}]", why))
 
-    def _unusable(self, spec: ClaimSpec) -> str | None:
+    def _unusable(self, spec: ClaimSpec, namespace: str) -> str | None:
+        """Return why devices cannot be counted for a claim, None if they can."""
         if spec.problem is not None:
             return str(spec.problem)
         for request in spec.requests:
@@ -393,6 +408,10 @@ class DeviceBooks:
                 for expression in option.selectors:
                     if (problem := self._selectors.problem(expression)) is not None:
                         return str(problem)
+        for demand in demands_of(spec):
+            self.is_outdated |= self.columns.want(demand, namespace).relations
+            if not self.columns.is_read(demand):
+                return f"the devices of DeviceClass {demand.device_class} are still being compared with its selectors"
         return None
 
     def _ask(self, pod: Pod, needs: list[_Need], twins: Mapping[str, int]) -> _Asked:
@@ -421,7 +440,8 @@ class DeviceBooks:
         free = _with(pod.shape, total)
         pinned = _pinned(_with(pod.shape, held), pins) if pins else None
         wanted = tuple(AskedClaim(need.key, need.spec) for need in needs if need.allocation is None and need.own)
-        return _Asked(free, counts, pinned, min(together, default=""), wanted)
+        demands = frozenset(demand for need in needs for demand in demands_of(need.spec))
+        return _Asked(free, counts, pinned, min(together, default=""), wanted, demands)
 
     def _is_plain(self, spec: ClaimSpec) -> bool:
         """Tell whether the devices that a claim asks for can be counted."""
@@ -430,7 +450,6 @@ class DeviceBooks:
     def _amounts(self, spec: ClaimSpec) -> Counter[str]:
         amounts: Counter[str] = Counter()
         for demand, count in demands_of(spec).items():
-            self.is_outdated |= self.columns.want(demand).relations
             for column in self.columns.takes(demand):
                 amounts[column] += count
         return amounts

@@ -47,9 +47,16 @@ Matcher = Callable[[str, PoolDevice, tuple[str, ...]], bool]
 _SHARED_DEVICE: Final = 1 << 20
 
 _NONE: Final = Counter[int]()
+_NO_RESOURCES: Final[Mapping[str, int]] = {}
 
-#: Demands with selectors of their own; each is a column, and anybody may ask for something new.
+#: Demands with selectors of their own, of all pods and of those of one namespace; each is a column, and anybody may ask
+#: for something new.
 MOST_DEMANDS: Final = 64
+MOST_OF_A_NAMESPACE: Final = 16
+
+#: Devices that are looked at for a new demand in one step: 0.5 ms where the selector reads what many devices have in
+#: common, 4 ms where each has to be evaluated. A small cluster is looked at while the pod is read.
+DEVICES_PER_STEP: Final = 100
 
 #: Columns for overlapping demands together; of more no exact count is kept, and kube-scheduler's refusals correct it.
 _MOST_UNIONS: Final = 24
@@ -62,6 +69,11 @@ class DeviceDemand:
     device_class: str
     selectors: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def is_special(self) -> bool:
+        """Tell whether more is asked for than the class."""
+        return bool(self.selectors or self.tolerations)
 
     @property
     def column(self) -> str:
@@ -141,6 +153,10 @@ class DeviceColumns:
         self._afar: dict[str, int] = {}  # of which demands those devices are that a node shares with others
         self._node_of: dict[DeviceKey, str] = {}
         self._bits: dict[DeviceDemand, int] = {}
+        self._spare_bits: list[int] = []  # devices may still have them, of demands that are forgotten
+        self._unread: dict[DeviceDemand, list[str]] = {}  # nodes whose devices are to be looked at
+        self._namespaces: dict[DeviceDemand, str] = {}  # who asked first, of those with selectors
+        self._uses = Counter[DeviceDemand]()  # by pods
         self._signatures: dict[str, Counter[int]] = {}
         self._plugin: dict[str, Mapping[str, int]] = {}  # what nodes list themselves
         self._masks: dict[str, int] = {}  # column -> the demands of which any makes a device count
@@ -199,16 +215,62 @@ class DeviceColumns:
 
     # Questions.
 
-    def want(self, demand: DeviceDemand) -> ColumnChange:
-        """Have a column for a demand from now on; of very many the selectors of further ones are left out."""
+    def want(self, demand: DeviceDemand, namespace: str = "") -> ColumnChange:
+        """Have a column for a demand; of very many, or of one namespace, the selectors of further ones are left out.
+
+        Those that no pod asks for any more make room. What a large cluster has of it is known once `read_on` has seen
+        all its devices.
+        """
         if demand in self._bits:
             return ColumnChange()
-        if len(self._bits) >= MOST_DEMANDS:
-            demand = DeviceDemand(demand.device_class)
-            if demand in self._bits or len(self._bits) >= 2 * MOST_DEMANDS:
-                return ColumnChange()
-        self._bits[demand] = 1 << len(self._bits)
-        return self._read(demand)
+        forgotten = ColumnChange()
+        if demand.is_special and self._is_full(namespace):
+            forgotten = self._forget_unused()
+            if self._is_full(namespace):
+                demand = DeviceDemand(demand.device_class)
+        if demand in self._bits or len(self._bits) >= 2 * MOST_DEMANDS:
+            return forgotten
+        if demand.is_special:
+            self._namespaces[demand] = namespace
+        self._bits[demand] = self._free_bit()
+        self._unread[demand] = [*{**self._devices, **self._afar}]
+        read = self.read_on()
+        return read if read.moved else forgotten
+
+    def use(self, demands: Iterable[DeviceDemand], before: Iterable[DeviceDemand] = ()) -> None:
+        """Note which demands a pod makes, and which it made before."""
+        self._uses.update(demands)
+        self._uses.subtract(before)
+        for each in before:
+            if self._uses[each] <= 0:
+                del self._uses[each]
+
+    def is_read(self, demand: DeviceDemand) -> bool:
+        """Tell whether all devices have been looked at for a wanted demand."""
+        return demand not in self._unread
+
+    @property
+    def is_reading(self) -> bool:
+        """Tell whether there are devices that have not been looked at for a demand."""
+        return bool(self._unread)
+
+    def read_on(self, most: float = DEVICES_PER_STEP) -> ColumnChange:
+        """Look at some more devices for the demands that are new, a node at a time."""
+        ended = False
+        while self._unread and most > 0:
+            demand, nodes = next(iter(self._unread.items()))
+            while nodes and most > 0:
+                most -= self._look(demand, nodes.pop())
+            if not nodes:
+                del self._unread[demand]
+                ended = True
+        return self._related() if ended else ColumnChange()
+
+    def _related(self) -> ColumnChange:
+        """Find out again which demand takes from which columns, and tell all nodes."""
+        self._relate()
+        self._tell({*self._signatures, *self._plugin})
+        return ColumnChange(relations=True, moved=True)
 
     def takes(self, demand: DeviceDemand) -> tuple[str, ...]:
         """Return the columns from which a device of a wanted demand is taken."""
@@ -259,7 +321,8 @@ class DeviceColumns:
         chosen = {resource: self._inventory.class_of_resource(resource) for resource in sorted(named)}
         self.resources = {resource: each.name for resource, each in chosen.items() if each is not None}
         for name in self.resources.values():
-            self._bits.setdefault(DeviceDemand(name), 1 << len(self._bits))
+            if DeviceDemand(name) not in self._bits:
+                self._bits[DeviceDemand(name)] = self._free_bit()
         return self._sign_all()
 
     def _slices_changed(self, nodes: frozenset[str] | None) -> ColumnChange:
@@ -297,6 +360,7 @@ class DeviceColumns:
 
     def _sign_all(self) -> ColumnChange:
         """Tell of which demands each device is, as the classes are now."""
+        self._unread.clear()
         for node in list(self._afar):
             self._read_devices(node)
         for devices in self._devices.values():
@@ -304,27 +368,53 @@ class DeviceColumns:
                 signed.signature = self._signature(key.driver, signed.device)
         return self._recount(self._devices)
 
-    def _read(self, demand: DeviceDemand) -> ColumnChange:
-        """Tell which devices are of a new demand."""
+    def _is_full(self, namespace: str) -> bool:
+        """Tell whether there are as many demands with selectors as there may be, of all or of a namespace."""
+        own = sum(each == namespace for each in self._namespaces.values())
+        return own >= MOST_OF_A_NAMESPACE or len(self._namespaces) >= MOST_DEMANDS
+
+    def _free_bit(self) -> int:
+        return self._spare_bits.pop() if self._spare_bits else 1 << len(self._bits)
+
+    def _forget_unused(self) -> ColumnChange:
+        """Forget demands with selectors that no pod makes any more."""
+        unused = [each for each in self._namespaces if each not in self._uses and each not in self._unread]
+        for each in unused:
+            bit = self._bits.pop(each)
+            self._spare_bits.append(bit)
+            self._odd &= ~bit
+            del self._namespaces[each]
+        return self._related() if unused else ColumnChange()
+
+    def _look(self, demand: DeviceDemand, node: str) -> int:
+        """Tell which devices of a node are of a new demand; return how many were looked at, 1 at least."""
         bit = self._bits[demand]
-        for node in list(self._afar):
+        if node in self._afar:
             self._read_devices(node)
-        for devices in self._devices.values():
-            for key, signed in devices.items():
-                if self._is_of(demand, key.driver, signed.device):
-                    signed.signature |= bit
-        return self._recount(self._devices)
+        devices = self._devices.get(node, {})
+        for key, signed in devices.items():
+            signed.signature &= ~bit  # of a demand that is forgotten
+            if self._is_of(demand, key.driver, signed.device):
+                signed.signature |= bit
+                if signed.device.shared or signed.device.counters.uses:
+                    self._odd |= bit
+        self._sum(node)
+        return max(len(devices), 1)
+
+    def _sum(self, node: str) -> None:
+        """Count the devices of a node by what they are of."""
+        self._all.subtract(self._signatures.pop(node, _NONE))
+        counts = Counter[int]()
+        for signed in self._devices.get(node, {}).values():
+            counts[signed.signature] += _SHARED_DEVICE if signed.device.shared else 1
+        if counts:
+            self._signatures[node] = counts
+        self._all.update(counts)
 
     def _recount(self, nodes: Collection[str]) -> ColumnChange:
         before = {node: self.extended(node) for node in nodes}
         for node in nodes:
-            self._all.subtract(self._signatures.pop(node, _NONE))
-            counts = Counter[int]()
-            for signed in self._devices.get(node, {}).values():
-                counts[signed.signature] += _SHARED_DEVICE if signed.device.shared else 1
-            if counts:
-                self._signatures[node] = counts
-            self._all.update(counts)
+            self._sum(node)
         odd, self._odd = self._odd, self._odd | self._odd_on(nodes)
         relations = self._relate() or odd != self._odd
         self._tell({*nodes, *self._signatures, *self._plugin} if relations else nodes)
@@ -358,7 +448,7 @@ class DeviceColumns:
         found = {
             demand: frozenset(each for each in there if each & bit)
             for demand, bit in self._bits.items()
-            if not any(each & bit for each in afar)
+            if demand not in self._unread and not any(each & bit for each in afar)
         }
         masks = {demand.column: self._bits[demand] for demand in found}
         sets = {demand.column: devices for demand, devices in found.items()}
@@ -391,13 +481,22 @@ class DeviceColumns:
         return changed
 
     def _tell(self, nodes: Iterable[str]) -> None:
-        """Tell the table how much each of these nodes has in each column."""
+        """Tell the table how much each of these nodes has in each column; nodes that are alike are counted once."""
+        alike: dict[tuple[frozenset[tuple[int, int]], frozenset[tuple[str, int]]], dict[str, int]] = {}
         for node in nodes:
-            signatures, listed = self._signatures.get(node, _NONE), self._plugin.get(node, {})
-            amounts = {column: _count(signatures, mask) for column, mask in self._masks.items() if column not in listed}
-            for twin, resources in self._twins.items():
-                amounts[twin] += sum(listed.get(each, 0) for each in resources)
-            self._provide(node, {column: amount for column, amount in amounts.items() if amount})
+            signatures, listed = self._signatures.get(node, _NONE), self._plugin.get(node, _NO_RESOURCES)
+            key = (frozenset(signatures.items()), frozenset(listed.items()))
+            amounts = alike.get(key)
+            if amounts is None:
+                amounts = alike[key] = self._amounts(signatures, listed)
+            self._provide(node, amounts.copy())
+
+    def _amounts(self, signatures: Counter[int], listed: Mapping[str, int]) -> dict[str, int]:
+        """Return how much a node with such devices, and such resources of a device plugin, has in each column."""
+        amounts = {column: _count(signatures, mask) for column, mask in self._masks.items() if column not in listed}
+        for twin, resources in self._twins.items():
+            amounts[twin] += sum(listed.get(each, 0) for each in resources)
+        return {column: amount for column, amount in amounts.items() if amount}
 
 
 def _count(signatures: Counter[int], mask: int) -> int:

@@ -281,10 +281,10 @@ class Controller:
     async def _pass(self) -> float:
         """Run the pass, step by step, if anything asks for it; return how long its last step took (seconds)."""
         began = self.clock.monotonic()
-        if not self._apply(events.Decide()):
+        if not self._apply(events.Decide()) and not self.admission.is_busy:
             return 0.0
         spent = rest = self.clock.monotonic() - began
-        while self.admission.deciding:
+        while self.admission.is_busy:
             await asyncio.sleep(rest)
             if not self._follow_health().decides:
                 break
