@@ -16,7 +16,7 @@ pkg/controller/podgc and tainteviction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
@@ -30,6 +30,7 @@ from extender.judge import CLEARABLE, Case, NoFit, judge
 from extender.ledger.effects import CollectedEffects
 from extender.ledger.reservations import Reservations
 from extender.objects.budget import Budgets
+from extender.objects.node import NOT_READY_TAINT, UNREACHABLE_TAINT
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
@@ -41,6 +42,9 @@ from extender.queues.sharing import Sharing
 
 #: Nodes that a reason names.
 _MOST_NAMED: Final = 3
+
+#: Taints of nodes that do not answer.
+_AWAY: Final = frozenset({NOT_READY_TAINT.key, UNREACHABLE_TAINT.key})
 
 _OURS: Final = (Reason.NODES_LOST, Reason.REPAIRING)
 
@@ -174,12 +178,23 @@ class Losses:
             gang = model.gang_of(pod)
             if gang is None or (gang.ref.is_pod and not pod.controller):
                 continue  # of a pod that is on its own nothing would come again
-            if self._pending_evictions.leaving_for(gang.ref) is not None:
+            if self._pending_evictions.leaving_for(gang.ref) is not None or self._waits_there(pod):
                 continue
             lost = found.setdefault(gang.ref, (gang, []))[1]
             if not pod.deleting or self._is_awaited(gang, lost):
                 lost.append(pod)
         return {ref: each for ref, each in found.items() if each[1]}
+
+    def _waits_there(self, pod: Pod) -> bool:
+        """Tell whether a pod is to stay on a node that does not answer: it tolerates that by name, without an end."""
+        node = self._model.table.find(pod.node_name)
+        taints = () if node is None else [each for each in node.taints if each.key in _AWAY]
+        named = [each for each in pod.shape.tolerations if each.key in _AWAY and not each.bounded]
+        staying = [each for each in named if each.effect in {"", "NoExecute"}]
+        keys = {
+            each.key for each in staying if any(each.tolerates(replace(taint, effect="NoExecute")) for taint in taints)
+        }
+        return bool(taints) and keys == {each.key for each in taints}
 
     def _is_awaited(self, gang: Gang, lost: Sequence[Pod]) -> bool:
         """Tell whether something is to come in the stead of one that is being deleted, and has no place kept.

@@ -11,13 +11,14 @@ from extender.objects.meta import Affinity, Decoder, Int32, Int64, ObjectMeta, R
 from extender.objects.text import parse_integer
 
 
-class TolerationObject(Struct, gc=False, frozen=True):
+class TolerationObject(Struct, gc=False, frozen=True, rename="camel"):
     """A toleration as written in the pod."""
 
     key: str | None = None
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class TaintObject(Struct, gc=False, frozen=True):
@@ -71,13 +72,15 @@ class Toleration:
     """A pod's permission to run on tainted nodes.
 
     An empty key stands for every key, an empty effect for every effect, an empty operator for `Equal`; `Lt` and `Gt`
-    compare integers (KEP-5471). Source: k8s.io/api/core/v1 Toleration.ToleratesTaint.
+    compare integers (KEP-5471). One that is `bounded` ends some time after the taint was added (`tolerationSeconds`).
+    Source: k8s.io/api/core/v1 Toleration.ToleratesTaint.
     """
 
     key: str
     operator: str
     value: str
     effect: str
+    bounded: bool = False
 
     def tolerates(self, taint: Taint) -> bool:
         """Tell whether this toleration covers `taint`."""
@@ -120,7 +123,7 @@ def read_soft_taints(taints: list[TaintObject] | None) -> tuple[Taint, ...]:
 def read_tolerations(tolerations: list[TolerationObject] | None) -> tuple[Toleration, ...]:
     """Read a pod's tolerations."""
     return tuple(
-        Toleration(key=t.key or "", operator=t.operator or "", value=t.value or "", effect=t.effect or "")
+        Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "", t.toleration_seconds is not None)
         for t in tolerations or ()
     )
 

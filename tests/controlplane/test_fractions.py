@@ -120,7 +120,7 @@ def gang_of_parts(cluster: Sandbox, name: str, members: int, memory: int) -> Gan
     """Create a gang whose members ask for a GPU and so much of its memory (MiB) each."""
     amounts = {"cpu": "1", GPU: "1", MEMORY: str(memory)}
     container = {"name": "main", "image": "registry.example/trainer:1"}
-    container["resources"] = {"requests": amounts, "limits": amounts}  # type: ignore[assignment]
+    container["resources"] = {"requests": amounts, "limits": amounts}  # type: ignore[assignment]  # JSON
     return cluster.gang(name, members=members, spec={"containers": [container]})
 
 

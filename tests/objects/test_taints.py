@@ -86,6 +86,8 @@ def test_absent_fields_of_a_toleration_read_as_empty() -> None:
     assert read_tolerations([TolerationObject("a", "Equal", "b", "NoExecute")]) == (
         Toleration("a", "Equal", "b", "NoExecute"),
     )
+    timed = read_tolerations([TolerationObject("a", "Exists", effect="NoExecute", toleration_seconds=0)])
+    assert timed == (Toleration("a", "Exists", "", "NoExecute", bounded=True),)
     assert read_tolerations(None) == ()
 
 

@@ -9,6 +9,7 @@ from textwrap import dedent
 import pytest
 
 from extender.control.ports import WatchedKind
+from extender.ledger.effects import EvictionReason
 from muster_lab.simulation.accounting import Activity
 from muster_lab.simulation.scenario import Scenario
 from muster_lab.simulation.scenario_file import load_scenario, read_scenario
@@ -43,11 +44,13 @@ def scenario(failures: str, nodes: int = 3, pods: str = "") -> Scenario:
 @pytest.mark.parametrize(
     ("failure", "nodes", "finished", "last"),
     [
-        ("{node: n-1, at: 10m}", 3, 71 * 60, "n-2"),  # deleted after five minutes, and placed elsewhere
+        ("{node: n-1, at: 10m}", 3, 66 * 60 + 40, "n-2"),  # placed elsewhere, and evicted, after 40 s
         ("{node: n-1, at: 10m, gone: true}", 3, 66 * 60 + 40, "n-2"),  # deleted 40 s after the Node
-        ("{node: n-1, at: 10m, back: 12m}", 3, 68 * 60, "n-1"),  # it was not away for long
+        ("{node: n-1, at: 10m, back: 10m30s}", 3, 66 * 60 + 30, "n-1"),  # it was not away for long
+        ("{node: n-1, at: 10m, back: 12m}", 3, 66 * 60 + 40, "n-2"),
+        ("{node: n-1, at: 10m, back: 12m}", 2, 68 * 60, "n-1"),  # there is no other node
         ("{node: n-1, at: 10m, back: 10m20s, gone: true}", 3, 66 * 60 + 20, "n-1"),  # the pods are still there
-        ("{node: n-1, at: 10m, back: 40m}", 2, 96 * 60, "n-1"),  # there is no other node
+        ("{node: n-1, at: 10m, back: 40m}", 2, 96 * 60 + 40, "n-1"),  # deleted after five minutes; 40 s without a break
         ("{node: n-1, at: 10m, back: 40m, gone: true}", 2, 96 * 60, "n-1"),
     ],
 )
@@ -60,7 +63,9 @@ def test_a_gang_goes_on_from_its_checkpoint_when_it_is_whole_again(
     assert (gang.finished_at, gang.pods[1].node) == (finished, last)
     assert played.summary.productive_gpu_hours == 16.0
     assert played.summary.lost_gpu_hours == pytest.approx(16 * 4 / 60)
-    assert played.evictions == ()
+    evicted = [(each.at, each.pod, each.reason) for each in played.evictions]
+    assert evicted in ([], [(640.0, "default/g-1", EvictionReason.NODE_LOST)])
+    assert bool(evicted) == (last == "n-2" and "gone" not in failure)
 
 
 def test_a_node_that_does_not_answer_looks_as_in_a_cluster(virtually: Virtually, connect: Connect) -> None:
@@ -70,7 +75,7 @@ def test_a_node_that_does_not_answer_looks_as_in_a_cluster(virtually: Virtually,
         world = World(scenario("{node: n-1, at: 10m, back: 12m}"), loop_clock(), connect)
         running = asyncio.create_task(world.run())
         seen = []
-        for minute in (9, 11, 14):
+        for minute in (9, 10.5, 14):
             await reach(60 * minute)
             json = world.cluster.get(WatchedKind.NODE, "", "n-1").json
             (ready,) = (each["status"] for each in json["status"]["conditions"] if each["type"] == "Ready")
@@ -91,7 +96,7 @@ def test_a_node_that_does_not_answer_looks_as_in_a_cluster(virtually: Virtually,
 @pytest.mark.parametrize(
     ("gone", "expected"),
     [
-        ("false", [("n-1", True), ("n-1", True), ("n-1", False)]),
+        ("false", [("n-1", True), ("n-1", True), ("n-2", False)]),
         ("true", [("n-2", False), ("n-2", False), ("n-2", False)]),
     ],
 )
@@ -132,8 +137,11 @@ def test_a_pod_that_tolerates_it_stays(connect: Connect) -> None:
 
 
 def test_a_cluster_in_the_middle_of_its_day(connect: Connect) -> None:
-    """The example: the new member of the large gang has the small one evicted, which starts when the node is back."""
+    """The example: the lost member of the large gang has the small one evicted, which starts when the node is back."""
     played = simulate(load_scenario(EXAMPLE), connect)
     times = {gang.name: (gang.admitted_at, gang.finished_at) for gang in played.gangs}
-    assert [times[name] for name in ("pretrain", "eval")] == [(0.0, 290 * 60), (90.0, 80 * 60)]
-    assert {(each.at, each.gang, each.by) for each in played.evictions} == {(900.0, "default/eval", "default/pretrain")}
+    assert [times[name] for name in ("pretrain", "eval")] == [(0.0, 290 * 60 - 260), (90.0, 80 * 60 + 40)]
+    assert {(each.at, each.gang, each.by) for each in played.evictions} == {
+        (640.0, "default/eval", "default/pretrain"),
+        (640.0, "default/pretrain", None),
+    }
