@@ -244,7 +244,7 @@ class World:
     def _decide(self) -> None:
         """Run a pass to its end."""
         self.tell(Decide())
-        while self.admission.deciding:
+        while self.admission.is_busy:
             self.tell(Decide())
 
     def filter(self, pod: Pod, names: list[str] | None = None) -> Filtered:

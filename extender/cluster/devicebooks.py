@@ -95,6 +95,7 @@ class DeviceBooks:
         columns: the devices of each node, by what is asked for.
         is_followed: whether there are, or were, claims.
         is_outdated: whether pods are to be read again, because devices are asked for in other words than before.
+        is_reading: whether there are devices that have not been looked at for what is asked for.
     """
 
     def __init__(self, table: NodeTable, pods: Mapping[str, Pod]) -> None:
@@ -113,7 +114,7 @@ class DeviceBooks:
         self._users: dict[str, dict[str, None]] = {}  # claim, or template, by namespace/name -> UIDs of pods
         self._owned: dict[str, dict[str, None]] = {}  # UID of a pod -> the claims that were made for it
         self._allocated: set[str] = set()  # claims that hold devices of a node
-        self.is_outdated = self.is_followed = False
+        self.is_outdated = self.is_followed = self.is_reading = False
         self._domains: dict[str, ComputeDomain] = {}  # by the namespace and name of their template
         self._cliques: set[str] = set()  # nodes that are in one
 
@@ -286,14 +287,10 @@ class DeviceBooks:
             self._pods[pod.uid] = pod
         return self._resolve(pod)
 
-    @property
-    def is_reading(self) -> bool:
-        """Tell whether there are devices that have not been looked at for what is asked for."""
-        return self.columns.is_reading
-
     def read_on(self, most: float = DEVICES_PER_STEP) -> None:
         """Look at some more devices for what is asked for in new words."""
         self.is_outdated |= self.columns.read_on(most).relations
+        self.is_reading = self.columns.is_reading
 
     def outdated(self) -> Touched:
         """Return what is to be read again because devices are asked for in other words than before."""
@@ -411,6 +408,7 @@ class DeviceBooks:
         for demand in demands_of(spec):
             self.is_outdated |= self.columns.want(demand, namespace).relations
             if not self.columns.is_read(demand):
+                self.is_reading = True
                 return f"the devices of DeviceClass {demand.device_class} are still being compared with its selectors"
         return None
 

@@ -237,7 +237,7 @@ class StudyPlayer:
         for _ in range(_MOST_ROUNDS):
             self._tell(Tick())
             self._tell(Decide())
-            while self._admission.deciding:
+            while self._admission.is_busy:
                 self._tell(Decide())
             evictions, self._evictions_due = self._evictions_due, {}
             moved = self._evict(evictions.values())

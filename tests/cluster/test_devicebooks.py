@@ -10,6 +10,7 @@ from extender.admission.events import (
     ClaimGone,
     ClaimSeen,
     ClaimTemplateSeen,
+    Decide,
     DeviceClassGone,
     DeviceClassSeen,
     Outcome,
@@ -19,7 +20,7 @@ from extender.admission.events import (
     SliceGone,
     SliceSeen,
 )
-from extender.cluster.devicecolumns import DeviceDemand
+from extender.cluster.devicecolumns import DEVICES_PER_STEP, DeviceDemand
 from extender.objects.pod import Phase
 from extender.objects.reason import Reason
 from tests.devicevalues import CLASS, claim_of, class_of, product_is, slice_of, spec_of, template_of, uses
@@ -224,3 +225,44 @@ def test_what_was_promised_is_read_back_after_a_crash(world: World) -> None:
     answer = successor.filter(job.pods[0])
     assert answer.outcome is Outcome.PINNED
     assert answer.accepted == [nodes["job-0"]]
+
+
+def crowded(world: World) -> None:
+    """Add so many nodes that their devices are looked at in steps, and a template for devices of one product."""
+    world.tell(ClaimTemplateSeen(template_of("product", spec_of(6, product_is("H100")))))
+    for name in world.nodes(6 * DEVICES_PER_STEP // 8, gpus=0, prefix="more"):
+        world.tell(SliceSeen(slice_of(name)))
+
+
+def test_a_gang_that_asks_in_new_words_is_placed_when_all_devices_have_been_looked_at(world: World) -> None:
+    """Until then it waits and says for what."""
+    crowded(world)
+    pods = [world.pod(f"new-{index}", claims=uses(template="product")) for index in range(2)]
+    for pod in pods:
+        world.tell(PodSeen(pod))
+    world.tell(Decide())
+    messages = [wait.message for wait in world.state.waits().values()]
+    assert len(messages) == 2
+    assert all("are still being compared with its selectors" in each for each in messages)
+    world.judge()
+    world.judge()
+    assert world.filter(pods[0]).outcome is Outcome.PINNED
+    world.check_promises()
+
+
+def test_what_was_promised_in_new_words_is_read_back_on_a_large_cluster(world: World) -> None:
+    """A new process knows what pods ask for before it reads back what they were promised."""
+    crowded(world)
+    job = world.gang("job", 2, gpus=0, claims=uses(template="product"))
+    world.judge()
+    nodes = job.reserved
+    successor = world.restart()
+    with_devices(successor, 2)
+    crowded(successor)
+    successor.group(job.ref, 2)
+    for pod in job.pods:
+        successor.tell(PodSeen(replace(pod, nominated_node=nodes[pod.name])))
+    successor.tell(Rebuild())
+    column = DeviceDemand(CLASS, (product_is("H100"),)).column
+    assert [free(successor, name, column) for name in nodes.values()] == [2, 2]
+    successor.check_promises()

@@ -8,7 +8,14 @@ from random import Random
 
 import pytest
 
-from extender.cluster.devicecolumns import MOST_DEMANDS, DeviceColumns, DeviceDemand, demands_of
+from extender.cluster.devicecolumns import (
+    DEVICES_PER_STEP,
+    MOST_DEMANDS,
+    MOST_OF_A_NAMESPACE,
+    DeviceColumns,
+    DeviceDemand,
+    demands_of,
+)
 from extender.devices.inventory import Inventory
 from extender.objects.resourceclaim import ClaimRequest, ClaimSpec, DeviceRequest
 from extender.objects.resourceslice import PoolDevice
@@ -149,12 +156,67 @@ def test_a_claim_asks_for_the_least_that_it_may_get() -> None:
 
 
 def test_columns_are_bounded(provided: Provided) -> None:
-    """Whoever asks for something else in each pod is counted by the class alone from some number on."""
+    """Pods that ask for something else each are counted by the class alone from some number on; others are not."""
     provided.columns.put_slice(slice_of("a"))
-    for number in range(3 * MOST_DEMANDS):
-        provided.columns.want(of_product(f"product-{number}"))
-    assert len(provided.amounts["a"]) == 1
-    assert provided.columns.takes(of_product(f"product-{3 * MOST_DEMANDS}")) == (PLAIN.column,)
+    for number in range(2 * MOST_DEMANDS):
+        provided.columns.want(of_product(f"product-{number}"), "one")
+        provided.columns.use([of_product(f"product-{number}")])
+    assert provided.columns.takes(of_product("product-3")) == (of_product("product-3").column,)
+    assert provided.columns.takes(of_product(f"product-{MOST_OF_A_NAMESPACE}")) == (PLAIN.column,)
+    provided.columns.want(of_product("H100"), "two")
+    assert set(provided.columns.takes(of_product("H100"))) == {PLAIN.column, of_product("H100").column}
+    for number in range(2 * MOST_DEMANDS):
+        provided.columns.want(of_product(f"more-{number}"), f"namespace-{number}")
+        provided.columns.use([of_product(f"more-{number}")])
+    assert provided.columns.takes(of_product(f"more-{MOST_DEMANDS}")) == (PLAIN.column,)
+
+
+def test_what_no_pod_asks_for_any_more_makes_room(provided: Provided) -> None:
+    """A namespace whose pods come and go asks in new words each time, and its devices are counted each time."""
+    provided.columns.put_slice(slice_of("a", ["H100", "A100"]))
+    lasting = of_product("A100")
+    provided.columns.want(lasting, "one")
+    provided.columns.use([lasting])
+    for number in range(4 * MOST_OF_A_NAMESPACE):
+        demand = DeviceDemand(CLASS, (product_is("H100"), f"'{number}' == '{DRIVER}'"))
+        provided.columns.want(demand, "one")
+        provided.columns.use([demand])
+        assert demand.column in provided.columns.takes(demand), number
+        assert provided.amounts["a"][demand.column] == 1
+        assert provided.amounts["a"][lasting.column] == 1
+        provided.columns.use([], before=[demand])
+    assert len(provided.amounts["a"]) <= MOST_OF_A_NAMESPACE + 1
+
+
+def test_devices_of_a_large_cluster_are_looked_at_in_steps(provided: Provided) -> None:
+    """No step looks at more than so many; slices and nodes that change meanwhile count as they are."""
+    nodes = 4 * DEVICES_PER_STEP // 8
+    for number in range(nodes):
+        provided.columns.put_slice(slice_of(f"n{number}", ["H100"] * 4 + ["A100"] * 4))
+    demand = of_product("H100")
+    assert not provided.columns.want(demand).moved
+    assert (provided.columns.is_read(demand), provided.columns.takes(demand)) == (False, ())
+    provided.columns.put_slice(slice_of("n0", ["H100"], name="again", generation=2))
+    provided.columns.put_slice(slice_of(f"n{nodes - 1}", ["H100"] * 2, name="other", generation=2))
+    provided.columns.put_slice(slice_of("new", ["A100", "H100"]))
+    steps = 1
+    while provided.columns.is_reading:
+        provided.columns.read_on()
+        steps += 1
+    assert 4 <= steps <= 5
+    assert provided.columns.takes(demand) == (demand.column,)
+    there = Counter(amounts[demand.column] for amounts in provided.amounts.values() if demand.column in amounts)
+    assert there == {4: nodes - 2, 1: 2, 2: 1}
+
+
+def test_classes_that_change_end_the_steps(provided: Provided) -> None:
+    """All devices are looked at then, for all that is asked for."""
+    for number in range(2 * DEVICES_PER_STEP // 8):
+        provided.columns.put_slice(slice_of(f"n{number}"))
+    provided.columns.want(of_product("H100"))
+    provided.columns.put_class(class_of("other"))
+    assert not provided.columns.is_reading
+    assert provided.amounts["n0"] == {of_product("H100").column: 8}
 
 
 @pytest.mark.parametrize("seed", range(60))
