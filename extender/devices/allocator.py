@@ -178,7 +178,7 @@ class _Option:
 
     request: DeviceRequest
     device_class: DeviceClass
-    asked: Mapping[str, Amount]
+    asked: Mapping[str, int]
     number: int = 0
     all_of_them: list[tuple[int, int]] | None = None
     known: dict[tuple[int, int], bool] = field(default_factory=dict)
@@ -208,7 +208,7 @@ class _Search:
         self._constraints: list[list[AttributeConstraint]] = []
         self._given: list[list[tuple[GivenDevice, Candidate]]] = [[] for _ in claims]
         self._taken: dict[DeviceKey, set[int]] = {}
-        self._shares: dict[DeviceKey, list[Mapping[str, Amount]]] = {}
+        self._shares: dict[DeviceKey, list[Mapping[str, int]]] = {}
         self._counters = CounterBook(view.in_use)
         self._steps_left = most_steps
 
@@ -365,7 +365,7 @@ class _Search:
                 return False
         return candidate.reachable
 
-    def _consumption(self, claim: AskedClaim, option: _Option, candidate: Candidate) -> dict[str, Amount] | None:
+    def _consumption(self, claim: AskedClaim, option: _Option, candidate: Candidate) -> dict[str, int] | None:
         try:
             return consumption(option.asked, candidate.device.capacity)
         except CapacityError as error:
@@ -374,14 +374,14 @@ class _Search:
                 DeviceRefusal(DeviceCause.AMOUNT_FAILED, claim.key, option.request.name, detail)
             ) from error
 
-    def _room(self, claim: AskedClaim, option: _Option, candidate: Candidate) -> dict[str, Amount] | None:
+    def _room(self, claim: AskedClaim, option: _Option, candidate: Candidate) -> dict[str, int] | None:
         """Return what the request takes of a device's capacity, None if there is not enough."""
         taken = self._consumption(claim, option, candidate)
         if taken is None:
             return None
         key, shares = candidate.key, self._shares.get(candidate.key, ())
 
-        def in_use(name: str) -> Amount:
+        def in_use(name: str) -> int:
             return self._view.in_use.consumed(key, name) + sum(share[name] for share in shares)
 
         return taken if fits(taken, candidate.device.capacity, in_use) else None
@@ -401,7 +401,13 @@ class _Search:
             self._counters.take(pool, device)
         if device.shared:
             self._shares.setdefault(key, []).append(room)
-            given = GivenDevice(request.name, key, request.admin, PLANNED_SHARE, tuple(sorted(room.items())))
+            given = GivenDevice(
+                request.name,
+                key,
+                request.admin,
+                PLANNED_SHARE,
+                tuple((name, Amount(room[name])) for name in sorted(room)),
+            )
         else:
             self._taken.setdefault(key, set()).add(at.claim)
             given = GivenDevice(request.name, key, request.admin)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from extender.objects.dradevices import Amount
 from extender.objects.requests import MAX_AMOUNT
 from extender.objects.resourceslice import CapacityPolicy, CapacitySet, DeviceCapacity
 
@@ -19,7 +18,7 @@ class CapacityError(ValueError):
     """A request that no device can make sense of: kube-scheduler then places the pod nowhere."""
 
 
-def consumption(asked: Mapping[str, Amount], capacity: CapacitySet) -> dict[str, Amount] | None:
+def consumption(asked: Mapping[str, int], capacity: CapacitySet) -> dict[str, int] | None:
     """Return how much of each capacity a request takes (billionths), None if the device lacks one that is asked for.
 
     Raises CapacityError for an amount that cannot be rounded to the steps of the device, or a negative one.
@@ -34,7 +33,7 @@ def consumption(asked: Mapping[str, Amount], capacity: CapacitySet) -> dict[str,
     return taken
 
 
-def fits(taken: Mapping[str, Amount], capacity: CapacitySet, in_use: Callable[[str], Amount] | None = None) -> bool:
+def fits(taken: Mapping[str, int], capacity: CapacitySet, in_use: Callable[[str], int] | None = None) -> bool:
     """Tell whether a device may give out what a request takes, besides what is `in_use` of each (billionths)."""
     for name, each in capacity.items:
         amount = taken[name]
@@ -45,7 +44,7 @@ def fits(taken: Mapping[str, Amount], capacity: CapacitySet, in_use: Callable[[s
     return True
 
 
-def _consumed(asked: Amount | None, capacity: DeviceCapacity) -> Amount:
+def _consumed(asked: int | None, capacity: DeviceCapacity) -> int:
     policy = capacity.policy
     if asked is None:
         return capacity.value if policy is None or policy.default is None else policy.default
@@ -56,7 +55,7 @@ def _consumed(asked: Amount | None, capacity: DeviceCapacity) -> Amount:
     return next((value for value in policy.values if asked <= value), asked)
 
 
-def _rounded(asked: Amount, lowest: Amount, step: Amount | None) -> Amount:
+def _rounded(asked: int, lowest: int, step: int | None) -> int:
     """Round up to a whole number of steps above the lowest amount."""
     if asked < lowest:
         return lowest
@@ -71,7 +70,7 @@ def _rounded(asked: Amount, lowest: Amount, step: Amount | None) -> Amount:
     return (start + width * steps) * _BILLION
 
 
-def _violates(amount: Amount, policy: CapacityPolicy) -> bool:
+def _violates(amount: int, policy: CapacityPolicy) -> bool:
     if amount == policy.default:
         return False
     if policy.ranged:
@@ -81,6 +80,6 @@ def _violates(amount: Amount, policy: CapacityPolicy) -> bool:
     return bool(policy.values) and amount not in policy.values
 
 
-def _whole(amount: Amount) -> int:
+def _whole(amount: int) -> int:
     """Round up to whole units, as Go's Value() does."""
     return -(-amount // _BILLION)

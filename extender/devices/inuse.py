@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from extender.objects.dradevices import Amount, DeviceKey
+from extender.objects.dradevices import DeviceKey
 from extender.objects.resourceclaim import ClaimAllocation, GivenDevice
 
 
@@ -20,7 +20,7 @@ class DevicesInUse:
         """Start with what some claims have, each counted once."""
         self._whole: dict[DeviceKey, int] = {}
         self._shares: dict[DeviceKey, int] = {}
-        self._consumed: dict[DeviceKey, dict[str, Amount]] = {}
+        self._consumed: dict[DeviceKey, dict[str, int]] = {}
         for allocation in allocations:
             self.take(allocation)
 
@@ -54,7 +54,7 @@ class DevicesInUse:
         """Tell whether anybody has anything of a device."""
         return device in self._whole or device in self._shares
 
-    def consumed(self, device: DeviceKey, capacity: str) -> Amount:
+    def consumed(self, device: DeviceKey, capacity: str) -> int:
         """Return how much of a capacity is given out (billionths)."""
         return self._consumed.get(device, {}).get(capacity, 0)
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from extender.devices.inuse import DevicesInUse
 from extender.devices.inventory import NodePool
-from extender.objects.dradevices import Amount, PoolKey
+from extender.objects.dradevices import PoolKey
 from extender.objects.resourceclaim import DeviceConstraint
 from extender.objects.resourceslice import AttributeValue, PoolDevice, typed_value
 
@@ -58,7 +58,7 @@ class AttributeConstraint:
         return not requests or request in requests or request.partition("/")[0] in requests
 
 
-_Counts: TypeAlias = dict[tuple[str, str], Amount]
+_Counts: TypeAlias = dict[tuple[str, str], int]
 """(counter set, counter) -> billionths."""
 
 

@@ -20,6 +20,7 @@ from extender.admission import events
 from extender.admission.events import Event
 from extender.journal.outcomes import Raised, report
 from extender.ledger.effects import Effects
+from extender.objects.dradevices import Amount
 from extender.objects.keys import Options
 from extender.objects.meta import LabelSet, key_places, share_labels
 from extender.objects.node import Node
@@ -137,6 +138,8 @@ def plain(value: object) -> object:
         return {name: _plain_attribute(each) for name, each in value.items()}
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, Amount):
+        return str(int(value))
     raise NotImplementedError(f"{type(value).__name__} cannot be recorded")
 
 
@@ -150,6 +153,8 @@ def _plain_attribute(value: AttributeValue) -> _Attribute:
 
 def _read_special(kind: type, written: Any) -> object:  # noqa: ANN401 - what `plain` made of it
     """Return what was written as a plain value; raise NotImplementedError for any other type."""
+    if kind is Amount:
+        return Amount(written)
     if kind is not AttributeSet:
         raise NotImplementedError(f"{kind.__name__} cannot be read")
     values: list[AttributeValue] = []

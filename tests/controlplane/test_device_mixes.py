@@ -1,6 +1,7 @@
 """Random mixes of gangs that want devices in every way, on the real control plane: judged from what the API server saw.
 
-`--device-rounds N` and `--device-seed SEED` play other rounds. Muster is killed in each.
+`--device-rounds N` and `--device-seed SEED` play other rounds. In each Muster and kube-scheduler are killed,
+allocations are refused for a while, and a driver takes devices away and publishes them again.
 """
 
 from __future__ import annotations
@@ -8,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 import pytest
 
+from localcluster.client import JsonObject, Resource
 from localcluster.devices import (
     PCIE_ROOT,
     RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     claim,
     claim_spec,
     claim_template,
@@ -54,21 +58,42 @@ NEWS_SECONDS = 6.0
 LONGEST_IN_VAIN = 45.0
 
 
+#: What keeps kube-scheduler from writing any allocation while it is bound to the cluster.
+POLICIES = Resource(
+    "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
+)
+POLICY_BINDINGS = Resource(
+    "admissionregistration.k8s.io/v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    namespaced=False,
+)
+REFUSAL = "refuse-allocations"
+
+
 @dataclass(slots=True)
 class Mix:
-    """One round: its gangs and when each comes, when Muster is killed, and for how long it is away (seconds)."""
+    """One round: its gangs and when each comes, and from when to when what harm is done (seconds).
+
+    Muster is away while it is `killed`, kube-scheduler while `unscheduled`; allocations are `refused`; of a node the
+    last devices are `missing`, so many as the number says.
+    """
 
     seed: int
     arrivals: list[tuple[float, str, GangOptions]] = field(default_factory=list)
     shared: list[tuple[str, int]] = field(default_factory=list)
-    killed: float = 0.0
-    away: float = 0.0
+    killed: tuple[float, float] = (0.0, 0.0)
+    unscheduled: tuple[float, float] = (0.0, 0.0)
+    refused: tuple[float, float] = (0.0, 0.0)
+    missing: tuple[float, float, str, int] = (0.0, 0.0, "", 0)
 
     @classmethod
     def of(cls, seed: int) -> Mix:
         """Make up a round from its seed alone."""
         random = Random(seed)
-        mix = cls(seed, killed=random.uniform(0.2, 5.0), away=random.uniform(0.0, 1.5))
+        mix = cls(seed, killed=_spell(random, 1.5), unscheduled=_spell(random, 1.5), refused=_spell(random, 3.0))
+        node = f"{random.choice(PRODUCTS).lower()}-{random.randrange(NODES_OF_PRODUCT)}"
+        mix.missing = (*_spell(random, 3.0), node, random.randint(1, EACH))
         for number in range(GANGS):
             name = f"g{seed}-{number}"
             options: GangOptions = {"run_seconds": random.randint(2, 4), "members": random.randint(2, 6)}
@@ -88,6 +113,12 @@ class Mix:
             mix.arrivals.append((random.uniform(0, ARRIVING), name, options))
         mix.arrivals.sort(key=lambda each: each[0])
         return mix
+
+
+def _spell(random: Random, longest: float) -> tuple[float, float]:
+    """Return a spell that begins while gangs start (seconds)."""
+    begins = random.uniform(0.2, 5.0)
+    return begins, begins + random.uniform(0.0, longest)
 
 
 def test_equal_seeds_make_equal_mixes() -> None:
@@ -110,6 +141,33 @@ def set_up(cluster: Sandbox) -> None:
     for product in PRODUCTS:
         for name in cluster.nodes(NODES_OF_PRODUCT, prefix=product.lower(), gpus=0):
             cluster.create(resource_slice(name, gpus_of(EACH, product=product)))
+    allocated = "has(object.status) && has(object.status.allocation)"
+    allocated_before = allocated.replace("object", "oldObject")
+    cluster.create(
+        {
+            "apiVersion": POLICIES.api_version,
+            "kind": POLICIES.kind,
+            "metadata": {"name": REFUSAL},
+            "spec": {
+                "matchConstraints": {
+                    "resourceRules": [
+                        {
+                            "apiGroups": ["resource.k8s.io"],
+                            "apiVersions": ["*"],
+                            "operations": ["UPDATE"],
+                            "resources": ["resourceclaims/status"],
+                        }
+                    ]
+                },
+                "validations": [
+                    {
+                        "expression": f"!({allocated}) || ({allocated_before})",
+                        "message": "not now",
+                    }
+                ],
+            },
+        }
+    )
     cluster.create(claim_template("pair", claim_spec(2, alike=PCIE_ROOT)))
     for count in COUNTS:
         cluster.create(claim_template(f"any-{count}", claim_spec(count)))
@@ -118,24 +176,50 @@ def set_up(cluster: Sandbox) -> None:
             cluster.create(claim_template(f"{product.lower()}-{count}", claim_spec(count, selectors=[selector])))
 
 
-def play(mix: Mix, cluster: Sandbox, muster: Server) -> tuple[list[Gang], float]:
-    """Let the gangs come, and kill Muster once; return the gangs, and when it was killed."""
+def harms(
+    mix: Mix, cluster: Sandbox, muster: Server, scheduler: Server, deaths: list[float]
+) -> Iterator[tuple[float, Callable[[], object]]]:
+    """Yield what is done to a cluster while gangs start, and when (seconds)."""
+
+    def kill(server: Server) -> None:
+        deaths.append(time.monotonic())
+        server.kill()
+
+    for server, (begins, ends) in ((muster, mix.killed), (scheduler, mix.unscheduled)):
+        yield begins, partial(kill, server)
+        yield ends, server.start
+    refusing: JsonObject = {
+        "apiVersion": POLICY_BINDINGS.api_version,
+        "kind": POLICY_BINDINGS.kind,
+        "metadata": {"name": REFUSAL},
+        "spec": {"policyName": REFUSAL, "validationActions": ["Deny"]},
+    }
+    begins, ends = mix.refused
+    yield begins, partial(cluster.api.create, refusing)
+    yield ends, partial(cluster.api.delete, POLICY_BINDINGS, REFUSAL)
+    begins, ends, node, missing = mix.missing
+    product = node.partition("-")[0].upper()
+    for at, generation, count in ((begins, 2, EACH - missing), (ends, 3, EACH)):
+        published = resource_slice(node, gpus_of(count, product=product), generation=generation)
+        name, spec = published["metadata"]["name"], {"spec": published["spec"]}
+        yield at, partial(cluster.api.patch, RESOURCE_SLICES, name, spec)
+
+
+def play(mix: Mix, cluster: Sandbox, muster: Server, scheduler: Server) -> tuple[list[Gang], list[float]]:
+    """Let the gangs come, and do harm; return the gangs, and when Muster and kube-scheduler were killed."""
     gangs: list[Gang] = []
-    begun, killed = time.monotonic(), 0.0
+    deaths: list[float] = []
     for name, count in mix.shared:
         cluster.create(claim(name, claim_spec(count)))
-    nobody: tuple[float, str, GangOptions] = (6.0, "", {})
-    for at, name, options in [*mix.arrivals, nobody]:
-        if not killed and at > mix.killed:
-            time.sleep(max(begun + mix.killed - time.monotonic(), 0))
-            killed = time.monotonic()
-            muster.kill()
-            time.sleep(mix.away)
-            muster.start()
+    due = [(at, partial(cluster.gang, name, **options)) for at, name, options in mix.arrivals]
+    begun = time.monotonic()
+    everything: list[tuple[float, Callable[[], object]]] = [*due, *harms(mix, cluster, muster, scheduler, deaths)]
+    for at, action in sorted(everything, key=lambda each: each[0]):
         time.sleep(max(begun + at - time.monotonic(), 0))
-        if name:
-            gangs.append(cluster.gang(name, **options))
-    return gangs, killed
+        made = action()
+        if isinstance(made, Gang):
+            gangs.append(made)
+    return gangs, deaths
 
 
 def unfinished(gangs: Sequence[Gang]) -> list[Gang]:
@@ -174,17 +258,17 @@ def finish(cluster: Sandbox, gangs: Sequence[Gang]) -> list[Gang]:
     return left
 
 
-def play_and_judge(mix: Mix, cluster: Sandbox, muster: Server) -> list[str]:
+def play_and_judge(mix: Mix, cluster: Sandbox, muster: Server, scheduler: Server) -> list[str]:
     """Play a round, and return what was wrong."""
     with Recorder(cluster.api, SCHEDULING) as recorder, Recorder(cluster.api, (RESOURCE_CLAIMS,)) as claims:
         set_up(cluster)
         begun = time.monotonic()
-        gangs, killed = play(mix, cluster, muster)
+        gangs, deaths = play(mix, cluster, muster, scheduler)
         left = finish(cluster, gangs)
         lasted = time.monotonic() - begun
         recorder.catch_up()
         claims.catch_up()
-        history = history_of(recorder, None, end=time.monotonic(), restarts=(killed,))
+        history = history_of(recorder, None, end=time.monotonic(), restarts=deaths)
         history = replace(history, changes=[with_devices(change) for change in history.changes])
         holdings = allocations(claims.changes())
     found = [f"never ended: {gang!r} {gang.condition()}" for gang in left]
@@ -198,12 +282,15 @@ def play_and_judge(mix: Mix, cluster: Sandbox, muster: Server) -> list[str]:
     return [f"seed {mix.seed}: {each}" for each in found]
 
 
-def test_mixes_keep_the_promises(device_cluster: Sandbox, device_muster: Server, seeds: range) -> None:
+def test_mixes_keep_the_promises(
+    device_cluster: Sandbox, device_muster: Server, device_muster_scheduler: Server, seeds: range
+) -> None:
     """All gangs run, none in part, no device is promised or allocated twice, and none is held for long in vain."""
     wrong: list[str] = []
     for seed in seeds:
         device_cluster.reset()
-        wrong += play_and_judge(Mix.of(seed), device_cluster, device_muster)
+        device_cluster.api.delete_all(POLICY_BINDINGS)
+        wrong += play_and_judge(Mix.of(seed), device_cluster, device_muster, device_muster_scheduler)
     device_muster.check()
     if wrong:
         pytest.fail("\n\n".join(wrong), pytrace=False)

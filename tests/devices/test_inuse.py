@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from extender.devices.inuse import DevicesInUse
-from extender.objects.dradevices import DeviceKey
+from extender.objects.dradevices import Amount, DeviceKey
 from extender.objects.resourceclaim import ClaimAllocation, GivenDevice
 
 ONE, TWO = DeviceKey("d", "p", "one"), DeviceKey("d", "p", "two")
 WHOLE = ClaimAllocation((GivenDevice("r", ONE),))
-PART = ClaimAllocation((GivenDevice("r", TWO, share="a", consumed=(("memory", 5),)),))
+PART = ClaimAllocation((GivenDevice("r", TWO, share="a", consumed=(("memory", Amount(5)),)),))
 BARE = ClaimAllocation((GivenDevice("r", TWO, share="b"),))
 
 

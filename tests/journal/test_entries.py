@@ -18,7 +18,7 @@ from extender.objects.computedomain import ComputeDomain
 from extender.objects.deviceclass import DeviceClass
 from extender.objects.devices import DeviceReport
 from extender.objects.devicetaintrule import DeviceTaintRule
-from extender.objects.dradevices import DeviceKey, NodeScope, PoolKey
+from extender.objects.dradevices import Amount, DeviceKey, NodeScope, PoolKey
 from extender.objects.holdings import DeviceHolding
 from extender.objects.hypernodes import HyperNode
 from extender.objects.keys import BelowMinimum, Options, Packing
@@ -177,6 +177,8 @@ _VALUES: tuple[AttributeValue, ...] = (
     *((1, 2), (True,), ("a",), (DeviceVersion("1.0.0"), DeviceVersion("2.0.0"))),
 )
 _NAMES = tuple(f"d/a{index}" for index in range(len(_VALUES)))
+#: 80 GiB in billionths: more than 64 bits hold.
+LARGE = Amount(80 * 2**30 * 10**9)
 _TERM = SelectorTerm((), (Requirement("metadata.name", "In", ("n",)),))
 SLICE = ResourceSlice(
     *("slice", "uid", PoolKey("d", "n"), 3, 1, NodeScope("n")),
@@ -185,8 +187,8 @@ SLICE = ResourceSlice(
         PoolDevice(
             "gpu-0",
             AttributeSet(key_places(_NAMES), _VALUES),
-            CapacitySet((("memory", DeviceCapacity(80, CapacityPolicy(1, (2, 3), ranged=True, lowest=1))),)),
-            CounterUses((CounterUse("set", (("memory", 8),)),)),
+            CapacitySet((("m", DeviceCapacity(LARGE, CapacityPolicy(LARGE, (LARGE,), ranged=True, lowest=LARGE))),)),
+            CounterUses((CounterUse("set", (("memory", LARGE),)),)),
             (Taint("k", "v", "NoExecute"),),
             NodeScope(terms=(_TERM,)),
             shared=True,
@@ -195,10 +197,12 @@ SLICE = ResourceSlice(
             failure_conditions=("failed",),
         ),
     ),
-    counter_sets=(CounterSet("set", (("memory", 80),)),),
+    counter_sets=(CounterSet("set", (("memory", LARGE),)),),
     problem=PROBLEM,
 )
-REQUEST = DeviceRequest("r", "gpu", ("true",), None, admin=True, tolerations=SHAPE.tolerations, capacity=(("m", 1),))
+REQUEST = DeviceRequest(
+    "r", "gpu", ("true",), None, admin=True, tolerations=SHAPE.tolerations, capacity=(("m", LARGE),)
+)
 CLAIM = ResourceClaim(
     *("ns", "claim", "uid"),
     ClaimSpec(
@@ -207,7 +211,7 @@ CLAIM = ResourceClaim(
         PROBLEM,
     ),
     ClaimAllocation(
-        (GivenDevice("r", DeviceKey("d", "n", "gpu-0"), admin=True, share="share", consumed=(("memory", 1),)),),
+        (GivenDevice("r", DeviceKey("d", "n", "gpu-0"), admin=True, share="share", consumed=(("memory", LARGE),)),),
         (_TERM,),
     ),
     (ClaimConsumer("", "pods", "pod-1", "uid"),),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from extender.objects.dradevices import DeviceKey
+from extender.objects.dradevices import Amount, DeviceKey
 from extender.objects.meta import Requirement, SelectorTerm
 from extender.objects.pod import read_pod
 from extender.objects.podclaims import NO_CLAIMS, ContainerClaim, ExtendedRequest, PodClaim, PodClaims
@@ -43,7 +43,7 @@ SPEC = ClaimSpec(
                     ("true",),
                     admin=True,
                     tolerations=(Toleration("unhealthy", "Equal", "xid", "NoSchedule"),),
-                    capacity=(("memory", 10 * GI),),
+                    capacity=(("memory", Amount(10 * GI)),),
                 ),
             ),
         ),
@@ -68,7 +68,7 @@ def test_a_claim_is_read_whole() -> None:
     """What it asks for, what it was given, from where that can be used, and by whom."""
     node = SelectorTerm(fields=(Requirement("metadata.name", "In", ("node-1",)),))
     given_device = GivenDevice(
-        "gpu", DeviceKey(NVIDIA, "node-1", "gpu-0"), admin=True, share="0c2b", consumed=(("memory", 10 * GI),)
+        "gpu", DeviceKey(NVIDIA, "node-1", "gpu-0"), admin=True, share="0c2b", consumed=(("memory", Amount(10 * GI)),)
     )
     found = read(FULL_CLAIM)
     assert found == ResourceClaim(

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from extender.objects.deviceclass import DeviceClass, decode_device_class, read_device_class
 from extender.objects.devicetaintrule import DeviceTaintRule, decode_device_taint_rule, read_device_taint_rule
-from extender.objects.dradevices import DeviceKey, NodeScope, PoolKey
+from extender.objects.dradevices import Amount, DeviceKey, NodeScope, PoolKey
 from extender.objects.meta import Requirement, SelectorTerm
 from extender.objects.podspec import Taint
 from extender.objects.resourceslice import (
@@ -29,6 +29,12 @@ from tests.objects.documents import survivors
 from tests.objects.dra import FULL_CLASS, FULL_RULE, FULL_SLICE, NVIDIA, class_json, device_json, slice_json
 
 GI = 2**30 * 10**9
+ONE, EIGHTY = Amount(GI), Amount(80 * GI)
+
+
+def whole(number: int) -> Amount:
+    """Return so many whole units."""
+    return Amount(number * 10**9)
 
 
 def read(document: Json) -> ResourceSlice:
@@ -41,7 +47,7 @@ def test_a_slice_is_read_whole() -> None:
     found = read(FULL_SLICE)
     assert (found.name, found.pool, found.generation, found.slice_count) == ("slice-0", PoolKey(NVIDIA, "pool"), 1, 1)
     assert found.per_device
-    assert found.counter_sets == (CounterSet("gpu-0", (("memory", 80 * GI),)),)
+    assert found.counter_sets == (CounterSet("gpu-0", (("memory", Amount(80 * GI)),)),)
     (device,) = found.devices
     assert dict(device.attributes) == {
         "gpu.nvidia.com/index": 0,
@@ -55,10 +61,12 @@ def test_a_slice_is_read_whole() -> None:
         "lists.example.com/d": (DeviceVersion("1.0.0"),),
     }
     assert dict(device.capacity.items) == {
-        "memory": DeviceCapacity(80 * GI, CapacityPolicy(default=GI, ranged=True, lowest=GI, highest=80 * GI, step=GI)),
-        "cores": DeviceCapacity(100 * 10**9, CapacityPolicy(25 * 10**9, (25 * 10**9, 50 * 10**9, 100 * 10**9))),
+        "memory": DeviceCapacity(
+            EIGHTY, CapacityPolicy(default=ONE, ranged=True, lowest=ONE, highest=EIGHTY, step=ONE)
+        ),
+        "cores": DeviceCapacity(whole(100), CapacityPolicy(whole(25), (whole(25), whole(50), whole(100)))),
     }
-    assert device.counters.uses == (CounterUse("gpu-0", (("memory", 80 * GI),)),)
+    assert device.counters.uses == (CounterUse("gpu-0", (("memory", Amount(80 * GI)),)),)
     assert device.scope == NodeScope(terms=(SelectorTerm((Requirement("rack", "In", ("a",)),)),))
     assert device.taints == (Taint("unhealthy", "xid", "NoSchedule"),)
     assert device.shared
@@ -142,8 +150,8 @@ def test_quantities_with_a_binary_suffix_end_at_eight_exbibytes() -> None:
     """Kubernetes caps them there, and compares what is left."""
     found = read(slice_json("s", device_json(capacity={"a": {"value": "9Ei"}, "b": {"value": "9E"}})))
     assert dict(found.devices[0].capacity.items) == {
-        "a": DeviceCapacity((2**63 - 1) * 10**9),
-        "b": DeviceCapacity(9 * 10**27),
+        "a": DeviceCapacity(whole(2**63 - 1)),
+        "b": DeviceCapacity(whole(9 * 10**18)),
     }
 
 
