@@ -39,6 +39,7 @@ from extender.placement.candidates import Candidates, Eligible, NodeCode, NodeFi
 from extender.placement.capacityview import Capacity, CapacityView, CapacityViews, Diagnosis, PodSet, PodSetRequest
 from extender.placement.complete.completesearch import GaveUp
 from extender.placement.cores import other_cores
+from extender.placement.devicelacks import lacks_in_words
 from extender.placement.joining import Joining
 from extender.placement.plan import Plan, Planner, Shortfall, plan
 from extender.placement.ranking import rank_single
@@ -61,6 +62,12 @@ HOPELESS: Final = (
     Reason.NO_NODE_MATCHES,
     Reason.UNKNOWN_LEVEL,
     Reason.INVALID_POD_GROUP,
+)
+
+#: Why gangs wait of which it is told too which nodes lack devices for them.
+_OF_CAPACITY: Final = (
+    *(Reason.EXCEEDS_CLUSTER, Reason.EXCEEDS_DOMAIN),
+    *(Reason.INSUFFICIENT_CAPACITY, Reason.DOMAIN_FULL),
 )
 
 #: Why members can never start. Of a gang it is true only if it is of all members that it may start with.
@@ -351,7 +358,18 @@ def _place_or_explain(case: Case, view: CapacityView) -> Plan | Wait:
             view.diagnoses[pod_set.demand] = diagnosis
     if pod_set.joins and (unjoined := _unjoined(pod_set, diagnosis, view)) is not None:
         return unjoined
-    return explain(pod_set, diagnosis, view, str(case.earmarks[0].gang.ref) if case.earmarks else "")
+    wait = explain(pod_set, diagnosis, view, str(case.earmarks[0].gang.ref) if case.earmarks else "")
+    return _with_devices(wait, pod_set, view)
+
+
+def _with_devices(wait: Wait, pod_set: PodSet, view: CapacityView) -> Wait:
+    """Say too which nodes lack devices for the most demanding member that has claims."""
+    if wait.reason not in _OF_CAPACITY:
+        return wait
+    shapes = sorted((shape for shape, _ in pod_set.demand.shapes), key=lambda each: (-each.whole_gpus, each.requests))
+    said = (lacks_in_words(view.table, shape, view.possible(shape)) for shape in shapes)
+    lacks = next(filter(None, said), "")
+    return replace(wait, names={**wait.names, "devices": lacks}) if lacks else wait
 
 
 def _bar(pod_set: PodSet, view: CapacityView) -> Wait | None:

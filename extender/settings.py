@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -18,6 +18,9 @@ _MOST_SHOWN = 200
 
 #: Source: apimachinery/pkg/api/validate/content IsLabelKey.
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+
+#: Source: apimachinery/pkg/util/validation IsDNS1123Subdomain.
+_CLASS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 #: The node itself and the cluster always are levels: what these are called, and the label that names a node.
 _HOST_LABEL = "kubernetes.io/hostname"
@@ -57,6 +60,21 @@ class TopologyLevel(BaseModel):
     node_label: str = Field(alias="nodeLabel", max_length=317, pattern=_LABEL_KEY)
     allreduce_factor: float | None = Field(default=None, alias="allreduceFactor", gt=0, le=1)
     alltoall_factor: float | None = Field(default=None, alias="alltoallFactor", gt=0, le=1)
+
+
+#: Names of resources that are not counted in devices. Source: k8s.io/api/core/v1 ResourceName.
+_NO_DEVICES = frozenset({"cpu", "memory", "ephemeral-storage", "storage", "pods"})
+
+
+class DeviceClassMapping(BaseModel):
+    """A resource by whose name Queues have quota for devices of some classes, as `device_class_mappings` lists it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(max_length=317, pattern=_LABEL_KEY)
+    device_class_names: tuple[Annotated[str, Field(max_length=253, pattern=_CLASS_NAME)], ...] = Field(
+        alias="deviceClassNames", min_length=1
+    )
 
 
 class Settings(BaseModel):
@@ -252,6 +270,12 @@ class Settings(BaseModel):
     leaves it to the other where none has. Those of HAMi are known and need not be listed. Of a name that is missing
     Muster says that no node has it; one that no other accounts for lets pods start without it."""
 
+    device_class_mappings: tuple[DeviceClassMapping, ...] = ()
+    """By which resources Queues have quota for devices, each as {name, deviceClassNames}: what Kueue's configuration
+    calls deviceClassMappings. What claims ask for of these classes is charged to the Queue under that name too, beside
+    the class's extendedResourceName and deviceclass.resource.kubernetes.io/CLASS, and so is what pods ask for by the
+    extendedResourceName. Without a mapping these two names are all. A class that does not exist is told in the log."""
+
     calibration_config_map: str = Field(
         default="muster-system/muster-calibration",
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
@@ -273,6 +297,28 @@ class Settings(BaseModel):
                 msg = f"{name!r} is no extended resource (example: nvidia.com/gpumem)"
                 raise ValueError(msg)
         return names
+
+    @field_validator("device_class_mappings")
+    @classmethod
+    def _one_name_for_each_class(cls, mappings: tuple[DeviceClassMapping, ...]) -> tuple[DeviceClassMapping, ...]:
+        """Refuse two names for one class, two mappings of one name, and names that count no devices."""
+        mapped: dict[str, str] = {}
+        names: set[str] = set()
+        for index, mapping in enumerate(mappings):
+            place = f"mapping {index} ({mapping.name})"
+            if mapping.name in _NO_DEVICES or mapping.name.startswith("hugepages-"):
+                msg = f"{place}: name: counts no devices"
+                raise ValueError(msg)
+            if mapping.name in names:
+                msg = f"{place}: name: is that of another mapping too; list all its classes in one"
+                raise ValueError(msg)
+            names.add(mapping.name)
+            for each in mapping.device_class_names:
+                if each in mapped:
+                    msg = f"{place}: deviceClassNames: {each!r} is listed in {mapped[each]}; a class has one name"
+                    raise ValueError(msg)
+                mapped[each] = place
+        return mappings
 
     @field_validator("topology_levels")
     @classmethod
@@ -350,6 +396,13 @@ class Settings(BaseModel):
         return self
 
 
+#: Settings that are lists of objects, and what these are.
+_LISTED: Final[Mapping[str, type[BaseModel]]] = {
+    "topology_levels": TopologyLevel,
+    "device_class_mappings": DeviceClassMapping,
+}
+
+
 def load_settings(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
     """Read settings from a YAML file, then apply `overrides` (from the command line).
 
@@ -378,6 +431,17 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
         raise SettingsError("\n".join(lines)) from error
 
 
+def missing_classes(settings: Settings, exists: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the name of each DeviceClass that the settings name and that does not exist.
+
+    Muster works on without it, as a driver may be installed later.
+    """
+    for index, mapping in enumerate(settings.device_class_mappings):
+        for at, name in enumerate(mapping.device_class_names):
+            if not exists(name):
+                yield f"device_class_mappings.{index}.deviceClassNames.{at}", name
+
+
 def _describe(details: ErrorDetails, path: Path | None, overrides: Mapping[str, Any]) -> str:
     """Say where a refused value stands, what it is and what is wrong with it."""
     if not details["loc"]:  # settings that contradict each other; the message names them
@@ -387,7 +451,8 @@ def _describe(details: ErrorDetails, path: Path | None, overrides: Mapping[str, 
     message = details["msg"].removeprefix("Value error, ")
     if details["type"] == "extra_forbidden":
         *outer, wrong = map(str, details["loc"])
-        known = [field.alias or name for name, field in (TopologyLevel if outer else Settings).model_fields.items()]
+        model = _LISTED.get(outer[0], Settings) if outer else Settings
+        known = [field.alias or name for name, field in model.model_fields.items()]
         similar = get_close_matches(wrong, known, n=1)
         message = f"there is no such setting; did you mean {similar[0]}?" if similar else "there is no such setting"
     shown = repr(details["input"])

@@ -31,9 +31,9 @@ def product_is(product: str) -> str:
     return f"device.attributes['{DRIVER}'].productName == '{product}'"
 
 
-def device(name: str, product: str = "H100") -> PoolDevice:
-    """Return a GPU."""
-    attributes: Mapping[str, str] = {f"{DRIVER}/productName": product}
+def device(name: str, product: str = "H100", *, whole: bool = False) -> PoolDevice:
+    """Return a GPU, of which the driver may say that it is a whole one."""
+    attributes: Mapping[str, str] = {f"{DRIVER}/productName": product} | ({f"{DRIVER}/type": "gpu"} if whole else {})
     return PoolDevice(name, AttributeSet(key_places(tuple(attributes)), tuple(attributes.values())))
 
 
@@ -45,9 +45,10 @@ def slice_of(
     generation: int = 1,
     slices: int = 1,
     first: int = 0,
+    whole: bool = False,
 ) -> ResourceSlice:
     """Return a slice of a node's pool with GPUs of these products, `gpu-FIRST` and up."""
-    devices = tuple(device(f"gpu-{index}", product) for index, product in enumerate(products, first))
+    devices = tuple(device(f"gpu-{index}", product, whole=whole) for index, product in enumerate(products, first))
     name = name or f"slice-{node}"
     pool = PoolKey(DRIVER, node)
     return ResourceSlice(name, name, pool, generation, slices, NodeScope(name=node), devices=devices)

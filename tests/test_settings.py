@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from extender.settings import Settings, SettingsError, load_settings
+from extender.settings import Settings, SettingsError, load_settings, missing_classes
 
 
 @pytest.fixture
@@ -218,6 +218,51 @@ def test_levels_are_listed_from_the_outside(config: Path) -> None:
 def test_levels_that_make_no_sense_are_refused(levels: list[dict[str, Any]], expected: str) -> None:
     """What cannot be told apart, is no tier of the network, or gains with distance is named with its place."""
     assert refusal(None, {"topology_levels": levels}).startswith(f"command line: {expected}")
+
+
+def test_classes_of_devices_have_quota_by_a_name(config: Path) -> None:
+    """A mapping has a name and DeviceClasses, in Kueue's words; those that do not exist are named with their place."""
+    written = [{"name": "whole-gpus", "deviceClassNames": ["gpu.nvidia.com", "gpu.amd.com"]}]
+    config.write_text(yaml.safe_dump({"device_class_mappings": written}))
+    settings = load_settings(config, {})
+    (mapping,) = settings.device_class_mappings
+    assert (mapping.name, mapping.device_class_names) == ("whole-gpus", ("gpu.nvidia.com", "gpu.amd.com"))
+    missing = ("device_class_mappings.0.deviceClassNames.1", "gpu.amd.com")
+    assert list(missing_classes(settings, {"gpu.nvidia.com"}.__contains__)) == [missing]
+
+
+@pytest.mark.parametrize(
+    ("mappings", "expected"),
+    [
+        (
+            [("a", ["x.com"]), ("example.com/b", ["y.com", "x.com"])],
+            "device_class_mappings: mapping 1 (example.com/b): deviceClassNames: 'x.com' is listed in mapping 0 (a)",
+        ),
+        ([("a", ["x.com", "x.com"])], "device_class_mappings: mapping 0 (a): deviceClassNames: 'x.com' is listed in"),
+        (
+            [("a", ["x.com"]), ("a", ["y.com"])],
+            "device_class_mappings: mapping 1 (a): name: is that of another mapping",
+        ),
+        ([("cpu", ["x.com"])], "device_class_mappings: mapping 0 (cpu): name: counts no devices"),
+        ([("a b", ["x.com"])], "device_class_mappings.0.name: String should match"),
+        ([("a", ["X"])], "device_class_mappings.0.deviceClassNames.0: String should match"),
+        ([("a", [])], "device_class_mappings.0.deviceClassNames: Tuple should have at least 1 item"),
+    ],
+)
+def test_mappings_of_classes_that_make_no_sense_are_refused(
+    mappings: list[tuple[str, list[str]]], expected: str
+) -> None:
+    """A class in two mappings, one name twice, and what is no name of devices, are named with their place."""
+    written = [{"name": name, "deviceClassNames": classes} for name, classes in mappings]
+    assert refusal(None, {"device_class_mappings": written}).startswith(f"command line: {expected}")
+
+
+def test_words_of_a_mapping_are_kueues(config: Path) -> None:
+    """A key that is close is suggested."""
+    config.write_text(yaml.safe_dump({"device_class_mappings": [{"name": "a", "deviceClassName": ["x.com"]}]}))
+    assert "device_class_mappings.0.deviceClassName: there is no such setting; did you mean deviceClassNames?" in (
+        refusal(config, {})
+    )
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,7 @@ class Admission:
             settings.topology_preset,
             settings.placement_goal,
             HAMI_PARTS.union(settings.ignored_resources),
+            mapped={each: one.name for one in settings.device_class_mappings for each in one.device_class_names},
         )
         self.health = NodeHealth(_health_policy(settings), clock)
         self.rejections = Rejections(settings.veto_seconds, clock.monotonic)

@@ -38,12 +38,15 @@ from extender.objects.meta import SelectorTerm, share_labels
 from extender.objects.node import Node, clique_of
 from extender.objects.pod import Pod, Shape
 from extender.objects.reason import Problem
+from extender.objects.requests import CHARGE_PREFIX, CLASS_RESOURCE_PREFIX
 from extender.objects.resourceclaim import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from extender.objects.resourceslice import PoolDevice, ResourceSlice
 from extender.objects.topology import SHARED_CLAIM
 
 #: How the claims of ResourceClaims are called in the node table, where UIDs of pods are: no pod is called so.
 CLAIM_PREFIX: Final = "claim:"
+
+_NOTHING: Final = Counter[str]()
 
 #: Returns one object for equal shapes.
 _shared = Shared[Shape]()
@@ -98,9 +101,13 @@ class DeviceBooks:
         is_reading: whether there are devices that have not been looked at for what is asked for.
     """
 
-    def __init__(self, table: NodeTable, pods: Mapping[str, Pod]) -> None:
-        """Start without any; `pods` are those of the model, by UID, as they were resolved last."""
+    def __init__(self, table: NodeTable, pods: Mapping[str, Pod], mapped: Mapping[str, str]) -> None:
+        """Start without any; `pods` are those of the model, by UID, as they were resolved last.
+
+        `mapped` are the names by which Queues have quota for the devices of some classes, by class.
+        """
         self._table = table
+        self._mapped = mapped
         self._known = pods
         self._selectors = Selectors()
         inventory = Inventory()
@@ -125,6 +132,11 @@ class DeviceBooks:
     def _matches(self, driver: str, device: PoolDevice, expressions: tuple[str, ...]) -> bool:
         """Tell whether a device matches; for kube-scheduler an expression that fails does not say so either."""
         return self._selectors.all_match(expressions, driver, device) is True
+
+    @property
+    def concerns_all(self) -> bool:
+        """Tell whether pods without claims may be resolved to ask for more than they say, too."""
+        return bool(self.columns.twins_of or self._mapped)
 
     # Nodes.
 
@@ -161,7 +173,7 @@ class DeviceBooks:
 
     def put_class(self, device_class: DeviceClass) -> Touched:
         """Take in a DeviceClass."""
-        known = self.columns.has_class(device_class.name)
+        known = self.columns.has_class(device_class.name) and not self._mapped
         return self._touched(self.columns.put_class(device_class), {} if known else self._pods)
 
     def drop_class(self, name: str) -> Touched:
@@ -279,7 +291,7 @@ class DeviceBooks:
         before = self._pods.get(pod.uid)
         if before is None or before.claims != pod.claims:
             self._forget_uses(before)
-            if pod.claims.claims:
+            if pod.claims.claims or self._mapped:
                 self._pods[pod.uid] = pod
                 for key in _names(pod):
                     self._users.setdefault(key, {})[pod.uid] = None
@@ -314,14 +326,36 @@ class DeviceBooks:
         for uid in uids:
             if uid in self._asked:
                 self._follow_promise(uid)
-            keys = (*self._owned.get(uid, ()), *(_names(self._pods[uid]) if uid in self._pods else ()))
-            held = [key for key in keys if key in self._allocated]
+            held = self._held(uid)
             for key in held:
                 self._count(key)
             if held:
                 found |= dict.fromkeys((uid, *self._users.get(held[0], ())))
         self._trials.refresh()
         return Touched((), self._changed(found))
+
+    def _held(self, uid: str) -> list[str]:
+        """Return the claims of a pod that hold devices of a node."""
+        keys = (*self._owned.get(uid, ()), *(_names(self._pods[uid]) if uid in self._pods else ()))
+        return [key for key in keys if key in self._allocated]
+
+    def gpus_beside(self, uids: Iterable[str]) -> int:
+        """Return how many GPUs claims of pods hold beyond what is counted for the pods themselves."""
+        keys = {key for uid in uids for key in self._held(uid)} if self._allocated else ()
+        held = (self._table.claim_of(f"{CLAIM_PREFIX}{key}") for key in keys)
+        return sum(each.shape.whole_gpus for each in held if each is not None)
+
+    def beside(self, node: str) -> Iterator[tuple[str, int]]:
+        """Yield who holds how many GPUs of a node beyond what is counted for pods.
+
+        That is the gang of a pod that the claim is for, or the claim itself where none is known.
+        """
+        for uid, held in self._table.claims_on(node) if self._allocated else ():
+            claim = self._claims.get(uid.removeprefix(CLAIM_PREFIX))
+            if claim is not None and held.shape.whole_gpus:
+                users = (claim.controller, *(each.uid for each in claim.reserved_for), *self._users.get(claim.key, ()))
+                pod = next((self._known[each] for each in users if each in self._known), None)
+                yield uid if pod is None else str(pod.group), held.shape.whole_gpus
 
     def _follow_promise(self, uid: str) -> None:
         """Let trials know where a pod is that has claims without devices."""
@@ -420,18 +454,22 @@ class DeviceBooks:
         together: list[str] = []
         for need in needs:
             amounts = self._amounts(need.spec)
+            charged = self._charged(need.spec) if need.own or self._is_first(need.key, pod) else _NOTHING
             if need.allocation is not None:
                 pins.append(need.allocation)
+                held.update(self._charges(charged))
             else:
-                held.update(amounts)
+                held.update(amounts + self._charges(charged, amounts))
             if need.own:
                 counts[need.key] = amounts
-                total.update(amounts)
+                total.update(amounts + self._charges(charged, amounts))
             elif need.allocation is None and not pod.node_name:
-                if self._is_first(need.key, pod):
-                    total.update(amounts)
+                if charged:
+                    total.update(amounts + self._charges(charged, amounts))
                 if amounts:
                     together.append(need.key)
+            else:
+                total.update(self._charges(charged))
         own = tuple(need.spec for need in needs if need.own)
         if own and not all(map(self._is_plain, own)) and (column := self._trials.column(own)):
             total[column] += 1
@@ -452,6 +490,26 @@ class DeviceBooks:
                 amounts[column] += count
         return amounts
 
+    def _charged(self, spec: ClaimSpec) -> Counter[str]:
+        """Return what a Queue is charged for a claim, by each name of its classes; of alternatives the most."""
+        stands = {name: resource for resource, name in self.columns.resources.items()}
+        charged = Counter[str]()
+        for request in spec.requests:
+            most = Counter[str]()
+            for option in request.options:
+                count = 0 if option.admin else 1 if option.count is None else option.count
+                own, named = f"{CLASS_RESOURCE_PREFIX}{option.device_class}", option.device_class
+                most |= Counter(dict.fromkeys(filter(None, (own, stands.get(named), self._mapped.get(named))), count))
+            charged += most
+        return charged
+
+    def _charges(self, charged: Counter[str], amounts: Counter[str] = _NOTHING) -> Counter[str]:
+        """Return what is charged to the Queue alone of what is `charged`: that which no column has of a pod."""
+        found = Counter({f"{CHARGE_PREFIX}{name}": amount - amounts[name] for name, amount in charged.items()})
+        for resource in found:
+            self._table.leave_to_others(resource)
+        return +found
+
     def _is_first(self, key: str, pod: Pod) -> bool:
         """Tell whether a pod is the first of its gang that shares a claim, of those that have not ended."""
         users = (self._pods[each] for each in self._users.get(key, ()))
@@ -465,6 +523,10 @@ class DeviceBooks:
             for resource, amount in pod.shape.requests:
                 for twin in self.columns.twins_of.get(resource, ()):
                     found[twin] += amount
+        for resource, amount in pod.shape.requests if self._mapped else ():
+            name = self._mapped.get(self.columns.resources.get(resource, ""))
+            if name and name != resource:
+                found.update(self._charges(Counter({name: amount})))
         return found
 
     def _stance(self, pod: Pod, asked: _Asked) -> Shape:

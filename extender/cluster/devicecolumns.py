@@ -32,11 +32,12 @@ from itertools import combinations
 from typing import Final
 
 from extender.devices.inventory import Inventory
-from extender.objects.deviceclass import CLASS_RESOURCE_PREFIX, TOGETHER, DeviceClass
+from extender.objects.deviceclass import TOGETHER, UNREADY, DeviceClass, barred_column
 from extender.objects.devicetaintrule import DeviceTaintRule
 from extender.objects.dradevices import DeviceKey
+from extender.objects.gpudescription import is_whole_gpu
 from extender.objects.podspec import Toleration, first_untolerated
-from extender.objects.requests import is_extended
+from extender.objects.requests import CLASS_RESOURCE_PREFIX, SLICE_GPUS, is_extended, is_gpu
 from extender.objects.resourceclaim import ClaimSpec
 from extender.objects.resourceslice import PoolDevice, ResourceSlice
 
@@ -48,6 +49,7 @@ _SHARED_DEVICE: Final = 1 << 20
 
 _NONE: Final = Counter[int]()
 _NO_RESOURCES: Final[Mapping[str, int]] = {}
+_NO_DEVICES: Final = frozenset[int]()
 
 #: Demands with selectors of their own, of all pods and of those of one namespace; each is a column, and anybody may ask
 #: for something new.
@@ -78,12 +80,18 @@ class DeviceDemand:
     @property
     def column(self) -> str:
         """Return what the column is called: Kubernetes' own name where no selector is asked for."""
+        if not self.device_class:
+            return SLICE_GPUS
         name = f"{CLASS_RESOURCE_PREFIX}{self.device_class}"
         if self.selectors:
             name += f" matching {' and '.join(map(_apart, self.selectors))}"
         if self.tolerations:
             name += f" tolerating {', '.join(sorted(map(_tolerated, self.tolerations)))}"
         return name
+
+
+#: The whole GPUs for which no resource stands that counts GPUs: a claim that gets such devices takes GPUs.
+_GPUS: Final = DeviceDemand("")
 
 
 def _apart(expression: str) -> str:
@@ -116,10 +124,11 @@ def demands_of(spec: ClaimSpec) -> Counter[DeviceDemand]:
 
 @dataclass(slots=True)
 class _Signed:
-    """A device, and of which demands it is."""
+    """A device, of which demands it is, and of which it would be if they tolerated its taints."""
 
     device: PoolDevice
     signature: int = 0
+    barred: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +161,14 @@ class DeviceColumns:
         self._devices: dict[str, dict[DeviceKey, _Signed]] = {}
         self._afar: dict[str, int] = {}  # of which demands those devices are that a node shares with others
         self._node_of: dict[DeviceKey, str] = {}
-        self._bits: dict[DeviceDemand, int] = {}
+        self._bits: dict[DeviceDemand, int] = {_GPUS: 1}
         self._spare_bits: list[int] = []  # devices may still have them, of demands that are forgotten
         self._unread: dict[DeviceDemand, list[str]] = {}  # nodes whose devices are to be looked at
         self._namespaces: dict[DeviceDemand, str] = {}  # who asked first, of those with selectors
         self._uses = Counter[DeviceDemand]()  # by pods
         self._signatures: dict[str, Counter[int]] = {}
+        self._barred: dict[str, Counter[int]] = {}
+        self._unready: set[str] = set()  # nodes of which some pool is incomplete, and was before, or invalid
         self._plugin: dict[str, Mapping[str, int]] = {}  # what nodes list themselves
         self._masks: dict[str, int] = {}  # column -> the demands of which any makes a device count
         self._twins: dict[str, tuple[str, ...]] = {}  # twin -> the extended resources that take from it
@@ -283,17 +294,14 @@ class DeviceColumns:
         return not self._bits.get(demand, 0) & self._odd
 
     def extended(self, node: str) -> Mapping[str, int]:
-        """Return how many devices of a node stand for which extended resource that it does not list itself."""
-        signatures = self._signatures.get(node)
-        if not signatures:
+        """Return how many devices of a node stand for which extended resource that it does not list itself.
+
+        Whole GPUs for which none stands are among them.
+        """
+        if node not in self._signatures and SLICE_GPUS not in self._twins:
             return {}
-        listed = self._plugin.get(node, {})
-        counts = {
-            resource: _count(signatures, self._masks.get(resource, 0))
-            for resource in self.resources
-            if resource not in listed
-        }
-        return {resource: count for resource, count in counts.items() if count}
+        amounts = self._amounts(node, (*self.resources, SLICE_GPUS))
+        return {resource: amount for resource, amount in amounts.items() if amount}
 
     def node_of(self, devices: Iterable[DeviceKey]) -> str:
         """Return the node whose devices these are, "" if it is not known or they are of several."""
@@ -333,20 +341,22 @@ class DeviceColumns:
 
     def _read_devices(self, node: str) -> bool:
         """Read the devices of a node again; return whether they are others than before."""
-        before, afar = self._devices.get(node, {}), 0
+        before, afar, unready = self._devices.get(node, {}), 0, False
         now: dict[DeviceKey, _Signed] = {}
         for pool in self._inventory.pools_of(node, self._labels.get(node, {})):
             if pool.incomplete:  # its driver is at work on it: what it had will be there again in a moment
                 now |= {key: signed for key, signed in before.items() if key.pool_key == pool.key}
+            unready |= not pool.usable and not any(key.pool_key == pool.key for key in now)
             for each in pool.candidates if pool.usable else ():
                 if each.reachable and each.node == node:
                     signed = before.get(each.key)
                     if signed is None or signed.device is not each.device:
-                        signed = _Signed(each.device, self._signature(each.key.driver, each.device))
+                        signed = self._signed(each.key.driver, each.device)
                     now[each.key] = signed
                 elif each.reachable:
-                    afar |= self._signature(each.key.driver, each.device)
-        moved = now != before or afar != self._afar.get(node, 0)
+                    afar |= self._signed(each.key.driver, each.device).signature
+        moved = now != before or afar != self._afar.get(node, 0) or unready != (node in self._unready)
+        (self._unready.add if unready else self._unready.discard)(node)
         for key in before.keys() - now.keys():
             self._node_of.pop(key, None)
         self._node_of |= dict.fromkeys(now, node)
@@ -365,7 +375,7 @@ class DeviceColumns:
             self._read_devices(node)
         for devices in self._devices.values():
             for key, signed in devices.items():
-                signed.signature = self._signature(key.driver, signed.device)
+                devices[key] = self._signed(key.driver, signed.device)
         return self._recount(self._devices)
 
     def _is_full(self, namespace: str) -> bool:
@@ -394,21 +404,26 @@ class DeviceColumns:
         devices = self._devices.get(node, {})
         for key, signed in devices.items():
             signed.signature &= ~bit  # of a demand that is forgotten
-            if self._is_of(demand, key.driver, signed.device):
-                signed.signature |= bit
-                if signed.device.shared or signed.device.counters.uses:
-                    self._odd |= bit
+            signed.barred &= ~bit
+            self._sign(signed, key.driver, demand, bit)
+            if signed.signature & bit and (signed.device.shared or signed.device.counters.uses):
+                self._odd |= bit
         self._sum(node)
         return max(len(devices), 1)
 
     def _sum(self, node: str) -> None:
         """Count the devices of a node by what they are of."""
         self._all.subtract(self._signatures.pop(node, _NONE))
-        counts = Counter[int]()
+        self._barred.pop(node, None)
+        counts, barred = Counter[int](), Counter[int]()
         for signed in self._devices.get(node, {}).values():
             counts[signed.signature] += _SHARED_DEVICE if signed.device.shared else 1
+            if signed.barred:
+                barred[signed.barred] += 1
         if counts:
             self._signatures[node] = counts
+        if barred:
+            self._barred[node] = barred
         self._all.update(counts)
 
     def _recount(self, nodes: Collection[str]) -> ColumnChange:
@@ -416,9 +431,12 @@ class DeviceColumns:
         for node in nodes:
             self._sum(node)
         odd, self._odd = self._odd, self._odd | self._odd_on(nodes)
+        twin = self._twins.get(SLICE_GPUS)
         relations = self._relate() or odd != self._odd
         self._tell({*nodes, *self._signatures, *self._plugin} if relations else nodes)
         others = frozenset(node for node, was in before.items() if self.extended(node) != was)
+        if twin != self._twins.get(SLICE_GPUS):
+            others |= self._plugin.keys()
         return ColumnChange(others, relations, moved=True)
 
     def _odd_on(self, nodes: Iterable[str]) -> int:
@@ -430,14 +448,28 @@ class DeviceColumns:
                     odd |= signed.signature
         return odd
 
-    def _signature(self, driver: str, device: PoolDevice) -> int:
-        return sum(bit for demand, bit in self._bits.items() if self._is_of(demand, driver, device))
+    def _signed(self, driver: str, device: PoolDevice) -> _Signed:
+        signed = _Signed(device)
+        for demand, bit in self._bits.items():
+            self._sign(signed, driver, demand, bit)
+        return signed
+
+    def _sign(self, signed: _Signed, driver: str, demand: DeviceDemand, bit: int) -> None:
+        """Note whether a device is of a demand, or would be without its taints."""
+        if self._is_of(demand, driver, signed.device):
+            if first_untolerated(signed.device.taints, demand.tolerations) is None:
+                signed.signature |= bit
+            else:
+                signed.barred |= bit
 
     def _is_of(self, demand: DeviceDemand, driver: str, device: PoolDevice) -> bool:
+        if demand == _GPUS:
+            counted = (name for resource, name in self.resources.items() if is_gpu(resource))
+            return is_whole_gpu(driver, device) and not any(
+                self._is_of(DeviceDemand(each), driver, device) for each in counted
+            )
         device_class = self._inventory.device_class(demand.device_class)
         if device_class is None or device_class.problem is not None:
-            return False
-        if device.taints and first_untolerated(device.taints, demand.tolerations) is not None:
             return False
         return self._matches(driver, device, (*device_class.selectors, *demand.selectors))
 
@@ -461,12 +493,16 @@ class DeviceColumns:
         wider = {
             name: [each for each in self.resources if sets[each] and sets[each] < devices]
             for name, devices in sets.items()
-            if name not in self.resources
+            if name not in self.resources and name != SLICE_GPUS
         }
         twins = {f"{name}{TOGETHER}extended": tuple(resources) for name, resources in wider.items() if resources}
         for name, resources in wider.items():
             if resources:
                 masks[f"{name}{TOGETHER}extended"], sets[f"{name}{TOGETHER}extended"] = masks[name], sets[name]
+        if gpus := tuple(
+            each for each in self.resources if sets[each] and sets[each] <= sets.get(SLICE_GPUS, _NO_DEVICES)
+        ):
+            twins[SLICE_GPUS] = gpus
         takes = {
             demand: tuple(name for name, devices in sets.items() if name == demand.column or (own and own <= devices))
             for demand, own in found.items()
@@ -482,21 +518,28 @@ class DeviceColumns:
 
     def _tell(self, nodes: Iterable[str]) -> None:
         """Tell the table how much each of these nodes has in each column; nodes that are alike are counted once."""
-        alike: dict[tuple[frozenset[tuple[int, int]], frozenset[tuple[str, int]]], dict[str, int]] = {}
+        alike: dict[tuple[object, ...], dict[str, int]] = {}
         for node in nodes:
             signatures, listed = self._signatures.get(node, _NONE), self._plugin.get(node, _NO_RESOURCES)
-            key = (frozenset(signatures.items()), frozenset(listed.items()))
+            barred, unready = self._barred.get(node, _NONE), node in self._unready
+            key = (frozenset(signatures.items()), frozenset(listed.items()), frozenset(barred.items()), unready)
             amounts = alike.get(key)
             if amounts is None:
-                amounts = alike[key] = self._amounts(signatures, listed)
+                found = self._amounts(node, self._masks) | {UNREADY: int(unready)}
+                if barred:
+                    found |= {barred_column(each.column): _count(barred, bit) for each, bit in self._bits.items()}
+                amounts = alike[key] = {column: amount for column, amount in found.items() if amount}
             self._provide(node, amounts.copy())
 
-    def _amounts(self, signatures: Counter[int], listed: Mapping[str, int]) -> dict[str, int]:
-        """Return how much a node with such devices, and such resources of a device plugin, has in each column."""
-        amounts = {column: _count(signatures, mask) for column, mask in self._masks.items() if column not in listed}
-        for twin, resources in self._twins.items():
-            amounts[twin] += sum(listed.get(each, 0) for each in resources)
-        return {column: amount for column, amount in amounts.items() if amount}
+    def _amounts(self, node: str, columns: Iterable[str]) -> dict[str, int]:
+        """Return how much a node has in some columns, those left out that it lists itself."""
+        signatures, listed = self._signatures.get(node, _NONE), self._plugin.get(node, {})
+        return {
+            column: _count(signatures, self._masks.get(column, 0))
+            + sum(listed.get(each, 0) for each in self._twins.get(column, ()))
+            for column in columns
+            if column not in listed
+        }
 
 
 def _count(signatures: Counter[int], mask: int) -> int:

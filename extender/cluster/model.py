@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from extender.cluster.devicebooks import DeviceBooks
@@ -158,13 +159,15 @@ class ClusterModel:
     that is being deleted claims until it is gone. Reservations claim too, but they are made by the admission's ledger.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one is a keyword that few need
         self,
         scheduler_names: Collection[str],
         levels: Sequence[Level] = (),
         preset: str = AUTO,
         goal: str = "balanced",
         others: Collection[str] = (),
+        *,
+        mapped: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Start empty.
 
@@ -174,6 +177,7 @@ class ClusterModel:
             preset: what to believe of the network otherwise, as the setting `topology_preset` says.
             goal: what places are chosen for, a PlacementGoal.
             others: resources that others account for where no node lists them.
+            mapped: by which resource Queues have quota for the devices of a class.
         """
         self._scheduler_names = frozenset(scheduler_names)
         self.table = NodeTable(others)
@@ -183,7 +187,7 @@ class ClusterModel:
         self._excessive: dict[str, Pod] = {}  # bound, and ask for more than any node has: as they were read
         self.network = LevelSources(levels, preset, self.table.outdate)
         self.hardware = Hardware(self.table)
-        self.devices = DeviceBooks(self.table, self.pods)
+        self.devices = DeviceBooks(self.table, self.pods, mapped)
         self.table.occupancy.bound_on = self._bound_on
 
     @property
@@ -229,7 +233,7 @@ class ClusterModel:
 
     def as_asked(self, pod: Pod) -> Pod:
         """Return a pod with the devices that it asks for by claims, bound within what its node has."""
-        concerned = pod.claims.claims or pod.claims.extended or self.devices.columns.twins_of
+        concerned = pod.claims.claims or pod.claims.extended or self.devices.concerns_all
         return self._within_node(self.devices.pod(pod) if concerned else pod)
 
     def _within_node(self, pod: Pod) -> Pod:

@@ -14,7 +14,7 @@ from extender.cluster.occupancy import Occupancy
 from extender.objects.holdings import DeviceHolding
 from extender.objects.node import Node
 from extender.objects.pod import Shape
-from extender.objects.requests import MOST_AMOUNT, is_extended
+from extender.objects.requests import CHARGE_PREFIX, MOST_AMOUNT, is_extended
 from extender.objects.text import NaturalKey, natural_key
 
 #: Resources that nearly every cluster has; others get a column when a node first lists them.
@@ -172,6 +172,12 @@ class NodeTable:
             amounts=np.array([min(value, _LIMIT) for _, value in known], dtype=np.int64),
             unknown=len(known) < len(counted),
         )
+
+    def leave_to_others(self, resource: str) -> None:
+        """Count a resource from now on only as long as a node lists it."""
+        if resource not in self._listing:
+            self._listing[resource] = 0
+            self.left_to_others |= {resource}
 
     def counted(self, requests: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
         """Return those of the requests that no other accounts for."""
@@ -438,7 +444,7 @@ class NodeTable:
     def _column_claimed(self, resource: str) -> int | None:
         """Return the column of a resource that is claimed, None where it has none and there is no room for one."""
         column = self._column.get(resource)
-        if column is None and len(self._column) < _MOST_CLAIMED_COLUMNS:
+        if column is None and len(self._column) < _MOST_CLAIMED_COLUMNS and not resource.startswith(CHARGE_PREFIX):
             column = self._new_column(resource)
         return column
 

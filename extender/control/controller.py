@@ -31,7 +31,7 @@ from extender.ledger.effects import Effects
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
-from extender.settings import Settings
+from extender.settings import Settings, missing_classes
 
 log = structlog.get_logger("muster.control")
 
@@ -156,6 +156,8 @@ class Controller:
                 names = [level.name for level in model.levels.levels]
                 counts = {"gangs": len(model.gangs), "nodes": len(model.table)}
                 log.info("synced", **counts, levels=names, levels_from=model.levels.source)
+                for setting, name in missing_classes(self._settings, model.devices.columns.has_class):
+                    log.warning("no such DeviceClass", setting=setting, name=name)
             if self._rewound and self.admission.rebuilt:
                 self._dispatcher.take_up()
         self._follow_health()

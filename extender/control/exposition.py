@@ -18,9 +18,10 @@ from extender.explain.demand import unmet_demand
 from extender.explain.documents import QueueRow
 from extender.explain.views import GangView, QueueReport
 from extender.ledger.effects import Effects, Fact
+from extender.objects.deviceclass import is_asked_for
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason
-from extender.objects.requests import count_gpus
+from extender.objects.requests import SLICE_GPUS, count_gpus
 
 
 class Area:
@@ -231,8 +232,8 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
             yield
     _show(metrics.gangs, phases)
     _show(metrics.gangs_waiting, reasons)
-    _show(metrics.reserved, reserved)
-    _show(metrics.unmet_demand, lacking)
+    _show(metrics.reserved, _told(reserved))
+    _show(metrics.unmet_demand, _told(lacking))
     metrics.unmet_demand_pods.set(pods)
     metrics.vetoes.set(len(admission.vetoes))
     losses = admission.tenure.losses
@@ -241,6 +242,13 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
         metrics.lost_members, {"none": losses.unplaced, "kept": sum(len(each.since) for each in losses.open.values())}
     )
     _show(metrics.gpus, gpus_by_state(admission.model.table, count_gpus(reserved.items())))
+
+
+def _told(amounts: Mapping[str, int]) -> Mapping[str, int]:
+    """Return amounts of what can be asked for, and of GPUs, without what is only counted with these."""
+    return {
+        resource: amount for resource, amount in amounts.items() if is_asked_for(resource) or resource == SLICE_GPUS
+    }
 
 
 def gpus_by_state(table: NodeTable, reserved: int) -> dict[str, float]:

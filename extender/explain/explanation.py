@@ -36,7 +36,7 @@ from extender.explain.documents import (
     SuggestedChange,
     WaitReason,
 )
-from extender.explain.drawing.tree import Survey
+from extender.explain.drawing.tree import DrawnHolding, Survey
 from extender.explain.evictable import Evictable
 from extender.explain.inquiry import Inquiry, inquire
 from extender.explain.suggestions import suggest
@@ -413,6 +413,11 @@ class Inspection:
             promised=promised,
             held={} if gang is None else self._gpus_held(gang),
             zones={node.name: zones for node in shown if (zones := self._zones(node))},
+            beside=tuple(
+                (node.name, DrawnHolding(holder, gpus, ()))
+                for node in nodes
+                for holder, gpus in model.devices.beside(node.name)
+            ),
         )
 
     def demand(self) -> tuple[UnmetDemand, ...]:

@@ -15,11 +15,14 @@ from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree
 from extender.explain.documents import WaterfallRow
 from extender.explain.inquiry import Inquiry
-from extender.objects.deviceclass import is_asked_for, resource_in_words
+from extender.objects.deviceclass import is_asked_for
+from extender.objects.devicewords import none_in_words, short_in_words
 from extender.objects.pod import Shape
-from extender.objects.requests import format_amount, is_extended
+from extender.objects.requests import CLASS_RESOURCE_PREFIX, is_extended
+from extender.objects.text import nodes_in_words
 from extender.placement.candidates import NodeCode, causes
 from extender.placement.capacityview import Capacity, CapacityView, PodSet
+from extender.placement.devicelacks import Lack, device_lacks, most_told
 from extender.placement.plan import Shortfall, TogetherPart, parts_of
 from extender.placement.room import room
 
@@ -147,6 +150,8 @@ class NodeCause(StrEnum):
     TAINTED = "Tainted"
     SELECTOR_MISMATCH = "SelectorMismatch"
     OTHER_FLAVOR = "OtherFlavor"
+    DEVICES_UNREADY = "DevicesUnready"
+    DEVICES_TAINTED = "DevicesTainted"
     LACKS_RESOURCE = "LacksResource"
     TOO_SMALL = "TooSmall"
     REFUSED_BY_SCHEDULER = "RefusedByScheduler"
@@ -260,11 +265,15 @@ class _Fall:
 
     def _by_size(self) -> None:
         table = self._table
+        for lack in device_lacks(table, self.shape):
+            if lack.lack in _OF_DEVICES:
+                removed = self._remove(_OF_DEVICES[lack.lack], lack.rows)
+                self._redetail(most_told(Counter({lack.text(removed): int(removed.sum())})), removed)
         lacking, causes = np.zeros_like(self._left), Counter[str]()
         for resource, mask in _lacking(table, self.shape):
-            causes[f"no {resource_in_words(resource)}"] = int((self._left & mask & ~lacking).sum())
+            causes[none_in_words(resource)] = int((self._left & mask & ~lacking).sum())
             lacking |= mask
-        self._remove(NodeCause.LACKS_RESOURCE, lacking, most_common(causes))
+        self._remove(NodeCause.LACKS_RESOURCE, lacking, most_told(causes))
         whole = table.allocatable[:, : table.rows]
         removed = self._remove(NodeCause.TOO_SMALL, self._lacks(whole))
         self._redetail(self._short(whole, removed, "even when empty"), removed)
@@ -298,7 +307,7 @@ class _Fall:
     def _short(self, free: NDArray[np.int64], removed: NDArray[np.bool_], where: str) -> str:
         """Return which resource most of the removed nodes are short of, and what they have at most."""
         vector, names = self._vector, self._table.resources
-        found: list[tuple[int, bool, str, int, int]] = []
+        found: list[tuple[int, int, str, int, int]] = []
         for column, amount in zip(vector.columns.tolist(), vector.amounts.tolist(), strict=True):
             short = removed & (free[column] < amount)
             if amount > 0 and short.any():
@@ -306,7 +315,7 @@ class _Fall:
                 found.append(
                     (
                         int(short.sum()),
-                        is_extended(name) and is_asked_for(name),
+                        (is_extended(name) and is_asked_for(name)) + name.startswith(CLASS_RESOURCE_PREFIX),
                         name,
                         amount,
                         max(0, int(free[column][short].max())),
@@ -315,10 +324,10 @@ class _Fall:
         if not found:
             return ""
         nodes, _, name, amount, most = max(found)
-        asked, has = format_amount(name, amount), format_amount(name, most)
-        return f"{resource_in_words(name)}: {asked} asked, at most {has} {where}: {nodes_in_words(nodes)}"
+        return f"{short_in_words(name, amount, most, where)}: {nodes_in_words(nodes)}"
 
 
+_OF_DEVICES: Final = {Lack.UNREADY: NodeCause.DEVICES_UNREADY, Lack.TAINTED: NodeCause.DEVICES_TAINTED}
 _CONSTRAINTS: Final = {
     NodeCode.UNSCHEDULABLE: NodeCause.UNSCHEDULABLE,
     NodeCode.TAINTED: NodeCause.TAINTED,
@@ -329,9 +338,10 @@ _VETOED: Final = "kube-scheduler left them out although they were planned"
 _REJECTED: Final = "their kubelets rejected a pod that asks for the same"
 
 
-def _interest(resource: str) -> tuple[bool, bool, str]:
+def _interest(resource: str) -> tuple[bool, bool, bool, str]:
     """Return the sort key of resources by what says most: devices as they are asked for, then all else."""
-    return not is_extended(resource), not is_asked_for(resource), resource
+    of_class = resource.startswith(CLASS_RESOURCE_PREFIX)
+    return not is_extended(resource), not is_asked_for(resource), not of_class, resource
 
 
 def _lacking(table: NodeTable, shape: Shape) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -374,8 +384,3 @@ def most_common(found: Counter[str]) -> str:
         return ""
     text, count = min(found.items(), key=lambda each: (-each[1], each[0]))
     return f"{text}: {nodes_in_words(count)}"
-
-
-def nodes_in_words(count: int) -> str:
-    """Return a number of nodes in words: `1 node`, `12 nodes`."""
-    return f"{count:,} node{'s' if count != 1 else ''}"

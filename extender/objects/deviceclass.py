@@ -9,10 +9,7 @@ from msgspec import Struct
 from extender.objects.dradevices import DeviceSelectorObject, UnreadableError, read_device_selectors
 from extender.objects.meta import Decoder, ObjectMeta
 from extender.objects.reason import Problem
-
-#: What each class can be asked for by as an extended resource, whatever else it names.
-#: Source: k8s.io/api/resource/v1 ResourceDeviceClassPrefix.
-CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
+from extender.objects.requests import BARRED_PREFIX, CHARGE_PREFIX, CLASS_RESOURCE_PREFIX, SLICE_GPUS
 
 #: Between the names of demands that are counted together; no name of a resource has it.
 TOGETHER = " or "
@@ -20,18 +17,19 @@ TOGETHER = " or "
 TRIAL_PREFIX = "muster.dev/claims-"
 
 
-def resource_in_words(resource: str) -> str:
-    """Return what people call a resource: devices by their class, all else by its own name."""
-    if resource.startswith(TRIAL_PREFIX):
-        return "devices for its claims together"
-    if not resource.startswith(CLASS_RESOURCE_PREFIX):
-        return resource
-    return f"devices of class {resource.replace(CLASS_RESOURCE_PREFIX, '')}"
+#: How many pools of devices of a node are in the making or invalid, 0 or 1 for any.
+UNREADY = "unready pools/devices"
+
+
+def barred_column(column: str) -> str:
+    """Return under which name it is counted how many devices would be in a column without their taints."""
+    return f"{BARRED_PREFIX}{column}"
 
 
 def is_asked_for(resource: str) -> bool:
     """Tell whether a resource can be asked for by its name: others are only counted with."""
-    return TOGETHER not in resource and not resource.startswith(TRIAL_PREFIX)
+    counted_with = resource in {SLICE_GPUS, UNREADY} or TOGETHER in resource
+    return not counted_with and not resource.startswith((TRIAL_PREFIX, CHARGE_PREFIX, BARRED_PREFIX))
 
 
 class DeviceClassSpec(Struct, gc=False, frozen=True, rename="camel"):

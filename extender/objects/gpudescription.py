@@ -61,7 +61,7 @@ UNDESCRIBED: Final = GpuDescription()
 
 def describe_gpus(devices: Iterable[tuple[DeviceKey, PoolDevice]]) -> GpuDescription:
     """Put together what the devices of one node say of its whole GPUs; of two makes of GPU nothing is said."""
-    whole = [each for each in devices if _is_whole(*each)]
+    whole = [(key, device) for key, device in devices if is_whole_gpu(key.driver, device)]
     drivers = {key.driver for key, _ in whole}
     if not whole or len(drivers) > 1 or len(whole) > _MOST:
         return UNDESCRIBED
@@ -83,9 +83,10 @@ def describe_gpus(devices: Iterable[tuple[DeviceKey, PoolDevice]]) -> GpuDescrip
     )
 
 
-def _is_whole(key: DeviceKey, device: PoolDevice) -> bool:
-    kind = _WHOLE.get(key.driver)
-    return kind is not None and device.attributes.get(f"{key.driver}/type") == kind
+def is_whole_gpu(driver: str, device: PoolDevice) -> bool:
+    """Tell whether a driver calls one of its devices a whole GPU."""
+    kind = _WHOLE.get(driver)
+    return kind is not None and device.attributes.get(f"{driver}/type") == kind
 
 
 def _order(driver: str, key: DeviceKey, device: PoolDevice) -> tuple[int, object]:

@@ -98,7 +98,9 @@ class Shape:
         """Hash and count once: a shape is a key for every member of a gang, and its parts are deep."""
         object.__setattr__(self, "_hash", hash(self._content))
         object.__setattr__(self, "_gpus", count_gpus(self.requests))
-        object.__setattr__(self, "_whole_gpus", next((n for name, n in self.requests if name in GPU_RESOURCES), 0))
+        object.__setattr__(
+            self, "_whole_gpus", next((n for name, n in self.requests if n and name in GPU_RESOURCES), 0)
+        )
         object.__setattr__(self, "_is_excessive", any(value >= most_of(name) for name, value in self.requests))
 
     def __hash__(self) -> int:

@@ -153,7 +153,7 @@ class Wait:
     @property
     def message(self) -> str:
         """Render the one sentence that every channel shows."""
-        return _MESSAGES[self.reason].format(**self.numbers, **self.names)
+        return self._render(_MESSAGES)
 
     @property
     def steady_message(self) -> str:
@@ -161,7 +161,12 @@ class Wait:
 
         With each other sentence it writes the pod's status and an event; the status wakes the pod, and it asks again.
         """
-        return _STEADY_MESSAGES.get(self.reason, _MESSAGES[self.reason]).format(**self.numbers, **self.names)
+        return self._render({**_MESSAGES, **_STEADY_MESSAGES})
+
+    def _render(self, messages: Mapping[Reason, str]) -> str:
+        """Return the sentence, with what nodes lack of devices where that is known."""
+        said = messages[self.reason].format(**self.numbers, **self.names)
+        return f"{said}; {self.names['devices']}" if self.names.get("devices") else said
 
 
 #: How much of a wrong text is repeated; an Event has room for 1024 characters.

@@ -146,8 +146,21 @@ PODS = "pods"
 #: How the name of a resource ends that counts as GPUs: nvidia.com/gpu, amd.com/gpu.
 _GPU_SUFFIX = "/gpu"
 
+#: What each DeviceClass can be asked for by as an extended resource, whatever else it names.
+#: Source: k8s.io/api/resource/v1 ResourceDeviceClassPrefix.
+CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+#: How the names begin of what a pod takes of the quota of its Queue alone, and of no node.
+CHARGE_PREFIX = "muster.dev/charged-"
+
+#: How the names begin of what counts devices that a node has but for their taints; no resource can be called so.
+BARRED_PREFIX = "tainted devices/"
+
+#: What counts the whole GPUs of ResourceSlices for which no GPU resource stands; no resource can be called so.
+SLICE_GPUS = "of ResourceSlices/gpu"
+
 #: Resources that count whole GPUs of known products. Sources: NVIDIA's and AMD's device plugins.
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", SLICE_GPUS)
 
 #: What no node has: GPUs, and anything else (milli-CPU, bytes, counts). Pods are read as asking for so much at most:
 #: whatever 65,000 of them ask for on one node adds up within int64, and a list of one pod's GPUs is small.
@@ -181,9 +194,21 @@ def is_extended(resource: str) -> bool:
     return "/" in resource
 
 
+def is_gpu(resource: str) -> bool:
+    """Tell whether a resource counts GPUs; devices of a class do not, which are counted as GPUs beside that."""
+    return resource.endswith(_GPU_SUFFIX) and not resource.startswith(
+        (CLASS_RESOURCE_PREFIX, CHARGE_PREFIX, BARRED_PREFIX)
+    )
+
+
+def charged_as(resource: str) -> str:
+    """Return of which quota a Queue is charged for what a pod asks for."""
+    return resource.removeprefix(CHARGE_PREFIX)
+
+
 def count_gpus(amounts: Iterable[tuple[str, int]]) -> int:
     """Return how many GPUs, of any make, there are among amounts of resources."""
-    return sum(amount for resource, amount in amounts if resource.endswith(_GPU_SUFFIX))
+    return sum(amount for resource, amount in amounts if is_gpu(resource))
 
 
 def read_amounts(quantities: ResourceList | None, field: str) -> dict[str, int]:

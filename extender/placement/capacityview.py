@@ -20,7 +20,7 @@ from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf, withhold
 from extender.objects.keys import Packing
 from extender.objects.pod import Pod, Shape
-from extender.objects.requests import MOST_AMOUNT
+from extender.objects.requests import MOST_AMOUNT, charged_as
 from extender.objects.topology import UNCONSTRAINED, TopologyRequest
 from extender.placement.candidates import Candidates, Eligibility, Eligible, NodeCode, NodeFilter, PlacementTerms
 from extender.placement.complete.regions import Regions
@@ -191,12 +191,12 @@ class Diagnosis:
 
 
 def amounts_of(shapes: Iterable[tuple[Shape, int]]) -> Mapping[str, int]:
-    """Return how much of each resource so many pods of each shape ask for, by the resources' names."""
+    """Return how much of each resource so many pods of each shape ask for, by the names of what has quota."""
     total: Counter[str] = Counter()
     for shape, count in shapes:
         for resource, amount in shape.requests:
             if amount:
-                total[resource] += amount * count
+                total[charged_as(resource)] += amount * count
     return dict(sorted(total.items()))
 
 

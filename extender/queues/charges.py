@@ -17,6 +17,7 @@ from extender.objects.meta import read_timestamp
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import Queue
+from extender.objects.requests import charged_as
 from extender.queues.member import age_of, sum_of
 from extender.queues.nonpreemptible import NonPreemptibleUse
 from extender.queues.tree import QueueTree
@@ -426,5 +427,8 @@ class _Assessment:
 
 @sized_cache(_AMOUNTS_BYTES, lambda requests: 300 + 2 * size_of(requests))
 def _amounts(requests: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
-    """Return what a pod takes by resource: one mapping for all pods of a shape."""
-    return MappingProxyType(dict(requests))
+    """Return what a pod takes, by the names of what has quota: one mapping for all pods of a shape."""
+    amounts = Counter[str]()
+    for resource, amount in requests:
+        amounts[charged_as(resource)] += amount
+    return MappingProxyType(dict(amounts))

@@ -122,9 +122,10 @@ def test_nodes_are_described_as_slices_come_and_go(world: World) -> None:
     assert world.state.node("node-0").described == UNDESCRIBED
 
 
-def test_claims_of_gpus_are_placed_by_what_slices_describe(world: World) -> None:
-    """Where a class of GPUs stands for nvidia.com/gpu, pods with claims hold GPUs: those of one zone are together."""
-    world.tell(DeviceClassSeen(class_of(resource=GPU)))
+@pytest.mark.parametrize("resource", [GPU, ""])
+def test_claims_of_gpus_are_placed_by_what_slices_describe(world: World, resource: str) -> None:
+    """Pods with claims hold GPUs, whether or not nvidia.com/gpu stands for them: those of one zone are together."""
+    world.tell(DeviceClassSeen(class_of(resource=resource)))
     (name,) = world.nodes(1, gpus=0)
     item = slice_of(name)
     said = {"type": "gpu", "productName": "NVIDIA L40S"}
@@ -140,9 +141,10 @@ def test_claims_of_gpus_are_placed_by_what_slices_describe(world: World) -> None
     assert sorted(each.gpus for each in held if each is not None) == [(0, 2, 4, 6), (1, 3, 5, 7)]
 
 
-def test_gpus_that_a_claim_was_given_are_known(world: World) -> None:
+@pytest.mark.parametrize("resource", [GPU, ""])
+def test_gpus_that_a_claim_was_given_are_known(world: World, resource: str) -> None:
     """Once kube-scheduler has allocated, it is known which GPUs a pod has; before it is predicted."""
-    world.tell(DeviceClassSeen(class_of(resource=GPU)))
+    world.tell(DeviceClassSeen(class_of(resource=resource)))
     (name,) = world.nodes(1, gpus=0)
     item = slice_of(name)
     gpus = tuple(

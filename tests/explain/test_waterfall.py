@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import pytest
 
 from extender.admission.events import (
     Arrive,
+    ClaimGone,
+    ClaimSeen,
     ClaimTemplateSeen,
     DeviceClassSeen,
     NodeSeen,
     NodeTopologySeen,
     PodSeen,
     QueueSeen,
+    SliceGone,
     SliceSeen,
 )
 from extender.explain.waterfall import NodeCause, Waterfall
@@ -22,8 +28,22 @@ from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
 from extender.objects.pod import Shape
 from extender.objects.podspec import Taint
 from extender.objects.queue import Flavor, Queue, Quota
+from extender.objects.reason import Reason
+from extender.objects.requests import billionths
+from extender.objects.resourceslice import CapacitySet, DeviceCapacity, PoolDevice
 from extender.objects.topology import Slice
-from tests.devicevalues import CLASS, class_of, product_is, slice_of, spec_of, template_of, uses
+from tests.devicevalues import (
+    CLASS,
+    DRIVER,
+    claim_of,
+    class_of,
+    device,
+    product_is,
+    slice_of,
+    spec_of,
+    template_of,
+    uses,
+)
 from tests.explain.conftest import LEVELS, add, asking, explained, racked, take
 from tests.worlds import GPU, Job, World
 
@@ -76,12 +96,70 @@ def test_devices_are_named_by_class_and_selector(world: World) -> None:
         world.tell(SliceSeen(slice_of(f"{name}-0", products)))
     first = world.gang("first", 1, gpus=0, claims=uses(template="h100"))
     assert first.reserved == {"first-0": "h100-0"}
-    named = f"devices of class {CLASS} matching {product_is('H100')}"
-    assert steps(world, world.gang("second", 1, gpus=0, claims=uses(template="h100"))) == {
-        NodeCause.LACKS_RESOURCE: (1, f"no {named}: 1 node"),
-        NodeCause.TOO_SMALL: (1, f"{named}: 6 asked, at most 4 even when empty: 1 node"),
+    second = world.gang("second", 1, gpus=0, claims=uses(template="h100"))
+    none = f"no device of class {CLASS} matches productName = H100: 1 node"
+    few = f"devices of class {CLASS} with productName = H100: 6 asked, at most 4 even when empty: 1 node"
+    assert steps(world, second) == {
+        NodeCause.LACKS_RESOURCE: (1, none),
+        NodeCause.TOO_SMALL: (1, few),
         NodeCause.RESERVED_FOR_OTHERS: (1, "for default/first: 1 node"),
     }
+    assert second.wait is not None
+    assert second.wait.message == f"0 of 1 members fit now; {few}; {none}"
+
+
+def test_devices_that_are_not_there_in_use_tainted_or_unpublished_are_told_apart(world: World) -> None:
+    """Each node counts for what is wrong with its devices; the gang's reason says the same of what does not pass."""
+    world.tell(DeviceClassSeen(class_of()))
+    enough = spec_of(2, "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('80Gi')) >= 0")
+    world.tell(ClaimTemplateSeen(template_of("two", enough)))
+    large, small = (tuple(with_memory(size) for _ in range(4)) for size in ("80Gi", "40Gi"))
+    taint = Taint("gpu.nvidia.com/xid", "79", "NoSchedule")
+    tainted = tuple(replace(each, taints=(taint,)) for each in large[:3]) + large[3:]
+    for prefix, count, devices, slices in (
+        ("small", 6, small, 1),
+        ("tainted", 2, tainted, 1),
+        ("unpublished", 1, large, 2),
+        ("used", 3, large, 1),
+        ("bare", 1, (), 1),
+    ):
+        for node in world.nodes(count, gpus=0, prefix=prefix):
+            if devices:
+                world.tell(SliceSeen(replace(slice_of(node, (), slices=slices), devices=numbered(devices))))
+            if prefix == "used":
+                world.tell(ClaimSeen(claim_of(f"on-{node}", spec_of(3), node=node, devices=range(3))))
+    job = world.gang("train", 1, gpus=0, claims=uses(template="two"))
+    wanted = f"devices of class {CLASS} with memory >= 80Gi"
+    none = f"no device of class {CLASS} matches memory >= 80Gi: 7 nodes"
+    bad, unready = f"{wanted} are tainted: 2 nodes", "ResourceSlices of a pool are missing or invalid: 1 node"
+    assert steps(world, job) == {
+        NodeCause.DEVICES_UNREADY: (1, unready),
+        NodeCause.DEVICES_TAINTED: (2, bad),
+        NodeCause.LACKS_RESOURCE: (7, none),
+        NodeCause.TOO_FULL: (3, f"{wanted}: 2 asked, at most 1 free: 3 nodes"),
+    }
+    assert job.wait is not None
+    assert job.wait.message == f"0 of 1 members fit now; {none}; {bad}; {unready}"
+    for node in ("used-0", "used-1", "used-2"):
+        world.tell(SliceGone(f"slice-{node}"))
+        world.tell(ClaimGone("default", f"on-{node}"))
+    world.judge()
+    assert job.reason is Reason.EXCEEDS_CLUSTER
+    never = f"no device of class {CLASS} matches memory >= 80Gi: 10 nodes"
+    assert job.wait.message == f"0 of 1 members would fit on the empty cluster; {never}; {bad}; {unready}"
+    world.tell(SliceSeen(replace(slice_of("unpublished-0", ()), devices=numbered(large))))
+    world.judge()
+    assert job.reserved == {"train-0": "unpublished-0"}
+
+
+def numbered(devices: Iterable[PoolDevice]) -> tuple[PoolDevice, ...]:
+    """Return devices with names of their own."""
+    return tuple(replace(each, name=f"gpu-{at}") for at, each in enumerate(devices))
+
+
+def with_memory(size: str) -> PoolDevice:
+    """Return a GPU with so much memory."""
+    return replace(device("gpu"), capacity=CapacitySet(((f"{DRIVER}/memory", DeviceCapacity(billionths(size))),)))
 
 
 def test_quota_counts_devices_as_the_resource_that_they_stand_for(world: World) -> None:

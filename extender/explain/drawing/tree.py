@@ -206,7 +206,7 @@ class Survey:
 
     `pods` are all there are, `promised` those without a node that one is kept for, with its name. `held` are the GPUs
     of some of them by UID, where that is known better than from the pods themselves; `zones` the NUMA zone of each GPU
-    by node, where known.
+    by node, where known. `beside` are GPUs by node that claims hold beyond those of pods.
     """
 
     levels: Levels
@@ -215,6 +215,7 @@ class Survey:
     promised: tuple[tuple[Pod, str], ...] = ()
     held: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     zones: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    beside: tuple[tuple[str, DrawnHolding], ...] = ()
 
 
 def draw(survey: Survey, gang: str, title: str, lines: tuple[str, ...]) -> TreePicture:
@@ -227,6 +228,8 @@ def draw(survey: Survey, gang: str, title: str, lines: tuple[str, ...]) -> TreeP
             holdings.setdefault(node, []).append(
                 DrawnHolding(str(pod.group), gpus, survey.held.get(pod.uid) or written_gpus(pod))
             )
+    for node, holding in survey.beside:
+        holdings.setdefault(node, []).append(holding)
     levels = survey.levels
     depth = range(len(levels.levels))
     nodes = (

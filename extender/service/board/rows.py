@@ -68,7 +68,8 @@ class GangRows:
                 succeeded=census.succeeded,
                 failed=census.failed,
             ),
-            gpus=sum(pod.shape.whole_gpus for pod in gang.members.values() if not pod.done),
+            gpus=sum(pod.shape.whole_gpus for pod in gang.members.values() if not pod.done)
+            + admission.model.devices.gpus_beside(gang.members),
             reason=None if view.wait is None else wait_reason(view.wait),
             since=gang.created or None,
             started_at=None if gang.started_at is None else time_text(gang.started_at),
@@ -258,12 +259,13 @@ class NodeRows:
 
     def _holdings(self, name: str) -> Iterable[DrawnHolding]:
         # What Muster supposes of pods that are annotated with no GPUs is not asked for: that is part of deciding.
-        pods = self._admission.model.pods
-        for uid, claim in self._admission.model.table.claims_on(name):
+        model, pods = self._admission.model, self._admission.model.pods
+        for uid, claim in model.table.claims_on(name):
             gpus, pod = claim.shape.whole_gpus, pods.get(uid)
             if gpus and pod is not None:
                 holder = str(pod.group)
                 yield DrawnHolding(holder if pod.node_name else f"{_PROMISED}{holder}", gpus, written_gpus(pod))
+        yield from (DrawnHolding(holder, gpus, ()) for holder, gpus in model.devices.beside(name))
 
     def _domains(self, name: str) -> tuple[str, ...]:
         """Return the path of a node, level by level."""

@@ -9,6 +9,8 @@ const CAUSES = {
   Tainted: "tainted, and the pods do not tolerate it",
   SelectorMismatch: "node selector or affinity does not match",
   OtherFlavor: "of a kind that the queue's quota does not cover",
+  DevicesUnready: "a driver has not published all of its devices there",
+  DevicesTainted: "have the devices, but these are tainted",
   LacksResource: "have none of a resource at all",
   TooSmall: "too small, even when empty",
   RefusedByScheduler: "kube-scheduler refused them",
