@@ -36,9 +36,8 @@ from extender.objects.gpudescription import describe_gpus
 from extender.objects.holdings import DeviceHolding
 from extender.objects.meta import SelectorTerm, share_labels
 from extender.objects.node import Node, clique_of
-from extender.objects.pod import Pod, Shape
+from extender.objects.pod import CHARGED, Pod, Shape
 from extender.objects.reason import Problem
-from extender.objects.requests import CHARGE_PREFIX, CLASS_RESOURCE_PREFIX
 from extender.objects.resourceclaim import ClaimAllocation, ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from extender.objects.resourceslice import PoolDevice, ResourceSlice
 from extender.objects.topology import SHARED_CLAIM
@@ -98,16 +97,14 @@ class DeviceBooks:
         columns: the devices of each node, by what is asked for.
         is_followed: whether there are, or were, claims.
         is_outdated: whether pods are to be read again, because devices are asked for in other words than before.
+        mapped: the names by which Queues have quota for the devices of some classes, by class.
         is_reading: whether there are devices that have not been looked at for what is asked for.
     """
 
     def __init__(self, table: NodeTable, pods: Mapping[str, Pod], mapped: Mapping[str, str]) -> None:
-        """Start without any; `pods` are those of the model, by UID, as they were resolved last.
-
-        `mapped` are the names by which Queues have quota for the devices of some classes, by class.
-        """
+        """Start without any; `pods` are those of the model, by UID, as they were resolved last."""
         self._table = table
-        self._mapped = mapped
+        self.mapped = mapped
         self._known = pods
         self._selectors = Selectors()
         inventory = Inventory()
@@ -132,11 +129,6 @@ class DeviceBooks:
     def _matches(self, driver: str, device: PoolDevice, expressions: tuple[str, ...]) -> bool:
         """Tell whether a device matches; for kube-scheduler an expression that fails does not say so either."""
         return self._selectors.all_match(expressions, driver, device) is True
-
-    @property
-    def concerns_all(self) -> bool:
-        """Tell whether pods without claims may be resolved to ask for more than they say, too."""
-        return bool(self.columns.twins_of or self._mapped)
 
     # Nodes.
 
@@ -173,7 +165,7 @@ class DeviceBooks:
 
     def put_class(self, device_class: DeviceClass) -> Touched:
         """Take in a DeviceClass."""
-        known = self.columns.has_class(device_class.name) and not self._mapped
+        known = self.columns.has_class(device_class.name) and not self.mapped
         return self._touched(self.columns.put_class(device_class), {} if known else self._pods)
 
     def drop_class(self, name: str) -> Touched:
@@ -291,7 +283,7 @@ class DeviceBooks:
         before = self._pods.get(pod.uid)
         if before is None or before.claims != pod.claims:
             self._forget_uses(before)
-            if pod.claims.claims or self._mapped:
+            if pod.claims.claims or self.mapped:
                 self._pods[pod.uid] = pod
                 for key in _names(pod):
                     self._users.setdefault(key, {})[pod.uid] = None
@@ -498,14 +490,14 @@ class DeviceBooks:
             most = Counter[str]()
             for option in request.options:
                 count = 0 if option.admin else 1 if option.count is None else option.count
-                own, named = f"{CLASS_RESOURCE_PREFIX}{option.device_class}", option.device_class
-                most |= Counter(dict.fromkeys(filter(None, (own, stands.get(named), self._mapped.get(named))), count))
+                own, named = DeviceDemand(option.device_class).column, option.device_class
+                most |= Counter(dict.fromkeys(filter(None, (own, stands.get(named), self.mapped.get(named))), count))
             charged += most
         return charged
 
     def _charges(self, charged: Counter[str], amounts: Counter[str] = _NOTHING) -> Counter[str]:
         """Return what is charged to the Queue alone of what is `charged`: that which no column has of a pod."""
-        found = Counter({f"{CHARGE_PREFIX}{name}": amount - amounts[name] for name, amount in charged.items()})
+        found = Counter({f"{name}{CHARGED}": amount - amounts[name] for name, amount in charged.items()})
         for resource in found:
             self._table.leave_to_others(resource)
         return +found
@@ -523,8 +515,8 @@ class DeviceBooks:
             for resource, amount in pod.shape.requests:
                 for twin in self.columns.twins_of.get(resource, ()):
                     found[twin] += amount
-        for resource, amount in pod.shape.requests if self._mapped else ():
-            name = self._mapped.get(self.columns.resources.get(resource, ""))
+        for resource, amount in pod.shape.requests if self.mapped else ():
+            name = self.mapped.get(self.columns.resources.get(resource, ""))
             if name and name != resource:
                 found.update(self._charges(Counter({name: amount})))
         return found

@@ -32,12 +32,12 @@ from itertools import combinations
 from typing import Final
 
 from extender.devices.inventory import Inventory
-from extender.objects.deviceclass import TOGETHER, UNREADY, DeviceClass, barred_column
+from extender.objects.deviceclass import UNREADY, DeviceClass, barred_column
 from extender.objects.devicetaintrule import DeviceTaintRule
 from extender.objects.dradevices import DeviceKey
 from extender.objects.gpudescription import is_whole_gpu
 from extender.objects.podspec import Toleration, first_untolerated
-from extender.objects.requests import CLASS_RESOURCE_PREFIX, SLICE_GPUS, is_extended, is_gpu
+from extender.objects.requests import CLASS_RESOURCE_PREFIX, SLICE_GPUS, TOGETHER, is_extended, is_gpu
 from extender.objects.resourceclaim import ClaimSpec
 from extender.objects.resourceslice import PoolDevice, ResourceSlice
 
@@ -95,8 +95,8 @@ _GPUS: Final = DeviceDemand("")
 
 
 def _apart(expression: str) -> str:
-    """Return an expression in one line, so that it cannot be taken for what joins several demands."""
-    return " ".join(expression.split()).replace(TOGETHER, " OR ")
+    """Return an expression without two spaces in a row, so that it cannot be taken for what joins several demands."""
+    return " ".join(expression.split())
 
 
 def _tolerated(toleration: Toleration) -> str:

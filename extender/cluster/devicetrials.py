@@ -24,8 +24,8 @@ from extender.devices.fitting import DeviceFits
 from extender.devices.inuse import DevicesInUse
 from extender.devices.inventory import Inventory
 from extender.devices.selectors import Selectors
-from extender.objects.deviceclass import TRIAL_PREFIX
 from extender.objects.pod import Shape
+from extender.objects.requests import TRIAL_PREFIX
 from extender.objects.resourceclaim import ClaimAllocation, ClaimSpec
 
 #: Kinds of claims that are tried; anybody may ask for something new, and each is tried on every node with devices.

@@ -233,7 +233,7 @@ class ClusterModel:
 
     def as_asked(self, pod: Pod) -> Pod:
         """Return a pod with the devices that it asks for by claims, bound within what its node has."""
-        concerned = pod.claims.claims or pod.claims.extended or self.devices.concerns_all
+        concerned = pod.claims.claims or pod.claims.extended or self.devices.columns.twins_of or self.devices.mapped
         return self._within_node(self.devices.pod(pod) if concerned else pod)
 
     def _within_node(self, pod: Pod) -> Pod:

@@ -13,8 +13,8 @@ from extender.cluster.claims import Claim
 from extender.cluster.occupancy import Occupancy
 from extender.objects.holdings import DeviceHolding
 from extender.objects.node import Node
-from extender.objects.pod import Shape
-from extender.objects.requests import CHARGE_PREFIX, MOST_AMOUNT, is_extended
+from extender.objects.pod import CHARGED, Shape
+from extender.objects.requests import MOST_AMOUNT, is_extended
 from extender.objects.text import NaturalKey, natural_key
 
 #: Resources that nearly every cluster has; others get a column when a node first lists them.
@@ -444,7 +444,7 @@ class NodeTable:
     def _column_claimed(self, resource: str) -> int | None:
         """Return the column of a resource that is claimed, None where it has none and there is no room for one."""
         column = self._column.get(resource)
-        if column is None and len(self._column) < _MOST_CLAIMED_COLUMNS and not resource.startswith(CHARGE_PREFIX):
+        if column is None and len(self._column) < _MOST_CLAIMED_COLUMNS and not resource.endswith(CHARGED):
             column = self._new_column(resource)
         return column
 

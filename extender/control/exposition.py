@@ -18,10 +18,9 @@ from extender.explain.demand import unmet_demand
 from extender.explain.documents import QueueRow
 from extender.explain.views import GangView, QueueReport
 from extender.ledger.effects import Effects, Fact
-from extender.objects.deviceclass import is_asked_for
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason
-from extender.objects.requests import SLICE_GPUS, count_gpus
+from extender.objects.requests import SLICE_GPUS, count_gpus, is_asked_for
 
 
 class Area:

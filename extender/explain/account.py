@@ -24,10 +24,10 @@ from extender.cluster.whatif import WhatIf
 from extender.explain.documents import HolderRow, QueuePosition
 from extender.explain.inquiry import Inquiry
 from extender.explain.waterfall import Gathering, Waterfall, waterfalls
+from extender.objects.devicewords import nodes_in_words
 from extender.objects.meta import write_timestamp
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
-from extender.objects.text import nodes_in_words
 from extender.objects.topology import Objective, PlacementGoal, WeighedPlace
 from extender.placement.backfill.outlook import Calendar, expected_release
 from extender.placement.capacityview import Capacity

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from extender.cluster.gangs import Gang, core_size
 from extender.explain.documents import DemandRow, NodeRequirement, NodeTerm, PodSetDemand
-from extender.objects.deviceclass import is_asked_for
 from extender.objects.meta import Requirement, Selector
 from extender.objects.pod import Shape
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import Toleration
 from extender.objects.reason import Reason, Wait
-from extender.objects.requests import PODS, format_amount
+from extender.objects.requests import PODS, format_amount, is_asked_for
 from extender.placement.capacityview import PodSetRequest
 
 #: Why gangs wait that would not if there were more nodes, or some with other labels.

@@ -43,13 +43,12 @@ from extender.explain.suggestions import suggest
 from extender.explain.views import GangView, QueueReport, gang_view, queue_reports
 from extender.explain.waterfall import Waterfall
 from extender.ledger.slots import Reservation
-from extender.objects.deviceclass import is_asked_for
 from extender.objects.levels import CLUSTER_LEVEL, NODE_LEVEL, Levels
 from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Wait
-from extender.objects.requests import PODS, format_amount
+from extender.objects.requests import PODS, format_amount, is_asked_for
 from extender.objects.sources.table import SOURCE_OF
 from extender.placement.backfill.start import Start
 from extender.placement.placement import Better, Placement

@@ -15,11 +15,9 @@ from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree
 from extender.explain.documents import WaterfallRow
 from extender.explain.inquiry import Inquiry
-from extender.objects.deviceclass import is_asked_for
-from extender.objects.devicewords import none_in_words, short_in_words
+from extender.objects.devicewords import nodes_in_words, none_in_words, short_in_words
 from extender.objects.pod import Shape
-from extender.objects.requests import CLASS_RESOURCE_PREFIX, is_extended
-from extender.objects.text import nodes_in_words
+from extender.objects.requests import CLASS_RESOURCE_PREFIX, is_asked_for, is_extended
 from extender.placement.candidates import NodeCode, causes
 from extender.placement.capacityview import Capacity, CapacityView, PodSet
 from extender.placement.devicelacks import Lack, device_lacks, most_told

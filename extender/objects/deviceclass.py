@@ -9,27 +9,15 @@ from msgspec import Struct
 from extender.objects.dradevices import DeviceSelectorObject, UnreadableError, read_device_selectors
 from extender.objects.meta import Decoder, ObjectMeta
 from extender.objects.reason import Problem
-from extender.objects.requests import BARRED_PREFIX, CHARGE_PREFIX, CLASS_RESOURCE_PREFIX, SLICE_GPUS
+from extender.objects.requests import CLASS_RESOURCE_PREFIX
 
-#: Between the names of demands that are counted together; no name of a resource has it.
-TOGETHER = " or "
-#: How the names begin of what counts pods by claims that are tried as a whole.
-TRIAL_PREFIX = "muster.dev/claims-"
-
-
-#: How many pools of devices of a node are in the making or invalid, 0 or 1 for any.
-UNREADY = "unready pools/devices"
+#: Whether a pool of devices of a node is in the making or invalid: 1 then.
+UNREADY = "devices/pools  unready"
 
 
 def barred_column(column: str) -> str:
     """Return under which name it is counted how many devices would be in a column without their taints."""
-    return f"{BARRED_PREFIX}{column}"
-
-
-def is_asked_for(resource: str) -> bool:
-    """Tell whether a resource can be asked for by its name: others are only counted with."""
-    counted_with = resource in {SLICE_GPUS, UNREADY} or TOGETHER in resource
-    return not counted_with and not resource.startswith((TRIAL_PREFIX, CHARGE_PREFIX, BARRED_PREFIX))
+    return f"{column}  tainted"
 
 
 class DeviceClassSpec(Struct, gc=False, frozen=True, rename="camel"):

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from extender.objects.deviceclass import TRIAL_PREFIX
-from extender.objects.requests import CLASS_RESOURCE_PREFIX, SLICE_GPUS, format_amount
+from extender.objects.requests import CLASS_RESOURCE_PREFIX, SLICE_GPUS, TRIAL_PREFIX, format_amount
 
 _MATCHING: Final = " matching "
 _TOLERATING: Final = " tolerating "
@@ -85,3 +84,8 @@ def _parts(resource: str) -> tuple[str | None, str]:
     wanted, _, _ = resource.replace(CLASS_RESOURCE_PREFIX, "").partition(_TOLERATING)
     name, _, selectors = wanted.partition(_MATCHING)
     return name, selector_in_words(selectors)
+
+
+def nodes_in_words(count: int) -> str:
+    """Return a number of nodes in words: `1 node`, `12 nodes`."""
+    return f"{count:,} node{'s' if count != 1 else ''}"

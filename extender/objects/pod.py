@@ -75,6 +75,10 @@ class Rejection:
     message: str
 
 
+#: How the names end of what a pod takes of the quota of its Queue alone, and of no node.
+CHARGED = "  charged"
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Shape:
     """All of a pod that decides where it fits: pods of one shape are interchangeable.

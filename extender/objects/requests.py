@@ -150,11 +150,12 @@ _GPU_SUFFIX = "/gpu"
 #: Source: k8s.io/api/resource/v1 ResourceDeviceClassPrefix.
 CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
-#: How the names begin of what a pod takes of the quota of its Queue alone, and of no node.
-CHARGE_PREFIX = "muster.dev/charged-"
-
-#: How the names begin of what counts devices that a node has but for their taints; no resource can be called so.
-BARRED_PREFIX = "tainted devices/"
+#: What is in the names of what is only counted with what is asked for; no resource can be called so.
+_ONLY_COUNTED = "  "
+#: Between the names of demands that are counted together.
+TOGETHER = "  or  "
+#: How the names begin of what counts pods by claims that are tried as a whole.
+TRIAL_PREFIX = "muster.dev/claims  "
 
 #: What counts the whole GPUs of ResourceSlices for which no GPU resource stands; no resource can be called so.
 SLICE_GPUS = "of ResourceSlices/gpu"
@@ -194,16 +195,14 @@ def is_extended(resource: str) -> bool:
     return "/" in resource
 
 
+def is_asked_for(resource: str) -> bool:
+    """Tell whether a resource can be asked for by its name: others are only counted with."""
+    return _ONLY_COUNTED not in resource and resource != SLICE_GPUS
+
+
 def is_gpu(resource: str) -> bool:
     """Tell whether a resource counts GPUs; devices of a class do not, which are counted as GPUs beside that."""
-    return resource.endswith(_GPU_SUFFIX) and not resource.startswith(
-        (CLASS_RESOURCE_PREFIX, CHARGE_PREFIX, BARRED_PREFIX)
-    )
-
-
-def charged_as(resource: str) -> str:
-    """Return of which quota a Queue is charged for what a pod asks for."""
-    return resource.removeprefix(CHARGE_PREFIX)
+    return resource.endswith(_GPU_SUFFIX) and not resource.startswith(CLASS_RESOURCE_PREFIX)
 
 
 def count_gpus(amounts: Iterable[tuple[str, int]]) -> int:

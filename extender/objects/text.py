@@ -86,8 +86,3 @@ def _name_part(text: str) -> tuple[int, str]:
         return (_NAME_WORD, text)
     digits = text.lstrip("0")
     return (len(digits), digits)
-
-
-def nodes_in_words(count: int) -> str:
-    """Return a number of nodes in words: `1 node`, `12 nodes`."""
-    return f"{count:,} node{'s' if count != 1 else ''}"

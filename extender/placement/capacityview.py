@@ -19,8 +19,8 @@ from extender.cluster.table import NodeTable
 from extender.cluster.tree import Tree
 from extender.cluster.whatif import WhatIf, withhold
 from extender.objects.keys import Packing
-from extender.objects.pod import Pod, Shape
-from extender.objects.requests import MOST_AMOUNT, charged_as
+from extender.objects.pod import CHARGED, Pod, Shape
+from extender.objects.requests import MOST_AMOUNT
 from extender.objects.topology import UNCONSTRAINED, TopologyRequest
 from extender.placement.candidates import Candidates, Eligibility, Eligible, NodeCode, NodeFilter, PlacementTerms
 from extender.placement.complete.regions import Regions
@@ -196,7 +196,7 @@ def amounts_of(shapes: Iterable[tuple[Shape, int]]) -> Mapping[str, int]:
     for shape, count in shapes:
         for resource, amount in shape.requests:
             if amount:
-                total[charged_as(resource)] += amount * count
+                total[resource.removesuffix(CHARGED)] += amount * count
     return dict(sorted(total.items()))
 
 

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extender.cluster.table import NodeTable
-from extender.objects.deviceclass import UNREADY, barred_column, is_asked_for
-from extender.objects.devicewords import none_in_words, resource_in_words, short_in_words
+from extender.objects.deviceclass import UNREADY, barred_column
+from extender.objects.devicewords import nodes_in_words, none_in_words, resource_in_words, short_in_words
 from extender.objects.pod import Shape
-from extender.objects.requests import CLASS_RESOURCE_PREFIX
-from extender.objects.text import nodes_in_words
+from extender.objects.requests import CLASS_RESOURCE_PREFIX, is_asked_for
 
 #: So many sentences fit beside the rest of an Event.
 _MOST_TOLD: Final = 3

@@ -14,10 +14,9 @@ from extender.caches import size_of, sized_cache
 from extender.cluster.claims import Claim
 from extender.cluster.model import ClusterModel
 from extender.objects.meta import read_timestamp
-from extender.objects.pod import Pod, Shape
+from extender.objects.pod import CHARGED, Pod, Shape
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import Queue
-from extender.objects.requests import charged_as
 from extender.queues.member import age_of, sum_of
 from extender.queues.nonpreemptible import NonPreemptibleUse
 from extender.queues.tree import QueueTree
@@ -430,5 +429,5 @@ def _amounts(requests: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
     """Return what a pod takes, by the names of what has quota: one mapping for all pods of a shape."""
     amounts = Counter[str]()
     for resource, amount in requests:
-        amounts[charged_as(resource)] += amount
+        amounts[resource.removesuffix(CHARGED)] += amount
     return MappingProxyType(dict(amounts))
