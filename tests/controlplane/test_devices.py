@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
+import yaml
 
+from localcluster.client import QUEUES
+from localcluster.cluster import LocalCluster
 from localcluster.devices import (
     RESOURCE_CLAIMS,
     claim,
@@ -17,10 +22,14 @@ from localcluster.devices import (
     resource_slice,
 )
 from localcluster.history import SCHEDULING, Recorder
+from localcluster.metrics import read_metric
 from localcluster.nodes import GPU
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
+from tests.controlplane.conftest import muster_starter
 from tests.controlplane.holding import Holding, allocations, hands_changed
+
+STATES = ("allocatable", "used", "reserved", "free")
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(600)]
 
@@ -117,3 +126,52 @@ def test_devices_of_a_gang_that_does_not_start_are_given_back(
     assert all(each.seconds < 30 for each in held if each.owner.startswith("broken"))
     assert not hands_changed(held)
     device_muster.check()
+
+
+def test_quota_by_a_name_for_classes(
+    device_local_cluster: LocalCluster, device_cluster: Sandbox, device_muster_scheduler: Server, tmp_path: Path
+) -> None:
+    """A Queue bounds claims by the name that the settings give their class; its status, metrics and reasons use it.
+
+    The GPUs of slices are counted, and what no device matches is told in the same words by status, Event and command.
+    """
+    device_muster_scheduler.check()
+    mappings = [{"name": "whole-gpus", "deviceClassNames": ["gpu.nvidia.com", "later.example.com"]}]
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(yaml.safe_dump({"device_class_mappings": mappings}))
+    device_cluster.create(device_class())
+    device_cluster.create(claim_template("three", claim_spec(3)))
+    memory = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('141Gi')) >= 0"
+    device_cluster.create(claim_template("large", claim_spec(1, selectors=[memory])))
+    with_gpus(device_cluster, 2)
+    flavors = [{"name": "all", "resources": [{"name": "whole-gpus", "nominalQuota": 6}]}]
+    about = {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "research"}}
+    device_cluster.create({**about, "spec": {"flavors": flavors}})
+    page = f"http://127.0.0.1:{device_local_cluster.muster_port}"
+    labels = {"muster.dev/queue": "research"}
+    with muster_starter(device_local_cluster) as start:
+        muster = start("--config", str(settings))
+        first = device_cluster.gang("first", members=2, labels=labels, spec=claiming(template="three"))
+        first.wait_running()
+        second = device_cluster.gang("second", members=1, labels=labels, spec=claiming(template="three"))
+        told = second.wait_condition("False", "QuotaExceeded")["message"]
+        assert told == "asks for 3 whole-gpus of all, of which Queue research has 0 left now"
+        large = device_cluster.gang("large", members=1, spec=claiming(template="large"))
+        told = large.wait_condition("False", "ExceedsCluster")["message"]
+        why = "no device of class gpu.nvidia.com matches memory >= 141Gi: 2 nodes"
+        assert told == f"0 of 1 members would fit on the empty cluster; {why}"
+        large.wait_message(f"ExceedsCluster: {told}")
+        explained = httpx.get(f"{page}/api/v1/gangs/default/large/explain", trust_env=False).json()
+        assert explained["reason"]["message"] == told
+        assert [step["detail"] for fall in explained["waterfall"] for step in fall["steps"]] == [why]
+        used = 'muster_queue_used{flavor="all",queue="research",resource="whole-gpus"}'
+        assert read_metric(f"{page}/metrics", used) == 6
+        counts = {state: read_metric(f"{page}/metrics", f'muster_gpus{{state="{state}"}}') for state in STATES}
+        assert counts == {"allocatable": 16, "used": 6, "reserved": 0, "free": 10}
+        nodes = httpx.get(f"{page}/api/v1/nodes", trust_env=False).json()["nodes"]
+        assert sorted(node["gpus"]["free"] for node in nodes) in ([2, 8], [5, 5])
+        (use,) = device_cluster.api.get(QUEUES, "research")["status"]["flavors"][0]["resources"]
+        assert (use["name"], use["used"], use["nominal"]) == ("whole-gpus", "6", "6")
+        first.complete()
+        second.wait_running(timeout=30)
+        muster.check()
