@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -20,7 +21,7 @@ _MOST_SHOWN = 200
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 
 #: Source: apimachinery/pkg/util/validation IsDNS1123Subdomain.
-_CLASS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_CLASS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 #: The node itself and the cluster always are levels: what these are called, and the label that names a node.
 _HOST_LABEL = "kubernetes.io/hostname"
@@ -72,9 +73,7 @@ class DeviceClassMapping(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(max_length=317, pattern=_LABEL_KEY)
-    device_class_names: tuple[Annotated[str, Field(max_length=253, pattern=_CLASS_NAME)], ...] = Field(
-        alias="deviceClassNames", min_length=1
-    )
+    device_class_names: tuple[str, ...] = Field(alias="deviceClassNames", min_length=1)
 
 
 class Settings(BaseModel):
@@ -314,6 +313,9 @@ class Settings(BaseModel):
                 raise ValueError(msg)
             names.add(mapping.name)
             for each in mapping.device_class_names:
+                if _CLASS_NAME.fullmatch(each) is None:
+                    msg = f"{place}: deviceClassNames: {each!r} is no name of a DeviceClass (example: gpu.nvidia.com)"
+                    raise ValueError(msg)
                 if each in mapped:
                     msg = f"{place}: deviceClassNames: {each!r} is listed in {mapped[each]}; a class has one name"
                     raise ValueError(msg)

@@ -49,6 +49,7 @@ def test_every_setting_is_documented() -> None:
         "resources",
         "conditions",
         "taints",
+        "mappings",
     }
     for name, field in Settings.model_fields.items():
         assert field.description, name
@@ -245,7 +246,7 @@ def test_classes_of_devices_have_quota_by_a_name(config: Path) -> None:
         ),
         ([("cpu", ["x.com"])], "device_class_mappings: mapping 0 (cpu): name: counts no devices"),
         ([("a b", ["x.com"])], "device_class_mappings.0.name: String should match"),
-        ([("a", ["X"])], "device_class_mappings.0.deviceClassNames.0: String should match"),
+        ([("a", ["X"])], "device_class_mappings: mapping 0 (a): deviceClassNames: 'X' is no name of a DeviceClass"),
         ([("a", [])], "device_class_mappings.0.deviceClassNames: Tuple should have at least 1 item"),
     ],
 )

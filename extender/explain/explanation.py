@@ -43,6 +43,7 @@ from extender.explain.suggestions import suggest
 from extender.explain.views import GangView, QueueReport, gang_view, queue_reports
 from extender.explain.waterfall import Waterfall
 from extender.ledger.slots import Reservation
+from extender.objects.devicewords import resource_in_words
 from extender.objects.levels import CLUSTER_LEVEL, NODE_LEVEL, Levels
 from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod
@@ -278,7 +279,7 @@ def _state(pod: Pod, *, promised: bool) -> MemberState:
 
 def _amounts(amounts: Mapping[str, int]) -> dict[str, str]:
     asked = ((name, amount) for name, amount in sorted(amounts.items()) if amount and is_asked_for(name))
-    return {name: format_amount(name, amount) for name, amount in asked}
+    return {resource_in_words(name, amount): format_amount(name, amount) for name, amount in asked}
 
 
 #: In a cluster with more nodes, zones are looked up for those of the gang alone: hardly any other is drawn by itself.

@@ -51,8 +51,8 @@ def _comparison(found: re.Match[str]) -> str:
     return f"{found['name']} {_AS_SAID.get(found['op'], found['op'])} {value}"
 
 
-def resource_in_words(resource: str) -> str:
-    """Return what people call a resource: devices by their class, all else by its own name."""
+def resource_in_words(resource: str, amount: int = 2) -> str:
+    """Return what people call so much of a resource: devices by their class, all else by its own name."""
     if resource.startswith(TRIAL_PREFIX):
         return "devices for its claims together"
     if resource == SLICE_GPUS:
@@ -60,7 +60,8 @@ def resource_in_words(resource: str) -> str:
     name, selectors = _parts(resource)
     if name is None:
         return resource
-    return f"devices of class {name}{f' with {selectors}' if selectors else ''}"
+    also = ", tainted ones too" if _TOLERATING in resource else ""
+    return f"device{'s' if amount != 1 else ''} of class {name}{f' with {selectors}' if selectors else ''}{also}"
 
 
 def none_in_words(resource: str) -> str:

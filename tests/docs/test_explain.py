@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
+from extender.admission.events import ClaimSeen, ClaimTemplateSeen, DeviceClassSeen, SliceSeen
 from extender.cli.explain import show_explanation
 from extender.explain.documents import WhatIfExplanation
+from extender.explain.explanation import Inspection, explanation
 from extender.explain.suggestions import MOST_SUGGESTIONS, MOST_TRIALS
 from extender.explain.waterfall import NodeCause
 from extender.explain.whatif import whatif_document
 from extender.objects.podgroup import MOST_PODS
+from extender.objects.podspec import Taint
+from extender.objects.requests import billionths
+from extender.objects.resourceslice import CapacitySet, DeviceCapacity
+from tests.devicevalues import DRIVER, claim_of, class_of, device, slice_of, spec_of, template_of, uses
 from tests.docs.conftest import ROOT
 from tests.explain.hypothetical import asked, objects
 from tests.worlds import World
 
+DEVICES = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
 
 
@@ -41,6 +49,33 @@ def test_the_page_shows_what_the_program_says() -> None:
     what = objects(4, annotations={"muster.dev/topology-required": "rack"}, priority=5)
     document = whatif_document([asked(world, what)])
     assert shown(document.gangs) in PAGE
+
+
+def test_the_page_about_devices_shows_what_the_program_says() -> None:
+    """Of a pod that asks for two GPUs of 80 GB, which nodes do not have, have tainted, in use, or not published."""
+    world = World()
+    world.tell(DeviceClassSeen(class_of()))
+    enough = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('80Gi')) >= 0"
+    world.tell(ClaimTemplateSeen(template_of("two", spec_of(2, enough))))
+    taint = Taint("gpu.nvidia.com/xid", "79", "NoSchedule")
+    for prefix, nodes, memory, taints, slices in (
+        ("a100", 6, "40Gi", (), 1),
+        ("broken", 2, "80Gi", (taint,), 1),
+        ("new", 1, "80Gi", (), 2),
+        ("h100", 3, "80Gi", (), 1),
+    ):
+        capacity = CapacitySet(((f"{DRIVER}/memory", DeviceCapacity(billionths(memory))),))
+        devices = tuple(replace(device(f"gpu-{at}"), capacity=capacity, taints=taints) for at in range(8))
+        for node in world.nodes(nodes, gpus=0, prefix=prefix):
+            world.tell(SliceSeen(replace(slice_of(node, (), slices=slices), devices=devices)))
+            if prefix == "h100":
+                world.tell(ClaimSeen(claim_of(f"on-{node}", spec_of(7), node=node, devices=range(7))))
+    job = world.gang("train", 1, gpus=0, claims=uses(template="two"))
+    found = explanation(Inspection(world.admission, world.clock).explain(job.gang.ref))
+    screen = io.StringIO()
+    show_explanation(Console(file=screen, width=150), found)
+    text = "\n".join(line.rstrip() for line in screen.getvalue().splitlines())
+    assert text.partition("\n┏")[0] in DEVICES
 
 
 def test_the_page_explains_every_cause() -> None:

@@ -37,7 +37,7 @@ def test_selectors_in_words(expression: str, words: str) -> None:
 def test_devices_in_words() -> None:
     """Devices are called by their class and what is asked of them, other resources by their names."""
     matching = f"{CLASS} matching device.attributes['a'].index < 4 tolerating any taint"
-    assert resource_in_words(matching) == "devices of class gpu.nvidia.com with index < 4"
+    assert resource_in_words(matching) == "devices of class gpu.nvidia.com with index < 4, tainted ones too"
     assert none_in_words(matching) == "no device of class gpu.nvidia.com matches index < 4"
     assert none_in_words(CLASS) == "no device of class gpu.nvidia.com"
     assert [none_in_words(each) for each in ("nvidia.com/gpu", SLICE_GPUS)] == ["no nvidia.com/gpu", "no GPUs"]
