@@ -162,6 +162,7 @@ class DeviceColumns:
         self._afar: dict[str, int] = {}  # of which demands those devices are that a node shares with others
         self._node_of: dict[DeviceKey, str] = {}
         self._bits: dict[DeviceDemand, int] = {_GPUS: 1}
+        self._gpu_classes = 0  # the demands for which resources stand that count GPUs
         self._spare_bits: list[int] = []  # devices may still have them, of demands that are forgotten
         self._unread: dict[DeviceDemand, list[str]] = {}  # nodes whose devices are to be looked at
         self._namespaces: dict[DeviceDemand, str] = {}  # who asked first, of those with selectors
@@ -331,6 +332,7 @@ class DeviceColumns:
         for name in self.resources.values():
             if DeviceDemand(name) not in self._bits:
                 self._bits[DeviceDemand(name)] = self._free_bit()
+        self._gpu_classes = sum(self._bits[DeviceDemand(name)] for each, name in self.resources.items() if is_gpu(each))
         return self._sign_all()
 
     def _slices_changed(self, nodes: frozenset[str] | None) -> ColumnChange:
@@ -451,7 +453,10 @@ class DeviceColumns:
     def _signed(self, driver: str, device: PoolDevice) -> _Signed:
         signed = _Signed(device)
         for demand, bit in self._bits.items():
-            self._sign(signed, driver, demand, bit)
+            if demand is not _GPUS:
+                self._sign(signed, driver, demand, bit)
+        if is_whole_gpu(driver, device) and not (signed.signature | signed.barred) & self._gpu_classes:
+            signed.signature |= 0 if device.taints else self._bits[_GPUS]
         return signed
 
     def _sign(self, signed: _Signed, driver: str, demand: DeviceDemand, bit: int) -> None:
@@ -463,11 +468,6 @@ class DeviceColumns:
                 signed.barred |= bit
 
     def _is_of(self, demand: DeviceDemand, driver: str, device: PoolDevice) -> bool:
-        if demand == _GPUS:
-            counted = (name for resource, name in self.resources.items() if is_gpu(resource))
-            return is_whole_gpu(driver, device) and not any(
-                self._is_of(DeviceDemand(each), driver, device) for each in counted
-            )
         device_class = self._inventory.device_class(demand.device_class)
         if device_class is None or device_class.problem is not None:
             return False
