@@ -33,7 +33,7 @@ from extender.ledger.earmark import Earmark
 from extender.objects.levels import Levels, tier_bound
 from extender.objects.pod import Shape
 from extender.objects.reason import Reason, Wait
-from extender.objects.requests import format_amount, is_extended
+from extender.objects.requests import format_amount, is_asked_for, is_extended
 from extender.objects.topology import TopologyRequest, overlapping
 from extender.placement.candidates import Candidates, Eligible, NodeCode, NodeFilter, Ranking, ScopeDomains, binding
 from extender.placement.capacityview import Capacity, CapacityView, CapacityViews, Diagnosis, PodSet, PodSetRequest
@@ -423,7 +423,7 @@ def lacking(shortage: QuotaShortage) -> Wait:
 
 
 def _no_flavor(amounts: Mapping[str, int]) -> str:
-    asked = ", ".join(sorted(resource for resource, amount in amounts.items() if amount))
+    asked = ", ".join(sorted(resource for resource, amount in amounts.items() if amount and is_asked_for(resource)))
     return f"no flavor has quota for all that is asked for: {asked}"
 
 
@@ -547,7 +547,8 @@ def _aligned_request(pod_set: PodSet) -> list[tuple[str, int]]:
     """Return what the most demanding member asks for of what kubelets align: devices; CPUs if they are its own."""
     shape = pod_set.demand.most_demanding
     aligned = ("cpu",) if shape.guaranteed else ()
-    return [(resource, value) for resource, value in shape.requests if is_extended(resource) or resource in aligned]
+    devices = ((name, value) for name, value in shape.requests if is_extended(name) or name in aligned)
+    return [(name, value) for name, value in devices if is_asked_for(name)]
 
 
 def unmet_min_resources(gang: Gang, view: CapacityView) -> Wait | None:

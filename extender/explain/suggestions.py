@@ -15,6 +15,7 @@ from extender.explain.documents import SuggestedChange
 from extender.explain.evictable import Evictable, at_priority, in_words
 from extender.explain.inquiry import Inquiry
 from extender.judge import fits
+from extender.objects.devicewords import resource_in_words
 from extender.objects.node import Node
 from extender.objects.pod import Pod, Shape
 from extender.objects.requests import format_amount
@@ -115,7 +116,7 @@ def _unless(inquiry: Inquiry) -> str:
 
 def _in_words(node: Node, count: int, where: str) -> str:
     resource, gpus = node.gpus
-    has = f" ({gpus} {resource} each)" if gpus else ""
+    has = f" ({gpus} {resource_in_words(resource)} each)" if gpus else ""
     return f"{count} more empty node{'s' if count != 1 else ''} like {node.name}{has}{where}"
 
 

@@ -153,7 +153,9 @@ class Wait:
     @property
     def message(self) -> str:
         """Render the one sentence that every channel shows."""
-        return self._render(_MESSAGES)
+        said = _MESSAGES[self.reason].format(**self.numbers, **self.names)
+        lacks = self.names.get("devices")  # what nodes lack of devices, where that is known
+        return f"{said}; {lacks}" if lacks else said
 
     @property
     def steady_message(self) -> str:
@@ -161,12 +163,8 @@ class Wait:
 
         With each other sentence it writes the pod's status and an event; the status wakes the pod, and it asks again.
         """
-        return self._render({**_MESSAGES, **_STEADY_MESSAGES})
-
-    def _render(self, messages: Mapping[Reason, str]) -> str:
-        """Return the sentence, with what nodes lack of devices where that is known."""
-        said = messages[self.reason].format(**self.numbers, **self.names)
-        return f"{said}; {self.names['devices']}" if self.names.get("devices") else said
+        steady = _STEADY_MESSAGES.get(self.reason)
+        return self.message if steady is None else steady.format(**self.numbers, **self.names)
 
 
 #: How much of a wrong text is repeated; an Event has room for 1024 characters.

@@ -16,8 +16,9 @@ from extender.objects.devicewords import nodes_in_words, none_in_words, resource
 from extender.objects.pod import Shape
 from extender.objects.requests import CLASS_RESOURCE_PREFIX, is_asked_for
 
-#: So many sentences fit beside the rest of an Event.
+#: So many sentences of so many characters fit beside the rest of an Event, which has 1,024.
 _MOST_TOLD: Final = 3
+_LONGEST: Final = 250
 
 
 class Lack(Enum):
@@ -94,7 +95,8 @@ def lacks_in_words(table: NodeTable, shape: Shape, rows: NDArray[np.bool_]) -> s
 def most_told(found: Counter[str]) -> str:
     """Return the most frequent of some causes, each with its number of nodes, "" if there are none."""
     told = sorted(+found, key=lambda text: (-found[text], text))[:_MOST_TOLD]
-    return "; ".join(f"{text}: {nodes_in_words(found[text])}" for text in told)
+    short = {text: text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..." for text in told}
+    return "; ".join(f"{short[text]}: {nodes_in_words(found[text])}" for text in told)
 
 
 def _is_of_class(resource: str) -> bool:

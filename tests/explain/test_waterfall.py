@@ -347,3 +347,16 @@ def test_members_beyond_the_minimum_are_counted_once_the_others_have_places(worl
     world.tell(NodeSeen(Node("new", uid="new", allocatable={"cpu": 64_000, "pods": 110, GPU: 8})))
     world.judge()
     assert explained(world, job).waterfalls == ()
+
+
+def test_long_selectors_leave_room_in_an_event(world: World) -> None:
+    """What a selector says is cut where it would not fit; the number of nodes is there."""
+    world.tell(DeviceClassSeen(class_of()))
+    never = " && ".join(f"device.attributes['{DRIVER}'].productName.matches('{number}')" for number in range(30))
+    world.tell(ClaimTemplateSeen(template_of("none", spec_of(1, never))))
+    for node in world.nodes(2, gpus=0):
+        world.tell(SliceSeen(slice_of(node)))
+    wait = world.gang("train", 1, gpus=0, claims=uses(template="none")).wait
+    assert wait is not None
+    assert len(wait.message) < 400
+    assert wait.message.endswith("...: 2 nodes")
