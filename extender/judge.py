@@ -353,23 +353,22 @@ def _place_or_explain(case: Case, view: CapacityView) -> Plan | Wait:
         result = _bar(pod_set, view) or counted or place(case, view)
         if not isinstance(result, Shortfall):
             return result
-        diagnosis = examine(pod_set, result, view, eligible)
+        diagnosis = replace(examine(pod_set, result, view, eligible), lacks=_lacks(pod_set, view))
         if shared and diagnosis.now.gave_up is None:
             view.diagnoses[pod_set.demand] = diagnosis
     if pod_set.joins and (unjoined := _unjoined(pod_set, diagnosis, view)) is not None:
         return unjoined
     wait = explain(pod_set, diagnosis, view, str(case.earmarks[0].gang.ref) if case.earmarks else "")
-    return _with_devices(wait, pod_set, view)
+    if diagnosis.lacks and wait.reason in _OF_CAPACITY:
+        return replace(wait, names={**wait.names, "devices": diagnosis.lacks})
+    return wait
 
 
-def _with_devices(wait: Wait, pod_set: PodSet, view: CapacityView) -> Wait:
-    """Say too which nodes lack devices for the most demanding member that has claims."""
-    if wait.reason not in _OF_CAPACITY:
-        return wait
+def _lacks(pod_set: PodSet, view: CapacityView) -> str:
+    """Say which nodes lack devices for the most demanding member that has claims, "" if none do."""
     shapes = sorted((shape for shape, _ in pod_set.demand.shapes), key=lambda each: (-each.whole_gpus, each.requests))
     said = (lacks_in_words(view.table, shape, view.possible(shape)) for shape in shapes)
-    lacks = next(filter(None, said), "")
-    return replace(wait, names={**wait.names, "devices": lacks}) if lacks else wait
+    return next(filter(None, said), "")
 
 
 def _bar(pod_set: PodSet, view: CapacityView) -> Wait | None:

@@ -178,7 +178,7 @@ class Diagnosis:
     says that no node admits one of the shapes, however empty. `unaligned` is how many would fit, now or ever, if only
     numbers counted and not NUMA zones. `vetoed` says that all would fit now but for nodes that kube-scheduler refused,
     `rejected` that they would but for nodes whose kubelet rejected such pods, `kept` that they would but for what is
-    kept for the head of the queue.
+    kept for the head of the queue. `lacks` says in words what devices nodes lack, however empty.
     """
 
     now: Shortfall
@@ -188,6 +188,7 @@ class Diagnosis:
     vetoed: bool = False
     rejected: bool = False
     kept: bool = False
+    lacks: str = ""
 
 
 def amounts_of(shapes: Iterable[tuple[Shape, int]]) -> Mapping[str, int]:
