@@ -11,6 +11,9 @@ any more, of claims that several pods share, and for devices that are of more de
     allocated, the pod has no node         no, but only that node will do    all that it has
     shared, not allocated                  the first of a gang's pods        nothing
     shared, allocated                      no, but only that node will do    all that it has
+
+The quota of its Queue is charged for a claim whatever the columns have of it, by each name of its classes: for its own
+claims the pod, for a shared one the first of a gang's pods. What no column says of that a pod asks for as `CHARGED`.
 """
 
 from __future__ import annotations

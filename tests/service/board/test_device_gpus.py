@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from extender.admission.events import (
+    ClaimGone,
     ClaimSeen,
     ClaimTemplateSeen,
     DeviceClassSeen,
     GroupSeen,
     NodeSeen,
+    PodGone,
     PodSeen,
     SliceSeen,
 )
@@ -140,3 +143,47 @@ async def test_gangs_that_wait_count_the_gpus_of_their_claims(seen: Seen) -> Non
     gauge = seen.muster.sample("muster_gang_waiting_gpu_seconds_total", reason="ExceedsCluster")
     assert gauge == pytest.approx(180, abs=2)
     await check(seen, {})
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_claims_are_counted_device_by_device(seen: Seen, of_class: str, seed: int) -> None:
+    """Claims with and without pods, and pods of the device plugin, come and go: each GPU counts once, all the time."""
+    drawn, tell = random.Random(seed), seen.muster.controller.tell
+    held: dict[str, tuple[str, set[int], str]] = {}  # claim -> its node and devices, and the UID of its pod
+    plugged: dict[str, tuple[str, int]] = {}  # pod -> its node and GPUs
+    for step in range(12):
+        if held and drawn.random() < 0.3:
+            name = drawn.choice(sorted(held))
+            _, _, uid = held.pop(name)
+            tell(ClaimGone("default", name))
+            if uid:
+                tell(PodGone(uid))
+        elif plugged and drawn.random() < 0.2:
+            uid = drawn.choice(sorted(plugged))
+            del plugged[uid]
+            tell(PodGone(uid))
+        elif drawn.random() < 0.3:
+            gpus, idle = drawn.randint(1, 8), [each for each in PLUGIN if each not in dict(plugged.values())]
+            if idle:
+                node = drawn.choice(idle)
+                pod = replace(seen.muster.pod(f"plain-{step}", gpus), node_name=node)
+                tell(PodSeen(pod))
+                plugged[pod.uid] = (node, gpus)
+        else:
+            node = drawn.choice(SLICES)
+            taken = set().union(*(devices for at, devices, _ in held.values() if at == node))
+            free = sorted(set(range(8)) - taken)
+            devices = set(drawn.sample(free, drawn.randint(0, min(3, len(free)))))
+            if devices:
+                name, spec = f"claim-{step}", spec_of(len(devices), of=of_class)
+                pod = replace(seen.muster.pod(f"pod-{step}", 0), node_name=node, claims=uses(claim=name))
+                owned = drawn.random() < 0.6
+                tell(ClaimSeen(claim_of(name, spec, owner=pod.uid if owned else "", node=node, devices=devices)))
+                if owned:
+                    tell(PodSeen(pod))
+                held[name] = (node, devices, pod.uid if owned else "")
+        used = Counter(dict.fromkeys(SLICES, 0))
+        for node, devices, _ in held.values():
+            used[node] += len(devices)
+        used.update(dict(plugged.values()))
+        await check(seen, dict(used))
