@@ -23,8 +23,8 @@ which nodes with a device plugin have as much as they list of the resource: both
 several nodes reach is in no column: kube-scheduler alone decides about demands that such devices are of.
 
 Whole GPUs for which no resource stands that counts GPUs are a demand that no claim makes: all claims of them take from
-its column, so that they are counted as GPUs wherever these are. Beside its columns a node has, for explanations, how many
-devices would be in them but for their taints, and whether a pool of it is unpublished or invalid.
+its column, so that they are counted as GPUs wherever these are. Beside its columns a node has, for explanations, how
+many devices would be in them but for their taints, and whether a pool of it is unpublished or invalid.
 """
 
 from __future__ import annotations

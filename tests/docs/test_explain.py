@@ -15,6 +15,7 @@ from extender.explain.explanation import Inspection, explanation
 from extender.explain.suggestions import MOST_SUGGESTIONS, MOST_TRIALS
 from extender.explain.waterfall import NodeCause
 from extender.explain.whatif import whatif_document
+from extender.objects.dradevices import Amount
 from extender.objects.podgroup import MOST_PODS
 from extender.objects.podspec import Taint
 from extender.objects.requests import billionths
@@ -64,7 +65,7 @@ def test_the_page_about_devices_shows_what_the_program_says() -> None:
         ("new", 1, "80Gi", (), 2),
         ("h100", 3, "80Gi", (), 1),
     ):
-        capacity = CapacitySet(((f"{DRIVER}/memory", DeviceCapacity(billionths(memory))),))
+        capacity = CapacitySet(((f"{DRIVER}/memory", DeviceCapacity(Amount(billionths(memory)))),))
         devices = tuple(replace(device(f"gpu-{at}"), capacity=capacity, taints=taints) for at in range(8))
         for node in world.nodes(nodes, gpus=0, prefix=prefix):
             world.tell(SliceSeen(replace(slice_of(node, (), slices=slices), devices=devices)))

@@ -22,6 +22,7 @@ from extender.admission.events import (
 )
 from extender.explain.waterfall import NodeCause, Waterfall
 from extender.objects import keys
+from extender.objects.dradevices import Amount
 from extender.objects.meta import Requirement, Selector, SelectorTerm
 from extender.objects.node import UNSCHEDULABLE_TAINT, Node
 from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
@@ -159,7 +160,9 @@ def numbered(devices: Iterable[PoolDevice]) -> tuple[PoolDevice, ...]:
 
 def with_memory(size: str) -> PoolDevice:
     """Return a GPU with so much memory."""
-    return replace(device("gpu"), capacity=CapacitySet(((f"{DRIVER}/memory", DeviceCapacity(billionths(size))),)))
+    return replace(
+        device("gpu"), capacity=CapacitySet(((f"{DRIVER}/memory", DeviceCapacity(Amount(billionths(size)))),))
+    )
 
 
 def test_quota_counts_devices_as_the_resource_that_they_stand_for(world: World) -> None:
