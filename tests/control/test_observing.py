@@ -13,6 +13,7 @@ from extender.admission.events import (
     BudgetSeen,
     CalibrationGone,
     CalibrationSeen,
+    DeviceClassSeen,
     DeviceGone,
     DeviceSeen,
     GroupSeen,
@@ -48,6 +49,7 @@ from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.topology import TopologyTerms
 from extender.settings import Settings
 from tests.control.conftest import GPU, Muster, Term
+from tests.devicevalues import class_of
 
 RACK = "example.com/rack"
 LIST = LevelList(ObjectRef("kueue.x-k8s.io/v1beta2", "Topology", "", "default", "u"), (Level("rack", RACK),))
@@ -241,3 +243,22 @@ async def test_nobody_is_evicted_whom_a_budget_protects(muster: Muster) -> None:
     controller.tell(BudgetGone("default", "b"))
     await asyncio.sleep(2)
     assert ("low-0", False) in muster.api.evictions
+
+
+class TestMappedClasses:
+    """Classes of devices that the settings give a name for quota."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """Return settings with two classes."""
+        mapping = {"name": "whole-gpus", "deviceClassNames": ["gpu.nvidia.com", "gpu.amd.com"]}
+        return Settings.model_validate({"device_class_mappings": [mapping]})
+
+    async def test_a_class_that_does_not_exist_is_told_with_its_place(self, muster: Muster) -> None:
+        """Once everything is read; Muster works on, as a driver may come later."""
+        muster.controller.tell(DeviceClassSeen(class_of()))
+        with capture_logs() as lines:
+            muster.sync()
+        told = [(line["setting"], line["name"]) for line in lines if line["event"] == "no such DeviceClass"]
+        assert told == [("device_class_mappings.0.deviceClassNames.1", "gpu.amd.com")]
+        assert muster.controller.health.ready
