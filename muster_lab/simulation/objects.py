@@ -17,7 +17,12 @@ from extender.objects.node import Node, read_node
 from extender.objects.nodetopology import NodeTopology, read_node_topology
 from extender.objects.pod import Pod
 from extender.objects.queue import Queue, read_queue
-from extender.objects.resourceclaim import ResourceClaim, read_resource_claim
+from extender.objects.resourceclaim import (
+    ResourceClaim,
+    ResourceClaimTemplate,
+    read_resource_claim,
+    read_resource_claim_template,
+)
 from extender.objects.resourceslice import ResourceSlice, read_resource_slice
 from extender.objects.seenpod import SeenPod
 
@@ -34,6 +39,7 @@ Value: TypeAlias = (
     | ResourceSlice
     | DeviceTaintRule
     | ResourceClaim
+    | ResourceClaimTemplate
     | None
 )
 """What an object amounts to, of the kinds that the simulation itself goes by."""
@@ -51,6 +57,7 @@ _VALUES: Final[Mapping[str, Callable[[Any], Value]]] = {
     WatchedKind.RESOURCE_SLICE: read_resource_slice,
     WatchedKind.DEVICE_TAINT_RULE: read_device_taint_rule,
     WatchedKind.RESOURCE_CLAIM: read_resource_claim,
+    WatchedKind.RESOURCE_CLAIM_TEMPLATE: read_resource_claim_template,
 }
 
 

@@ -130,7 +130,7 @@ class ObjectReader:
         if found is None:
             return None
         value: Any = value_of(kind, found[1])
-        problem = None if value is None else value.problem or getattr(getattr(value, "spec", None), "problem", None)
+        problem = getattr(value, "problem", None) or getattr(getattr(value, "spec", None), "problem", None)
         self._add([] if problem is None else [problem], path)
         return found[0]
 
