@@ -97,6 +97,7 @@ def create_gang(scene: Scene, a: int, b: int) -> None:
         grace=(0, 0, 3)[b // 32 % 3],
         timeout=(0, 0, 0, 5)[b // 128 % 4],
         picky=picky,
+        claims=a // 16 % 2 == 0,
     )
     people.create_gang(gang, gated=b % 11 == 0, group_last=b % 7 == 0)
 
@@ -287,6 +288,12 @@ def remove_node(scene: Scene, a: int, _b: int) -> None:
 def shrink(scene: Scene, a: int, b: int) -> None:
     """Let a node lose some of its GPUs."""
     scene.people.shrink(_node(scene, a), b % (GPUS + 1))
+
+
+@action(Theme.NODES, 2)
+def publish(scene: Scene, a: int, b: int) -> None:
+    """Let a driver publish fewer devices of a node, or all again."""
+    scene.people.publish(_node(scene, a), GPUS if b % 2 else b // 2 % (GPUS + 1))
 
 
 # Writes.
@@ -555,7 +562,10 @@ def _node(scene: Scene, number: int) -> str:
 
 
 def _kind(number: int) -> str:
-    kinds = (WatchedKind.POD, WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE)
+    kinds = (
+        *(WatchedKind.POD, WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE),
+        WatchedKind.RESOURCE_CLAIM,
+    )
     return kinds[number % len(kinds)]
 
 
