@@ -26,7 +26,7 @@ def test_a_device_is_allocated_once_at_a_time() -> None:
 
 
 def test_devices_are_not_held_long_for_a_pod_that_is_not_bound() -> None:
-    """A minute is enough for a bind call that fails and another attempt; once a pod is bound it may have them longer."""
+    """A minute is enough for a bind call that fails and another attempt; a pod that is bound may have them longer."""
     assert not list(device_violations([held("a", 0, 50)], {}, USUAL, 500))
     assert not list(device_violations([held("a", 0)], {"a": [30.0, 31.0]}, USUAL, 500))
     (found,) = device_violations([held("a", 0)], {}, USUAL, 500)
