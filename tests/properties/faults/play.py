@@ -50,7 +50,7 @@ async def _play(story: Story, settings: Settings) -> Played:
     assert isinstance(loop, ProcessLoop)
     world = World(loop, story.pace, settings)
     try:
-        people = Population(world.cluster, story.nodes)
+        people = Population(world.cluster, story.nodes, claims_devices=story.claims)
         Owners(world, people)
         open_queues(people, 4)
         world.line.overtake = people.recreate

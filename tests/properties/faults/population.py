@@ -76,20 +76,23 @@ class Population:
     Attributes:
         gangs: the gangs that somebody still wants.
         nodes: the nodes that there should be.
+        claims_devices: whether nodes have devices, too, which some gangs claim.
     """
 
-    def __init__(self, cluster: Cluster, nodes: int) -> None:
+    def __init__(self, cluster: Cluster, nodes: int, *, claims_devices: bool = False) -> None:
         """Create the nodes."""
         self._cluster = cluster
+        self.claims_devices = claims_devices
         self.nodes = [f"node-{index}" for index in range(nodes)]
         self.gangs: dict[str, Gang] = {}
         self._serial = self._generation = 0
         for value, name in _CLASSES.items():
             cluster.create(WatchedKind.PRIORITY_CLASS, priority_class_manifest(name, value))
-        cluster.create(WatchedKind.DEVICE_CLASS, device_class())
-        for count in range(1, GPUS + 1):
-            template = claim_template(f"some-{count}", claim_spec(count))
-            cluster.create(WatchedKind.RESOURCE_CLAIM_TEMPLATE, template)
+        if claims_devices:
+            cluster.create(WatchedKind.DEVICE_CLASS, device_class())
+            for count in range(1, GPUS + 1):
+                template = claim_template(f"some-{count}", claim_spec(count))
+                cluster.create(WatchedKind.RESOURCE_CLAIM_TEMPLATE, template)
         for name in self.nodes:
             self.add_node(name)
 
@@ -314,7 +317,8 @@ class Population:
         except ApiError:
             self._node(name, lambda json: json["status"].update(allocatable=allocatable))
             self._node(name, lambda json: json["spec"].update(taints=[], unschedulable=False))
-        self.publish(name, GPUS)
+        if self.claims_devices:
+            self.publish(name, GPUS)
 
     def publish(self, name: str, devices: int) -> None:
         """Publish so many devices of a node, which are the next generation of its pool."""
