@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from extender.control.ports import WatchedKind
+from extender.objects.pod import Pod
+from extender.objects.resourceslice import ResourceSlice
+from muster_lab.simulation.cluster import Cluster
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -86,3 +92,32 @@ class _Stretch:
 
     seconds: float
     held: int
+
+
+def is_gpu(driver: str) -> bool:
+    """Tell whether a driver's devices are GPUs: gpu.nvidia.com, gpu.amd.com, gpu.intel.com."""
+    return driver.startswith("gpu.")
+
+
+def claimed_gpus(cluster: Cluster, pods: Iterable[Pod]) -> Counter[str]:
+    """Return how many GPUs pods hold on each node by their claims; what several share counts once."""
+    held: Counter[str] = Counter()
+    counted: set[str] = set()
+    for pod in pods:
+        for name in pod.claims.names if pod.bound else ():
+            found = cluster.find(WatchedKind.RESOURCE_CLAIM, pod.namespace, name)
+            if found is None or found.uid in counted or found.claim.allocation is None:
+                continue
+            counted.add(found.uid)
+            held[pod.node_name] += sum(is_gpu(each.device.driver) for each in found.claim.allocation.devices)
+    return held
+
+
+def published_gpus(cluster: Cluster) -> Counter[str]:
+    """Return how many GPUs ResourceSlices say that each node has."""
+    there: Counter[str] = Counter()
+    for version in cluster.list(WatchedKind.RESOURCE_SLICE):
+        piece = version.value
+        if isinstance(piece, ResourceSlice) and piece.scope is not None and is_gpu(piece.pool.driver):
+            there[piece.scope.name] += len(piece.devices)
+    return there

@@ -84,6 +84,8 @@ def pod_manifest(gang: ScenarioGang, member: ScenarioMember, scheduler_name: str
     }
     if gang.priority_class:
         spec["priorityClassName"] = gang.priority_class
+    if member.claims:
+        spec["resourceClaims"] = [dict(claim) for claim in member.claims]
     if gang.node_selector:
         spec["nodeSelector"] = dict(gang.node_selector)
     if gang.tolerations:

@@ -40,6 +40,7 @@ class NodeFailures:
         self._cluster = cluster
         self._clock = clock
         self._nodes = {node.name: node for node in nodes}
+        self._slices: dict[str, list[Json]] = {}  # of nodes that are gone
 
     def add(self, failures: Iterable[NodeFailure]) -> None:
         """Have nodes fail, each `at` so many seconds after the start."""
@@ -51,6 +52,7 @@ class NodeFailures:
         self._cluster.unreachable.add(node)
         if failure.gone:
             self._cluster.delete(WatchedKind.NODE, "", node)
+            self._slices[node] = self._withdraw(node)
             evicting = self._after(QUARANTINE_SECONDS, partial(self._remove, node))
         else:
             self._cluster.update(WatchedKind.NODE, ("", node), self._silence)
@@ -64,8 +66,19 @@ class NodeFailures:
         self._cluster.regain(failure.node)
         if failure.gone:
             self._cluster.create(WatchedKind.NODE, node_manifest(self._nodes[failure.node]))
+            for piece in self._slices.pop(failure.node):
+                self._cluster.create(WatchedKind.RESOURCE_SLICE, piece)
         else:
             self._cluster.update(WatchedKind.NODE, ("", failure.node), self._answer)
+
+    def _withdraw(self, node: str) -> list[Json]:
+        """Delete the ResourceSlices that a node owns, which go with it; return them."""
+        owned = [
+            each for each in self._cluster.list(WatchedKind.RESOURCE_SLICE) if each.json["spec"].get("nodeName") == node
+        ]
+        for each in owned:
+            self._cluster.delete(WatchedKind.RESOURCE_SLICE, "", each.key.name)
+        return [each.json for each in owned]
 
     def _evict(self, node: str) -> None:
         """Delete the pods of a node that has not answered for long, but those that tolerate it."""

@@ -10,17 +10,38 @@ from typing import Any, Final, TypeAlias
 from extender.control.ports import WatchedKind
 from extender.control.watched import WATCHED, Watched
 from extender.objects.budget import DisruptionBudget, read_budget
+from extender.objects.deviceclass import DeviceClass, read_device_class
+from extender.objects.devicetaintrule import DeviceTaintRule, read_device_taint_rule
 from extender.objects.meta import ObjectRef, encode
 from extender.objects.node import Node, read_node
 from extender.objects.nodetopology import NodeTopology, read_node_topology
 from extender.objects.pod import Pod
 from extender.objects.queue import Queue, read_queue
+from extender.objects.resourceclaim import (
+    ResourceClaim,
+    ResourceClaimTemplate,
+    read_resource_claim,
+    read_resource_claim_template,
+)
+from extender.objects.resourceslice import ResourceSlice, read_resource_slice
 from extender.objects.seenpod import SeenPod
 
 Json: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
 
-Value: TypeAlias = Pod | Node | NodeTopology | Queue | DisruptionBudget | None
+Value: TypeAlias = (
+    Pod
+    | Node
+    | NodeTopology
+    | Queue
+    | DisruptionBudget
+    | DeviceClass
+    | ResourceSlice
+    | DeviceTaintRule
+    | ResourceClaim
+    | ResourceClaimTemplate
+    | None
+)
 """What an object amounts to, of the kinds that the simulation itself goes by."""
 
 #: All that is watched, by its name.
@@ -32,6 +53,11 @@ _VALUES: Final[Mapping[str, Callable[[Any], Value]]] = {
     WatchedKind.NODE_TOPOLOGY: read_node_topology,
     WatchedKind.QUEUE: read_queue,
     WatchedKind.DISRUPTION_BUDGET: read_budget,
+    WatchedKind.DEVICE_CLASS: read_device_class,
+    WatchedKind.RESOURCE_SLICE: read_resource_slice,
+    WatchedKind.DEVICE_TAINT_RULE: read_device_taint_rule,
+    WatchedKind.RESOURCE_CLAIM: read_resource_claim,
+    WatchedKind.RESOURCE_CLAIM_TEMPLATE: read_resource_claim_template,
 }
 
 
@@ -70,6 +96,13 @@ class Stored:
     def node(self) -> Node:
         """Return the value of a node; raise TypeError for another kind."""
         if not isinstance(self.value, Node):
+            raise TypeError(self.key)
+        return self.value
+
+    @property
+    def claim(self) -> ResourceClaim:
+        """Return the value of a ResourceClaim; raise TypeError for another kind."""
+        if not isinstance(self.value, ResourceClaim):
             raise TypeError(self.key)
         return self.value
 
@@ -122,7 +155,12 @@ def stored(kind: str, json: Json) -> Stored:
     body = encode(json)
     key = key_of(kind, metadata.get("namespace", ""), metadata["name"])
     item = ROWS[kind].decode(body)
-    return Stored(key, metadata["uid"], json, body, item, _VALUES[kind](item) if kind in _VALUES else None)
+    return Stored(key, metadata["uid"], json, body, item, value_of(kind, item))
+
+
+def value_of(kind: str, item: object) -> Value:
+    """Return what an object that was decoded amounts to, None for a kind that the simulation does not go by."""
+    return _VALUES[kind](item) if kind in _VALUES else None
 
 
 def key_of(kind: str, namespace: str, name: str) -> Key:

@@ -42,13 +42,17 @@ class ScenarioNode:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioMember:
-    """A pod of a gang; `role` is empty in a gang without roles. `requests` are quantities as text."""
+    """A pod of a gang; `role` is empty in a gang without roles. `requests` are quantities as text.
+
+    `claims` are what the pod's spec says under `resourceClaims`.
+    """
 
     name: str
     requests: Mapping[str, str]
     role: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,10 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A whole scenario. `until` is when it ends (seconds), `gpu_hour_price` what an hour of one GPU costs (dollars)."""
+    """A whole scenario. `until` is when it ends (seconds), `gpu_hour_price` what an hour of one GPU costs (dollars).
+
+    `claimable` are the objects of Dynamic Resource Allocation that are there from the start, each with its kind.
+    """
 
     nodes: tuple[ScenarioNode, ...]
     gangs: tuple[ScenarioGang, ...]
@@ -179,3 +186,4 @@ class Scenario:
     facts: Facts = field(default_factory=Facts)
     sharing: ScenarioSharing = field(default_factory=ScenarioSharing)
     failures: tuple[NodeFailure, ...] = ()
+    claimable: tuple[tuple[str, Json], ...] = ()

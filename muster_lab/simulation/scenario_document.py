@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from extender.objects.requests import QuantityError, amount
+from extender.objects.resourceclaim import MOST_DEVICES
 from extender.settings import TopologyLevel
 from muster_lab.simulation.notation import DurationError, Template, TemplateError, parse_duration, parse_template
 from muster_lab.simulation.scenario import GangSource, PlacedState
@@ -149,6 +150,37 @@ class TaintDocument(Document):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
+class ClaimedDevicesDocument(Document):
+    """Equal devices of a class that a pod claims, of any product or of one."""
+
+    device_class: LabelName = Field(alias="class")
+    count: Annotated[int, BeforeValidator(_whole(1, MOST_DEVICES))] = 1
+    product: str = ""
+
+
+class NodeDevicesDocument(Document):
+    """Equal devices of a class that a node has; their driver is called as the class is."""
+
+    device_class: LabelName = Field(alias="class")
+    count: Count = 1
+    product: str = ""
+    memory: Quantity | None = None
+
+
+class PodClaimDocument(Document):
+    """A claim that pods need: one that they share, or one that is made for each from a template."""
+
+    name: LabelName
+    resource_claim_name: Name | None = None
+    resource_claim_template_name: Name | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> PodClaimDocument:
+        if (self.resource_claim_name is None) == (self.resource_claim_template_name is None):
+            raise _refuse("exactly one of resourceClaimName and resourceClaimTemplateName is needed")
+        return self
+
+
 class NodeDocument(Document):
     """A node, or `count` equal ones."""
 
@@ -161,6 +193,7 @@ class NodeDocument(Document):
     annotations_from: Templates = Field(default_factory=dict)
     taints: list[TaintDocument] = Field(default_factory=list)
     unschedulable: bool = False
+    devices: list[NodeDevicesDocument] = Field(default_factory=list)
     node_resource_topology: Any = None
 
 
@@ -185,6 +218,8 @@ class RoleDocument(Document):
     name: LabelName
     replicas: Count = 1
     requests: Resources | None = None
+    devices: list[ClaimedDevicesDocument] | None = None
+    resource_claims: list[PodClaimDocument] | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
 
@@ -247,6 +282,8 @@ class WorkDocument(Document):
     name: LabelName
     namespace: LabelName = "default"
     requests: Resources = Field(default_factory=dict)
+    devices: list[ClaimedDevicesDocument] = Field(default_factory=list)
+    resource_claims: list[PodClaimDocument] = Field(default_factory=list)
     queue: Name | None = None
     priority: Priority | None = None
     priority_class_name: Name | None = None
@@ -325,6 +362,10 @@ class ScenarioDocument(Document):
     node_resource_topology: list[Any] = Field(default_factory=list)
     hyper_nodes: list[Any] = Field(default_factory=list)
     devices: list[Any] = Field(default_factory=list)
+    device_classes: list[Any] = Field(default_factory=list)
+    resource_slices: list[Any] = Field(default_factory=list)
+    resource_claim_templates: list[Any] = Field(default_factory=list)
+    resource_claims: list[Any] = Field(default_factory=list)
     calibration: list[Any] = Field(default_factory=list)
     queues: list[Any] = Field(default_factory=list)
     namespaces: list[Any] = Field(default_factory=list)

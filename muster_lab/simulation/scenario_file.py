@@ -21,6 +21,7 @@ from muster_lab.simulation.notation import Template, TemplateError
 from muster_lab.simulation.objects import Json
 from muster_lab.simulation.problems import DocumentProblems
 from muster_lab.simulation.scenario import Facts, NodeFailure, Scenario, ScenarioGang, ScenarioNode, ScenarioSharing
+from muster_lab.simulation.scenario_devices import DeviceReader
 from muster_lab.simulation.scenario_document import (
     NamespaceDocument,
     NodeDocument,
@@ -84,6 +85,7 @@ class _Reader:
     def __init__(self) -> None:
         self.problems = DocumentProblems()
         self._objects = ObjectReader(self.problems)
+        self._devices = DeviceReader(self.problems)
         self._topologies: list[Json] = []
 
     def scenario(self, document: Mapping[Any, Any]) -> Scenario | None:
@@ -102,12 +104,14 @@ class _Reader:
         labels = self._namespaces(_items(document, "namespaces"))
         queues = self._queues(_items(document, "queues"))
         declares = head is not None and head.declare_duration
-        reader = GangReader(problems, known, [queue.name for _, queue in queues], classes, declares)
+        reader = GangReader(problems, known, [queue.name for _, queue in queues], classes, declares, self._devices)
         read = [reader.gang(item, f"gangs[{index}]") for index, item in enumerate(_items(document, "gangs"))]
         singles = (reader.singles(item, f"pods[{index}]") for index, item in enumerate(_items(document, "pods")))
         gangs = (*(gang for gang in read if gang is not None), *chain.from_iterable(singles))
         problems.unique("gangs", "gang", (gang.key for gang in gangs))
         problems.unique("gangs", "pod", _pod_names(gangs))
+        self._devices.read(document, known)
+        claimable = self._devices.complete()
         facts = self._facts(document, None if head is None else head.topology, known)
         if head is None:
             return None
@@ -123,7 +127,7 @@ class _Reader:
             ),
         )
         failures = self._failures(_items(document, "nodeFailures"), known)
-        return Scenario(tuple(nodes), gangs, head.until, head.gpu_hour_price, facts, sharing, failures)
+        return Scenario(tuple(nodes), gangs, head.until, head.gpu_hour_price, facts, sharing, failures, claimable)
 
     def _failures(self, items: list[Any], nodes: set[str]) -> tuple[NodeFailure, ...]:
         """Return the failures of nodes in the order of their times; no node fails while it is away."""
@@ -176,6 +180,7 @@ class _Reader:
         if document.node_resource_topology is not None:
             where = f"{path}.nodeResourceTopology"
             self._topologies += self._objects.topologies_of(names, document.node_resource_topology, where)
+        self._devices.of_nodes(names, document.devices, f"{path}.devices")
         labels = self._columns(document.labels_from, document.labels, len(names), f"{path}.labelsFrom")
         notes = self._columns(document.annotations_from, document.annotations, len(names), f"{path}.annotationsFrom")
         return [

@@ -9,6 +9,7 @@ from typing import Any
 
 from extender.objects import keys
 from muster_lab.simulation.notation import write_duration
+from muster_lab.simulation.objects import Json
 from muster_lab.simulation.podgroups import GROUP_APIS
 from muster_lab.simulation.problems import DocumentProblems
 from muster_lab.simulation.scenario import (
@@ -18,7 +19,14 @@ from muster_lab.simulation.scenario import (
     ScenarioMember,
     ScenarioPlacement,
 )
-from muster_lab.simulation.scenario_document import GangDocument, SinglePodDocument, StandingDocument, WorkDocument
+from muster_lab.simulation.scenario_devices import DeviceReader
+from muster_lab.simulation.scenario_document import (
+    GangDocument,
+    RoleDocument,
+    SinglePodDocument,
+    StandingDocument,
+    WorkDocument,
+)
 from muster_lab.simulation.scenario_objects import ObjectReader
 
 
@@ -31,6 +39,7 @@ class GangReader:
         queues: the names of the Queues.
         classes: the values of the priority classes.
         declares: whether gangs declare how long they take unless they say otherwise.
+        devices: takes in what pods claim.
     """
 
     problems: DocumentProblems
@@ -38,6 +47,7 @@ class GangReader:
     queues: Collection[str]
     classes: Mapping[str, int]
     declares: bool
+    devices: DeviceReader
 
     def gang(self, item: object, path: str) -> ScenarioGang | None:
         """Return a gang, None if it cannot be read."""
@@ -54,7 +64,7 @@ class GangReader:
             min_member=document.min_member or len(members),
             members=members,
             disruption_budget=None if budget is None else DisruptionLimit(budget.min_available, budget.max_unavailable),
-            placed=self._placed(document, path, {member.name for member in members}),
+            placed=self._placed(document, path, members),
             source=document.source,
             group_spec=self._group_spec(document, path),
         )
@@ -74,11 +84,14 @@ class GangReader:
             self.problems.add(f"{path}.{key}", f"'{value}' without a node")
         place = None if standing is None else self._place(standing, document, path)
         one = replace(self._work(document, path), source=GangSource.POD)
+        claims = self._claims(document, path)
+        if claims and place is not None:
+            self.problems.add(f"{path}.node", f"'{place.node}': a pod that claims devices has to find a node first")
         return [
             replace(
                 one,
                 name=each,
-                members=(ScenarioMember(each, document.requests),),
+                members=(ScenarioMember(each, document.requests, claims=claims),),
                 placed={each: place} if place else {},
             )
             for each in names
@@ -121,13 +134,15 @@ class GangReader:
         """Return the gang's pods: `NAME-0`, `NAME-1`, ... or, with roles, `NAME-ROLE-0`, `NAME-ROLE-1`, ..."""
         self.problems.amounts(gang.requests, f"{path}.requests")
         annotations = gang.pod_annotations
+        claims = self._claims(gang, path)
         if not gang.roles:
             replicas = gang.replicas or gang.min_member
             if replicas is None:
                 self.problems.add(path, "one of minMember, replicas and roles is needed")
                 return ()
             return tuple(
-                ScenarioMember(f"{gang.name}-{i}", gang.requests, annotations=annotations) for i in range(replicas)
+                ScenarioMember(f"{gang.name}-{i}", gang.requests, annotations=annotations, claims=claims)
+                for i in range(replicas)
             )
         members: list[ScenarioMember] = []
         for index, role in enumerate(gang.roles):
@@ -135,8 +150,9 @@ class GangReader:
             if role.requests is not None:
                 self.problems.amounts(role.requests, f"{path}.roles[{index}].requests")
             said = annotations | role.annotations
+            own = self._claims_of_role(gang, role, claims, f"{path}.roles[{index}]")
             members += (
-                ScenarioMember(f"{gang.name}-{role.name}-{i}", requests, role.name, role.labels, said)
+                ScenarioMember(f"{gang.name}-{role.name}-{i}", requests, role.name, role.labels, said, own)
                 for i in range(role.replicas)
             )
         self.problems.unique(f"{path}.roles", "role", (role.name for role in gang.roles))
@@ -144,10 +160,30 @@ class GangReader:
             self.problems.add(f"{path}.replicas", f"'{gang.replicas}' is not the sum over the roles, {len(members)}")
         return tuple(members)
 
-    def _placed(self, gang: GangDocument, path: str, members: set[str]) -> dict[str, ScenarioPlacement]:
+    def _claims(self, work: WorkDocument, path: str) -> tuple[Json, ...]:
+        """Return what pods say of the devices that they claim."""
+        return self.devices.of_pods((work.namespace, work.name), work.devices, work.resource_claims, path)
+
+    def _claims_of_role(
+        self, gang: GangDocument, role: RoleDocument, claims: tuple[Json, ...], path: str
+    ) -> tuple[Json, ...]:
+        """Return what the pods of a role say: what the gang does, where the role says nothing itself."""
+        if role.devices is None and role.resource_claims is None:
+            return claims
+        owner = (gang.namespace, f"{gang.name}-{role.name}")
+        return self.devices.of_pods(owner, role.devices or (), role.resource_claims or (), path)
+
+    def _placed(
+        self, gang: GangDocument, path: str, members: tuple[ScenarioMember, ...]
+    ) -> dict[str, ScenarioPlacement]:
+        names = {member.name for member in members}
         self.problems.unique(f"{path}.pods", "pod", (pod.name for pod in gang.pods))
+        claiming = {member.name for member in members if member.claims}
         for index, pod in enumerate(gang.pods):
-            if pod.name not in members:
+            if pod.name in claiming:
+                said = "claims devices, and has to find a node first: it cannot be placed from the start"
+                self.problems.add(f"{path}.pods[{index}].name", f"'{pod.name}' {said}")
+            if pod.name not in names:
                 self.problems.add(f"{path}.pods[{index}].name", f"'{pod.name}' is no pod of the gang")
         placed = {pod.name: self._place(pod, gang, f"{path}.pods[{index}]") for index, pod in enumerate(gang.pods)}
         return {pod.name: replace(placed[pod.name], annotations=pod.annotations) for pod in gang.pods}

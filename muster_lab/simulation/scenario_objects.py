@@ -18,13 +18,15 @@ from msgspec import inspect
 
 from extender.cluster.tree import NamePatternError, compile_pattern
 from extender.control.ports import WatchedKind
+from extender.objects.deviceclass import DeviceClassSpec
 from extender.objects.devices import Device
 from extender.objects.hypernodes import HyperNodeMember, HyperNodeObject, MemberSelector, read_hyper_node
 from extender.objects.meta import DecodeError, Decoder, encode
 from extender.objects.nodetopology import NodeResourceTopology, TopologyZone, read_node_topology
 from extender.objects.queue import Queue, QueueObject, read_queue
 from extender.objects.reason import Problem
-from muster_lab.simulation.objects import ROWS, Json
+from extender.objects.resourceclaim import DeviceClaimObject
+from muster_lab.simulation.objects import ROWS, Json, value_of
 from muster_lab.simulation.problems import DocumentProblems
 from muster_lab.simulation.scenario_document import ObjectNameDocument, ResourceNameDocument
 
@@ -38,10 +40,12 @@ _SET_BY_SERVER = frozenset(
     }
 )
 
-#: Keys of the CRDs that Muster does not read.
+#: Keys of the APIs that Muster does not read.
 _UNREAD: Mapping[type, frozenset[str]] = {
     TopologyZone: frozenset({"parent", "attributes"}),
     Device: frozenset({"spec"}),
+    DeviceClassSpec: frozenset({"config"}),
+    DeviceClaimObject: frozenset({"config"}),
 }
 
 #: Where msgspec says that something is wrong, at the end of its message.
@@ -118,6 +122,17 @@ class ObjectReader:
                 found.append(read[0])
         self.problems.unique("devices", "the Device of node", (json["metadata"]["name"] for json in found))
         return tuple(found)
+
+    def checked(self, kind: str, item: object, path: str) -> Json | None:
+        """Check an object as its API has it, and that it is of use."""
+        decoder: Any = ROWS[kind].decode
+        found = self._object(kind, decoder.kind, item, path)
+        if found is None:
+            return None
+        value: Any = value_of(kind, found[1])
+        problem = getattr(value, "problem", None) or getattr(getattr(value, "spec", None), "problem", None)
+        self._add([] if problem is None else [problem], path)
+        return found[0]
 
     def spec(self, kind: str, struct: type[msgspec.Struct], spec: Mapping[str, Any], path: str) -> None:
         """Check a part of an object's spec, as it stands under `path`: that its keys are known, and their types."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from extender.control.ports import WatchedKind
 from extender.objects.requests import count_gpus
-from muster_lab.simulation.accounting import Activity, GpuSeconds
+from muster_lab.simulation.accounting import Activity, GpuSeconds, published_gpus
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.queueuse import QueueUse, queue_uses
 from muster_lab.simulation.virtual_time import LoopClock
@@ -94,8 +94,10 @@ def _held(run: GangRun) -> dict[str, int]:
 
 def gpu_capacity(cluster: Cluster) -> dict[str, int]:
     """Return how many GPUs each node has."""
+    published = published_gpus(cluster)
     return {
-        version.key.name: count_gpus(version.node.allocatable.items()) for version in cluster.list(WatchedKind.NODE)
+        version.key.name: count_gpus(version.node.allocatable.items()) + published[version.key.name]
+        for version in cluster.list(WatchedKind.NODE)
     }
 
 

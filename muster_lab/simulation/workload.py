@@ -14,7 +14,7 @@ from extender.control.ports import ApiError, WatchedKind
 from extender.objects.meta import write_timestamp
 from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef
-from muster_lab.simulation.accounting import Activity, GpuMeter
+from muster_lab.simulation.accounting import Activity, GpuMeter, claimed_gpus
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.manifests import disruption_budget_manifest, pod_manifest
 from muster_lab.simulation.objects import Json, ObjectChange
@@ -156,10 +156,11 @@ class GangRun:
 
     def held(self) -> dict[str, int]:
         """Return how many GPUs it holds on each node."""
-        held: dict[str, int] = {}
-        for pod in self._pods():
+        pods = self._pods()
+        held = claimed_gpus(self._site.cluster, pods)
+        for pod in pods:
             if pod.bound:
-                held[pod.node_name] = held.get(pod.node_name, 0) + pod.shape.gpus
+                held[pod.node_name] += pod.shape.gpus
         return held
 
     def _set(self, held: int, activity: Activity) -> None:

@@ -14,6 +14,7 @@ from extender.control.metrics import Metrics
 from extender.control.ports import WatchedKind
 from extender.settings import Settings
 from muster_lab.simulation.api import SimulatedApi, SimulatedFeed
+from muster_lab.simulation.claim_controller import ClaimController
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.disruption import DisruptionController
 from muster_lab.simulation.evictions import EvictionRecord
@@ -24,6 +25,7 @@ from muster_lab.simulation.objects import Json
 from muster_lab.simulation.placements import MusterPredictions, Placements
 from muster_lab.simulation.scenario import Facts, Scenario
 from muster_lab.simulation.scheduler.extender import ExtenderClient, Transport
+from muster_lab.simulation.scheduler.filters import RuledOut
 from muster_lab.simulation.scheduler.scheduler import Scheduler
 from muster_lab.simulation.virtual_time import LoopClock
 from muster_lab.simulation.workload import Workload, WorkloadSite
@@ -104,7 +106,7 @@ class World:
         placements: what Muster predicts of them; None in a world without.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a world, each with a default
         self,
         scenario: Scenario,
         clock: LoopClock,
@@ -112,6 +114,7 @@ class World:
         *,
         settings: Settings | None = None,
         latency: ApiLatency | None = None,
+        ruled_out: RuledOut | None = None,
     ) -> None:
         """Put it together on the running loop; nothing happens before `run`.
 
@@ -121,6 +124,7 @@ class World:
             connect: puts Muster's application in front of its controller; None for a world without Muster.
             settings: Muster's, with the scenario's levels; those of a simulation by default.
             latency: how long things take on the way; no time by default.
+            ruled_out: which nodes kube-scheduler rules out for reasons that are not modelled; none by default.
         """
         latency = latency or ApiLatency()
         settings = with_levels(settings or simulation_settings(), scenario.facts)
@@ -137,10 +141,11 @@ class World:
             self.muster = Muster(self.cluster, clock, settings, connect, latency)
             names = settings.scheduler_names
             extender = ExtenderClient(self.muster.transport)
-        self.scheduler = Scheduler(self.cluster, clock, names, extender)
+        self.scheduler = Scheduler(self.cluster, clock, names, extender, ruled_out)
         self.workload = Workload(WorkloadSite(self.cluster, clock, names[0]))
         self.evicted = EvictionRecord(self.cluster, clock)
         DisruptionController(self.cluster, self.workload.scale)
+        ClaimController(self.cluster)
         self.placements: Placements | None = None
         if self.muster is not None:
             self.placements = Placements(MusterPredictions(self.muster.controller.admission), self.workload)
@@ -173,5 +178,6 @@ def manifests(scenario: Scenario, calibration: str) -> Iterator[tuple[str, Json]
         (WatchedKind.HYPER_NODE, iter(facts.hyper_nodes)),
     ):
         yield from ((kind, manifest) for manifest in objects)
+    yield from scenario.claimable
     if facts.calibration:
         yield WatchedKind.CALIBRATION, calibration_manifest(calibration, facts.calibration)

@@ -40,6 +40,7 @@ def test_promises_hold_under_faults(seed: int) -> None:
     assert tally.steps >= STEPS
     assert tally.bindings > tally.steps / 20  # faults that stop all work would prove nothing
     assert tally.evictions > tally.steps / 1000
+    assert tally.allocations > 0
     assert set(tally.actions) == set(ACTIONS)
 
 

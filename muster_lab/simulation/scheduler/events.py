@@ -20,6 +20,7 @@ class SchedulerPlugin(StrEnum):
     NODE_AFFINITY = "NodeAffinity"
     NODE_RESOURCES_FIT = "NodeResourcesFit"
     INTER_POD_AFFINITY = "InterPodAffinity"
+    DYNAMIC_RESOURCES = "DynamicResources"
     EXTENDER = "Extender"
 
 
@@ -36,16 +37,23 @@ class EventKind(StrEnum):
     ASSIGNED_POD_DELETED = "AssignedPodDeleted"
     TARGET_POD_UPDATED = "TargetPodUpdated"
     TARGET_POD_TOLERATIONS_CHANGED = "TargetPodTolerationsChanged"
+    CLAIM_CHANGED = "ClaimChanged"
+    DEVICES_FREED = "DevicesFreed"
+    DEVICES_CHANGED = "DevicesChanged"
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerEvent:
-    """Something that happened: to a node (`before`, `after`), or to a pod, whose last version is `pod`."""
+    """Something that happened: to a node (`before`, `after`), to a pod, whose last version is `pod`, or to a claim.
+
+    `claim` is its namespace/name.
+    """
 
     kind: EventKind
     before: Node | None = None
     after: Node | None = None
     pod: Pod | None = None
+    claim: str = ""
 
 
 def wakes(event: SchedulerEvent, pod: Pod, rejectors: Collection[SchedulerPlugin]) -> bool:
@@ -114,6 +122,19 @@ def _pod_affinity_hint(event: SchedulerEvent, _pod: Pod) -> bool:
     }
 
 
+def _claims_hint(event: SchedulerEvent, pod: Pod) -> bool:
+    """Wake on nodes, devices, and claims that were the pod's, or whose devices it could have."""
+    if event.kind is EventKind.CLAIM_CHANGED:
+        return event.claim in {f"{pod.namespace}/{name}" for name in pod.claims.names}
+    return event.kind in {
+        EventKind.DEVICES_FREED,
+        EventKind.DEVICES_CHANGED,
+        EventKind.NODE_ADDED,
+        EventKind.NODE_LABELS_CHANGED,
+        EventKind.NODE_ALLOCATABLE_CHANGED,
+    }
+
+
 def _any_event(event: SchedulerEvent, pod: Pod) -> bool:
     """Wake on everything, but on updates of unscheduled pods only if it is the pod itself."""
     of_target = event.kind in {EventKind.TARGET_POD_UPDATED, EventKind.TARGET_POD_TOLERATIONS_CHANGED}
@@ -126,5 +147,6 @@ _HINTS: dict[SchedulerPlugin, Callable[[SchedulerEvent, Pod], bool]] = {
     SchedulerPlugin.NODE_AFFINITY: _affinity_hint,
     SchedulerPlugin.NODE_RESOURCES_FIT: _fit_hint,
     SchedulerPlugin.INTER_POD_AFFINITY: _pod_affinity_hint,
+    SchedulerPlugin.DYNAMIC_RESOURCES: _claims_hint,
     SchedulerPlugin.EXTENDER: _any_event,
 }

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from extender.control.ports import WatchedKind
 from extender.objects.pod import Pod
 from muster_lab.simulation.objects import ObjectChange, Stored
+from muster_lab.simulation.scheduler.claims import ClaimCache
 from muster_lab.simulation.scheduler.events import EventKind, SchedulerEvent, node_events
 from muster_lab.simulation.scheduler.nodes import NodeCache
 from muster_lab.simulation.scheduler.nominator import Nominator
@@ -19,10 +20,18 @@ class Informers:
     Source: pkg/scheduler/eventhandlers.go, and the field selector of the scheduler's pod informer.
     """
 
-    def __init__(self, queue: SchedulingQueue, cache: NodeCache, nominator: Nominator, names: Collection[str]) -> None:
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        cache: NodeCache,
+        claims: ClaimCache,
+        nominator: Nominator,
+        names: Collection[str],
+    ) -> None:
         """Queue the pods whose `spec.schedulerName` is one of `names`."""
         self._queue = queue
         self._cache = cache
+        self._claims = claims
         self._nominator = nominator
         self._names = frozenset(names)
         self._pods: dict[tuple[str, str], Stored] = {}
@@ -44,8 +53,11 @@ class Informers:
                     self._pod_deleted(before)
                 elif before is not None and after is not None:
                     self._pod_updated(before, after)
-            case _:
-                pass  # gangs are no concern of a scheduler without the GenericWorkload feature
+            case _:  # gangs are no concern of a scheduler without the GenericWorkload feature
+                event = self._claims.take_in(change)
+                if event is not None:
+                    self._queue.move(event)
+                    self._queue.look_again()
 
     def _node(self, change: ObjectChange) -> None:
         if change.after is None:

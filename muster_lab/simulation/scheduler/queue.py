@@ -69,7 +69,9 @@ class SchedulingQueue:
     that failed with an error waits. What happens while a pod is in flight is held against its refusal afterwards.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ready: Callable[[Pod], bool] = lambda _: True) -> None:
+        """Hold back pods that are not `ready` as if they were gated, until `look_again`. Source: PreEnqueue."""
+        self._ready = ready
         self._active = _Heap(QueuedPod.order)
         self._backoff = _Heap(lambda pod: (pod.backoff_end(), *pod.order()))
         self._erring = _Heap(lambda pod: (pod.backoff_end(), *pod.order()))
@@ -169,8 +171,14 @@ class SchedulingQueue:
         for events in self._in_flight.values():
             events.append(event)
 
+    def look_again(self) -> None:
+        """Take in the pods that were held back and are ready now."""
+        for queued in [queued for queued in self._gated.values() if self._ready(queued.pod)]:
+            del self._gated[queued.uid]
+            self._activate(queued)
+
     def _activate(self, queued: QueuedPod) -> None:
-        if queued.pod.gated:
+        if queued.pod.gated or not self._ready(queued.pod):
             self._gated[queued.uid] = queued
             return
         self._active.push(queued)

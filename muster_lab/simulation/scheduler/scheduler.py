@@ -14,6 +14,7 @@ from extender.control.ports import ApiError, ClusterEvent, WatchedKind
 from extender.objects.pod import Pod
 from muster_lab.simulation.cluster import Cluster, has_condition, set_condition
 from muster_lab.simulation.objects import Json, Stored
+from muster_lab.simulation.scheduler.dynamic_resources import ClaimCycle, DynamicResources, DynamicResourcesError
 from muster_lab.simulation.scheduler.events import EventKind, SchedulerEvent, SchedulerPlugin
 from muster_lab.simulation.scheduler.evictions import Evictor, PendingPodEviction
 from muster_lab.simulation.scheduler.extender import ExtenderAnswer, ExtenderClient, ExtenderError
@@ -62,13 +63,14 @@ class Scheduler:
         self._cluster = cluster
         self._clock = clock
         self._extender = extender
-        self._queue = SchedulingQueue()
+        self._devices = DynamicResources(cluster)
+        self._queue = SchedulingQueue(lambda pod: not pod.claims.claims or not self._devices.claims.missing(pod))
         self._cache = NodeCache()
         self._nominator = Nominator(self._newest)
         self._filters = Filters(self._nominator, ruled_out)
         self._preemption = DefaultPreemption(self._cache, self._filters, extender)
         self._evictor = Evictor(cluster, clock, self._nominator)
-        self._informers = Informers(self._queue, self._cache, self._nominator, names)
+        self._informers = Informers(self._queue, self._cache, self._devices.claims, self._nominator, names)
         self.attempts = 0
 
     @property
@@ -98,40 +100,60 @@ class Scheduler:
             self._queue.done(pod.uid)
             return
         self.attempts += 1
-        result = await self._choose(queued.version)
+        cycle = self._devices.begin(pod)
+        try:
+            result = await self._choose(queued.version, cycle)
+        except (ExtenderError, DynamicResourcesError) as error:
+            result = Failure(str(error), frozenset(), "", "SchedulerError")
         if isinstance(result, Failure):
             self._fail(queued, result)
             return
         self._cache.assume(replace(pod, node_name=result))
+        self._devices.reserve(cycle, result)
         self._nominator.forget(pod.uid)
-        bindings.create_task(self._bind(queued, result), name=f"bind-{pod.key}")
+        bindings.create_task(self._bind(queued, result, cycle), name=f"bind-{pod.key}")
 
-    async def _choose(self, version: Stored) -> str | Failure:
-        """Find the node for a pod: the nominated one if it passes, else the best of all."""
+    async def _choose(self, version: Stored, cycle: ClaimCycle) -> str | Failure:
+        """Find the node for a pod: the nominated one if it passes, else the best of all.
+
+        Raises ExtenderError and DynamicResourcesError.
+        """
         pod, columns = version.pod, self._cache.columns()
         if not columns.names:
             return Failure("no nodes available to schedule pods", frozenset(), "")
-        if await self._nominated_passes(version, columns):
+        if cycle.refusal:
+            return await self._give_up(version, cycle, columns, _refused_by_claims(columns, cycle.refusal))
+        if await self._nominated_passes(version, cycle, columns):
             return pod.nominated_node
         screening = self._filters.screen(pod, columns)
         statuses = screening.statuses
-        try:
-            rows = await self._extend(version, columns, screening)
-            if rows.shape[0]:
-                return await self._best(version, columns, rows)
-        except ExtenderError as error:
-            return Failure(str(error), frozenset(), "", "SchedulerError")
+        passed = self._devices.screen(cycle, columns, screening.passed, statuses)
+        rows = await self._extend(version, columns, Screening(passed, statuses))
+        if rows.shape[0]:
+            return await self._best(version, columns, rows)
+        return await self._give_up(version, cycle, columns, statuses)
+
+    async def _give_up(
+        self, version: Stored, cycle: ClaimCycle, columns: NodeColumns, statuses: NodeStatuses
+    ) -> Failure:
+        """End an attempt without a node, with what can be done for the next one: claims set free, pods evicted."""
+        ended = self._devices.end_an_allocation(cycle, version.pod)
         attempt = await self._preemption.attempt(version, columns, statuses)
         if attempt.victims and attempt.nomination:
-            self._evictor.evict(attempt.victims, pod, attempt.nomination)
-        message = fit_error(len(columns.names), statuses.histogram(), attempt.message)
+            self._evictor.evict(attempt.victims, version.pod, attempt.nomination)
+        after = ", ".join(said for said in (ended, attempt.message) if said)
+        message = fit_error(len(columns.names), statuses.histogram(), after)
+        if cycle.refusal:  # what is said of all nodes together has no number
+            message = message.replace(f"{len(columns.names)} {cycle.refusal}", cycle.refusal)
         return Failure(message, frozenset(statuses.rejectors), attempt.nomination)
 
-    async def _nominated_passes(self, version: Stored, columns: NodeColumns) -> bool:
+    async def _nominated_passes(self, version: Stored, cycle: ClaimCycle, columns: NodeColumns) -> bool:
         """Try the nominated node by itself, the extender included."""
         node = version.pod.nominated_node
         row = columns.row.get(node)
         if row is None or not self._filters.passes(version.pod, columns, row):
+            return False
+        if not self._devices.passes(cycle, columns.nodes[row]):
             return False
         if self._extender is None:
             return True
@@ -161,16 +183,18 @@ class Scheduler:
             return best(names, scores, {}, 0)
         return best(names, scores, await self._extender.prioritize(version, names), self._extender.weight)
 
-    async def _bind(self, queued: QueuedPod, node: str) -> None:
+    async def _bind(self, queued: QueuedPod, node: str, cycle: ClaimCycle) -> None:
         """Run one binding cycle."""
         pod = queued.pod
         self._queue.done(pod.uid)
         try:
+            self._devices.bind(cycle, pod, node)
             if self._extender is not None:
                 await self._extender.bind(pod, node)
             else:
                 self._cluster.bind(pod.namespace, pod.name, node, pod.uid)
-        except (ExtenderError, ApiError) as error:
+        except (ExtenderError, ApiError, DynamicResourcesError) as error:
+            self._devices.unreserve(cycle, pod)
             self._cache.forget(pod.uid)
             self._queue.move(SchedulerEvent(EventKind.ASSIGNED_POD_DELETED, pod=replace(pod, node_name=node)))
             self._fail(queued, Failure(str(error), frozenset(), "", "SchedulerError"))
@@ -224,6 +248,14 @@ class Scheduler:
         note = note if len(note) <= _NOTE_LENGTH else f"{note[: _NOTE_LENGTH - 4]} ..."
         action = "Scheduling" if warning else "Binding"
         self._cluster.record(ClusterEvent(about.ref, warning=warning, reason=reason, message=note, action=action))
+
+
+def _refused_by_claims(columns: NodeColumns, why: str) -> NodeStatuses:
+    """Return that a pod's claims keep it from every node."""
+    statuses = NodeStatuses(len(columns.names))
+    every = np.arange(len(columns.names), dtype=np.intp)
+    statuses.refuse(every, Code.UNRESOLVABLE, (why,), SchedulerPlugin.DYNAMIC_RESOURCES)
+    return statuses
 
 
 def _write_down(verdict: ExtenderAnswer, row: dict[str, int], statuses: NodeStatuses) -> None:

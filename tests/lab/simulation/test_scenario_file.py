@@ -259,8 +259,8 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
             "nodes: []\ngangs: []\nracks: 3",
             (
                 "racks: unknown key; known here: nodes, gangs, pods, nodeFailures, topology, nodeResourceTopology, "
-                "hyperNodes, devices, calibration, queues, namespaces, priorityClasses, declareDuration, until, "
-                "gpuHourPrice"
+                "hyperNodes, devices, deviceClasses, resourceSlices, resourceClaimTemplates, resourceClaims, "
+                "calibration, queues, namespaces, priorityClasses, declareDuration, until, gpuHourPrice"
             ),
         ),
         ("nodes: []\ngangs: []\ntopology: {}", "topology.levels: is missing"),

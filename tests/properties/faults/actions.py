@@ -97,6 +97,7 @@ def create_gang(scene: Scene, a: int, b: int) -> None:
         grace=(0, 0, 3)[b // 32 % 3],
         timeout=(0, 0, 0, 5)[b // 128 % 4],
         picky=picky,
+        claims=people.claims_devices and a // 16 % 2 == 0,
     )
     people.create_gang(gang, gated=b % 11 == 0, group_last=b % 7 == 0)
 
@@ -285,8 +286,11 @@ def remove_node(scene: Scene, a: int, _b: int) -> None:
 
 @action(Theme.NODES, 2)
 def shrink(scene: Scene, a: int, b: int) -> None:
-    """Let a node lose some of its GPUs."""
-    scene.people.shrink(_node(scene, a), b % (GPUS + 1))
+    """Let a node lose some of its GPUs, or its driver publish fewer devices."""
+    if scene.people.claims_devices and a // 16 % 2:
+        scene.people.publish(_node(scene, a), b % (GPUS + 1))
+    else:
+        scene.people.shrink(_node(scene, a), b % (GPUS + 1))
 
 
 # Writes.
@@ -374,7 +378,7 @@ _RECONNECT_SECONDS = 1.0
 def delay_watch(scene: Scene, a: int, b: int) -> None:
     """Let news of a kind come late, until further notice."""
     seconds = (0.0, *_LATE)[b % (len(_LATE) + 1)]
-    scene.world.line.lag[_kind(a)] = seconds
+    scene.world.line.lag[_kind(scene, a)] = seconds
     scene.world.record.news.append(seconds)
 
 
@@ -554,11 +558,13 @@ def _node(scene: Scene, number: int) -> str:
     return scene.people.nodes[number % len(scene.people.nodes)]
 
 
-def _kind(number: int) -> str:
+def _kind(scene: Scene, number: int) -> str:
+    if scene.people.claims_devices and number // 16 % 4 == 0:
+        return WatchedKind.RESOURCE_CLAIM
     kinds = (WatchedKind.POD, WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE)
     return kinds[number % len(kinds)]
 
 
 def _stream(scene: Scene, number: int) -> Stream | None:
-    kind = _kind(number)
+    kind = _kind(scene, number)
     return next((stream for stream in scene.world.front.streams if stream.kind is kind and not stream.ended), None)

@@ -18,12 +18,13 @@ _SHRINKING_PLAYS = 120
 
 @dataclass(slots=True)
 class Tally:
-    """What was played: stories, steps by action, and pods that came onto nodes or were evicted."""
+    """What was played: stories, steps by action, pods that came onto nodes or were evicted, and devices allocated."""
 
     stories: int = 0
     actions: Counter[str] = field(default_factory=Counter)
     bindings: int = 0
     evictions: int = 0
+    allocations: int = 0
 
     @property
     def steps(self) -> int:
@@ -36,6 +37,7 @@ class Tally:
         self.actions += played.actions
         self.bindings += played.bindings
         self.evictions += played.evictions
+        self.allocations += played.allocations
 
 
 def stories(seed: str, steps: int) -> Iterator[Story]:
@@ -52,7 +54,8 @@ def complaint(story: Story, played: Played) -> str:
     lines = [
         (
             f"seed {story.seed!r}: {', '.join(_wrongs(played))} broken in {len(story.steps)} steps; for {wrong} "
-            f"these {len(smallest.steps)} are enough, on {story.nodes} nodes, {story.pace}:"
+            f"these {len(smallest.steps)} are enough, on {story.nodes} nodes{' with devices' * story.claims}, "
+            f"{story.pace}:"
         ),
         *(f"    {step}," for step in smallest.steps),
         *again.crashes,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from extender.settings import Settings
 from tests.judge import History, Violation, judge
 from tests.properties.faults.actions import ACTIONS, Scene
+from tests.properties.faults.devices import device_violations, leaks
 from tests.properties.faults.population import Population
 from tests.properties.faults.process import ProcessLoop
 from tests.properties.faults.sharing import Owners, open_queues
@@ -25,7 +27,7 @@ _HOPELESS_ROUNDS = 13
 class Played:
     """What came of a story: what the API server saw, what the judge says of it, and errors that nobody expected.
 
-    `actions` counts what was done, `bindings` and `evictions` what came of it.
+    `actions` counts what was done, `bindings`, `evictions` and `allocations` of devices what came of it.
     """
 
     history: History
@@ -34,6 +36,7 @@ class Played:
     actions: Counter[str]
     bindings: int
     evictions: int
+    allocations: int
 
 
 def play(story: Story, settings: Settings | None = None) -> Played:
@@ -47,7 +50,7 @@ async def _play(story: Story, settings: Settings) -> Played:
     assert isinstance(loop, ProcessLoop)
     world = World(loop, story.pace, settings)
     try:
-        people = Population(world.cluster, story.nodes)
+        people = Population(world.cluster, story.nodes, claims_devices=story.claims)
         Owners(world, people)
         open_queues(people, 4)
         world.line.overtake = people.recreate
@@ -57,17 +60,30 @@ async def _play(story: Story, settings: Settings) -> Played:
             ACTIONS[step.action].act(scene, step.a, step.b)
             await world.pass_time(step.pause)
         await _calm(world, people)
-        history = world.record.history()
+        history, tolerance = world.record.history(), world.record.tolerance()
         return Played(
             history,
-            tuple(judge(history, world.record.tolerance())),
+            tuple(sorted([*judge(history, tolerance), *_of_devices(world, people, story.nodes)])),
             tuple(dict.fromkeys(world.crashes)),
             Counter(step.action for step in story.steps),
             world.record.bindings,
             world.record.evictions,
+            len(world.record.allocations()),
         )
     finally:
         await world.close()
+
+
+def _of_devices(world: World, people: Population, nodes: int) -> Iterator[Violation]:
+    """Yield what is wrong with devices.
+
+    Where there is one node kube-scheduler does not end an allocation that is in the way of no other (docs/devices.md).
+    """
+    holdings, end = world.record.allocations(), world.loop.time()
+    if nodes > 1:
+        yield from device_violations(holdings, world.record.bound_at(), world.record.tolerance(), end)
+    if not people.gangs:
+        yield from leaks(holdings, end)
 
 
 async def _calm(world: World, people: Population) -> None:
@@ -97,4 +113,5 @@ async def _calm(world: World, people: Population) -> None:
             else:
                 people.replace_lost(name)
         if not people.gangs:
+            await world.pass_time(1.0)  # what they had is taken back
             return

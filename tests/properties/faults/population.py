@@ -12,6 +12,7 @@ from extender.control.ports import ApiError, WatchedKind
 from extender.objects import keys
 from extender.objects.pod import Phase, Pod
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
+from localcluster.devices import claim_spec, claim_template, claiming, device_class, gpus_of, resource_slice
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.manifests import (
     disruption_budget_manifest,
@@ -45,6 +46,7 @@ _CLASSES = {10: "urgent"}
 class Gang:
     """A gang as its owner wants it: `members` pods of `gpus` GPUs, of which `minimum` must start together.
 
+    With `claims` these are not GPUs of a device plugin but devices, which each pod claims.
     `grace` is how long its pods take to stop, `timeout` its scheduleTimeoutSeconds, 0 for none. The pods of a `picky`
     one have rules of their own that no node meets, unknown to Muster. It is in `queue`, and says that it runs for
     `duration` seconds, "" and 0 where it says nothing; one that `never_preempts` has nobody evicted.
@@ -61,6 +63,7 @@ class Gang:
     queue: str = ""
     duration: int = 0
     never_preempts: bool = False
+    claims: bool = False
 
     def names(self) -> list[str]:
         """Return the names of its pods."""
@@ -73,16 +76,23 @@ class Population:
     Attributes:
         gangs: the gangs that somebody still wants.
         nodes: the nodes that there should be.
+        claims_devices: whether nodes have devices, too, which some gangs claim.
     """
 
-    def __init__(self, cluster: Cluster, nodes: int) -> None:
+    def __init__(self, cluster: Cluster, nodes: int, *, claims_devices: bool = False) -> None:
         """Create the nodes."""
         self._cluster = cluster
+        self.claims_devices = claims_devices
         self.nodes = [f"node-{index}" for index in range(nodes)]
         self.gangs: dict[str, Gang] = {}
-        self._serial = 0
+        self._serial = self._generation = 0
         for value, name in _CLASSES.items():
             cluster.create(WatchedKind.PRIORITY_CLASS, priority_class_manifest(name, value))
+        if claims_devices:
+            cluster.create(WatchedKind.DEVICE_CLASS, device_class())
+            for count in range(1, GPUS + 1):
+                template = claim_template(f"some-{count}", claim_spec(count))
+                cluster.create(WatchedKind.RESOURCE_CLAIM_TEMPLATE, template)
         for name in self.nodes:
             self.add_node(name)
 
@@ -115,7 +125,10 @@ class Population:
 
     def create_member(self, gang: Gang, name: str, *, gated: bool = False) -> None:
         """Create one pod of a gang."""
-        manifest = pod_manifest(_scenario(gang), ScenarioMember(name, _requests(gang.gpus)), "muster", placed=False)
+        requests = _requests(0 if gang.claims else gang.gpus)
+        manifest = pod_manifest(_scenario(gang), ScenarioMember(name, requests), "muster", placed=False)
+        if gang.claims and gang.gpus:
+            manifest["spec"] |= claiming(template=f"some-{gang.gpus}")
         manifest["spec"]["terminationGracePeriodSeconds"] = gang.grace
         if gang.queue:
             manifest["metadata"]["labels"][keys.QUEUE] = gang.queue
@@ -304,6 +317,24 @@ class Population:
         except ApiError:
             self._node(name, lambda json: json["status"].update(allocatable=allocatable))
             self._node(name, lambda json: json["spec"].update(taints=[], unschedulable=False))
+        if self.claims_devices:
+            self.publish(name, GPUS)
+
+    def publish(self, name: str, devices: int) -> None:
+        """Publish so many devices of a node, which are the next generation of its pool."""
+        if self._cluster.find(WatchedKind.NODE, "", name) is None:
+            return
+        self._generation += 1
+        piece = resource_slice(name, gpus_of(devices), generation=self._generation)
+
+        def patch(json: Json) -> None:
+            if json["spec"]["devices"] != piece["spec"]["devices"]:
+                json["spec"] = piece["spec"]
+
+        try:
+            self._cluster.create(WatchedKind.RESOURCE_SLICE, piece)
+        except ApiError:
+            self._cluster.update(WatchedKind.RESOURCE_SLICE, ("", piece["metadata"]["name"]), patch)
 
     def cordon(self, name: str) -> None:
         """Cordon a node."""
@@ -332,6 +363,7 @@ class Population:
         """Delete a node; the pods that were on it are collected."""
         with suppress(ApiError):
             self._cluster.delete(WatchedKind.NODE, "", name)
+            self._cluster.delete(WatchedKind.RESOURCE_SLICE, "", resource_slice(name, ())["metadata"]["name"])
         for pod in self.pods():
             if pod.node_name == name:
                 self.delete_pod(pod.name)

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 from extender.control.ports import WatchedKind
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
+from localcluster.watching import Change
 from muster_lab.simulation.cluster import Cluster, has_condition
 from muster_lab.simulation.objects import ObjectChange, Stored
 from tests import judge
+from tests.controlplane.holding import Holding, allocations
 
 #: How long Muster retries a Binding, http_timeout_seconds less bind_hold_seconds, and how long it counts a member as
 #: arrived whose held call was answered in vain (seconds).
@@ -122,6 +124,19 @@ class Record:
             hindrances=tuple(self._hindrances),
         )
 
+    def allocations(self) -> list[Holding]:
+        """Return which devices claims had when."""
+        claims = ((at, each) for at, each in self._changes if each.object.key.kind is WatchedKind.RESOURCE_CLAIM)
+        return allocations([Change(at, each.type.value, _versioned(each)) for at, each in claims])
+
+    def bound_at(self) -> dict[str, list[float]]:
+        """Return when pods of each name were on a node (seconds)."""
+        found: dict[str, list[float]] = {}
+        for at, change in self._changes:
+            if change.object.key.kind is WatchedKind.POD and change.object.pod.node_name:
+                found.setdefault(change.object.key.name, []).append(at)
+        return found
+
     def tolerance(self) -> judge.Tolerance:
         """Return how late news and writes can have been: faults add up when they come together."""
         return judge.Tolerance(
@@ -133,3 +148,9 @@ class Record:
 
 def _is_evicted(pod: Stored | None) -> bool:
     return pod is not None and has_condition(pod.json, _EVICTED)
+
+
+def _versioned(change: ObjectChange) -> judge.Json:
+    """Return the object of a change with the version of the change, which an object that is gone lacks."""
+    item = change.object.json
+    return {**item, "metadata": {**item["metadata"], "resourceVersion": str(change.version)}}

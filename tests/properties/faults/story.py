@@ -12,6 +12,9 @@ from tests.properties.faults.world import Pace
 #: How long to let things run after a step (seconds): mostly a moment in the middle of something.
 _PAUSES = ((0.42, 0.0, 0.0), (0.28, 0.0, 0.01), (0.18, 0.01, 0.5), (0.09, 0.5, 3.0), (0.03, 3.0, 40.0))
 
+#: The share of stories in which devices are claimed.
+_CLAIMING = 0.4
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -29,10 +32,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """All that will happen. What a step is done to follows from its numbers and from what is there then."""
+    """All that will happen. What a step is done to follows from its numbers and from what is there then.
+
+    With `claims` nodes have devices of Dynamic Resource Allocation, too, and some gangs claim these.
+    """
 
     seed: str
     nodes: int
+    claims: bool
     pace: Pace
     steps: tuple[Step, ...]
 
@@ -54,7 +61,9 @@ def write_story(seed: str, length: int) -> Story:
         scheduler_watch=random.choice((0.0, 0.001, 0.01, 0.1)),
         call=random.choice((0.0, 0.0005, 0.005)),
     )
-    return Story(seed, random.randint(1, 4), pace, steps)
+    # By a draw of its own: what else happens is the same in either case.
+    claims = Random(f"{seed} claims").random() < _CLAIMING
+    return Story(seed, random.randint(1, 4), claims, pace, steps)
 
 
 def _emphasis(theme: Theme, other: Theme) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from extender.control.ports import WatchedKind
 from extender.objects.pod import Pod
 from extender.settings import Settings
+from muster_lab.simulation.claim_controller import ClaimController
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.kubelet import Kubelet
 from muster_lab.simulation.scheduler.extender import ExtenderClient
@@ -67,6 +68,7 @@ class World:
         self.quiet = False
         self.obstacles: set[tuple[str, int]] = set()
         self._kubelet = Kubelet(self.cluster, self.clock)
+        ClaimController(self.cluster)
         self._processes: list[Process] = []
         self._starts = 0
         self.replica: Replica | None = None
