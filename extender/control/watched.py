@@ -24,6 +24,8 @@ from extender.objects.deviceclass import decode_device_class, read_device_class
 from extender.objects.devices import decode_device, read_device
 from extender.objects.devicetaintrule import decode_device_taint_rule, read_device_taint_rule
 from extender.objects.hypernodes import decode_hyper_node, read_hyper_node
+from extender.objects.jobs import decode_job, read_job
+from extender.objects.keys import QUEUE
 from extender.objects.lease import decode_lease, read_lease
 from extender.objects.levelobjects import (
     NETWORK_TOPOLOGY_GROUP,
@@ -354,6 +356,17 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         lambda item: events.BudgetSeen(read_budget(item)),
         lambda who: events.BudgetGone(who.namespace, who.name),
         namespaced=True,
+    ),
+    Watched(
+        WatchedKind.JOB,
+        "Job",
+        ("/apis/batch/v1/jobs",),
+        decode_job,
+        lambda item, _known: iter((events.WorkloadSeen(read_job(item)),)),
+        lambda who, _known: iter((events.WorkloadGone(who.uid),)),
+        namespaced=True,
+        optional=False,
+        selector={"labelSelector": QUEUE},
     ),
     # Before pods: what a pod asks for by its claims stands in these.
     _row(

@@ -133,6 +133,7 @@ class Ledger:
 
     Attributes:
         gpus: how many GPUs are promised and not bound yet, by the namespace of the gang; none is 0.
+        expected: how many nodes are promised to pods that do not exist yet.
     """
 
     def __init__(self, model: ClusterModel) -> None:
@@ -143,6 +144,7 @@ class Ledger:
         self._by_node: dict[str, dict[str, Reservation]] = {}
         self._deadlines: list[tuple[float, str]] = []
         self.gpus: Counter[str] = Counter()
+        self.expected = 0
 
     def __iter__(self) -> Iterator[Reservation]:
         """Iterate over the gangs' reservations in the order in which they were made."""
@@ -190,6 +192,7 @@ class Ledger:
             else:
                 self._table.claim(uid, node, pod.shape)
             self._by_node.setdefault(node, {})[uid] = reservation
+            self.expected += pod.is_expected
         self._by_gang[reservation.gang_uid] = reservation
         reservation.slots |= slots
         self._by_pod |= dict.fromkeys(slots, reservation)
@@ -249,6 +252,7 @@ class Ledger:
             if not there:
                 del self._by_node[slot.node]
             self._gangs.withdraw(reservation.ref, uid)
+            self.expected -= slot.pod.is_expected
             self._count_gpus(reservation, -slot.pod.shape.gpus)
         return slot
 

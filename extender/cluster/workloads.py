@@ -1,0 +1,129 @@
+"""Objects that Muster resumes and suspends, their stage, and the pods that are expected of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from extender.objects.pod import EXPECTED, Pod
+from extender.objects.podgroup import PodGroup
+from extender.objects.workload import MANAGE_JOBS, Workload
+
+
+class Stage(Enum):
+    """How far an object has come: it waits suspended; it was resumed and lacks pods; or its pods say everything."""
+
+    HELD = auto()
+    STARTING = auto()
+    RUNNING = auto()
+
+
+@dataclass(slots=True)
+class ManagedWorkload:
+    """An object in a namespace that has opted in, and the pods that are still expected of it, by UID."""
+
+    workload: Workload
+    stage: Stage
+    expected: dict[str, Pod] = field(default_factory=dict)
+
+    @property
+    def can_be_suspended(self) -> bool:
+        """Tell whether it runs, as far as is known."""
+        return not (self.workload.suspended or self.workload.ended)
+
+
+class Workloads:
+    """Keep the objects that the watch tells of, which namespaces have opted in, and whose pods are whose.
+
+    Attributes:
+        managed: those that Muster manages, by UID; in most clusters there are none.
+        outdated: UIDs of those whose expected pods may be others than they are.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Workload] = {}
+        self._namespaces: dict[str, bool] = {}
+        self._children: dict[str, dict[str, None]] = {}  # UID of a controller -> UIDs of its pods
+        self.managed: dict[str, ManagedWorkload] = {}
+        self.outdated: dict[str, None] = {}
+
+    def put(self, workload: Workload) -> None:
+        """Take in an object that was added or changed."""
+        self._known[workload.uid] = workload
+
+    def drop(self, uid: str) -> None:
+        """Forget an object that was deleted, or names no queue any more."""
+        self._known.pop(uid, None)
+
+    def put_namespace(self, name: str, labels: Mapping[str, str]) -> list[Workload]:
+        """Take in a namespace's labels; return the objects there if that has opted in or out."""
+        opted = labels.get(MANAGE_JOBS) == "true"
+        if opted == self._namespaces.get(name, False):
+            return []
+        self._namespaces[name] = opted
+        return [each for each in self._known.values() if each.about.namespace == name]
+
+    def manages(self, namespace: str) -> bool:
+        """Tell whether a namespace has opted in."""
+        return self._namespaces.get(namespace, False)
+
+    def put_pod(self, pod: Pod) -> Pod:
+        """Take in whose pod this is; return it as a member of the gang of its object, if it is of a managed one."""
+        if not pod.controller:
+            return pod
+        self._children.setdefault(pod.controller, {})[pod.uid] = None
+        managed = self.managed.get(pod.controller)
+        return pod if managed is None else replace(pod, group=managed.workload.ref)
+
+    def drop_pod(self, pod: Pod) -> None:
+        """Forget a pod."""
+        children = self._children.get(pod.controller)
+        if children is not None:
+            children.pop(pod.uid, None)
+            if not children:
+                del self._children[pod.controller]
+
+    def children(self, uid: str) -> list[str]:
+        """Return the UIDs of the pods of an object."""
+        return list(self._children.get(uid, ()))
+
+    def of(self, pod: Pod) -> ManagedWorkload | None:
+        """Return the managed object that a pod is, or is expected, of."""
+        if not self.managed:
+            return None
+        uid = pod.uid.removeprefix(EXPECTED).partition("/")[0] if pod.is_expected else pod.controller
+        return self.managed.get(uid)
+
+    def of_pods(self, pods: Mapping[str, Pod]) -> Iterator[ManagedWorkload]:
+        """Iterate over the managed objects that expect any of these pods, each once."""
+        found = {managed.workload.uid: managed for pod in pods.values() if (managed := self.of(pod)) is not None}
+        return iter(found.values())
+
+
+def taken_by(pod: Pod, of: ManagedWorkload) -> Pod | None:
+    """Return the expected pod whose part a pod plays that has come: of its number, else of its role, else the first.
+
+    Of those without numbers one counts that is planned where the pod is.
+    """
+    expected = of.expected
+    for place, each in enumerate(of.workload.pods if pod.rank.indices else ()):
+        same = expected.get(f"{EXPECTED}{of.workload.uid}/{place}/{pod.rank.indices[-1]}") if each.indexed else None
+        if same is not None and same.rank == pod.rank and same.role == pod.role:
+            return same
+    node = pod.node_name or pod.nominated_node
+    there = (each for each in expected.values() if node and each.nominated_node == node and each.role == pod.role)
+    alike = (each for each in expected.values() if each.role == pod.role)
+    return next(there, None) or next(alike, None) or next(iter(expected.values()), None)
+
+
+def with_minimum(managed: ManagedWorkload, succeeded: int) -> PodGroup:
+    """Return the gang of an object: it needs the pods that are left of those that it has at a time, and `succeeded`.
+
+    Once it runs, no more than it has at a time. What its annotation says counts before that.
+    """
+    group = managed.workload.group
+    if group.options.min_member is not None or group.options.role_minimums or group.problem is not None:
+        return group
+    needed = max(managed.workload.left + succeeded, 1)
+    return replace(group, min_member=min(needed, group.min_member) if managed.stage is Stage.RUNNING else needed)
