@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
+import msgspec
+
 from extender.objects.meta import Decoder, ObjectMeta, ObjectRef
 from extender.objects.pod import Pod, read_pod
 from extender.objects.podgroup import MOST_PODS, GroupRef, bare_pod
@@ -39,12 +41,13 @@ def read_job(job: Job) -> Workload:
     numbers = () if problem else _numbers(spec, status)
     ref = GroupRef(JOB, about.namespace, about.name)
     at_once = 0 if problem else _at_a_time(spec)
-    group = gang_of(ref, about, meta, [RosterPart.of(role_of(template, ""), at_once)])
+    annotations = {key: text for key, text in (meta.annotations or {}).items() if key != PLACE}
+    asking = msgspec.structs.replace(meta, annotations=annotations)
+    group = gang_of(ref, about, asking, [RosterPart.of(role_of(template, ""), at_once)])
     ended = meta.deletion_timestamp is not None or any(
         each.type in _FINISHED and each.status == "True" for each in status.conditions or ()
     )
-    annotations = meta.annotations or {}
-    place = "" if suspended else annotations.get(PLACE, "")
+    place = "" if suspended else (meta.annotations or {}).get(PLACE, "")
     pods: tuple[ExpectedPods, ...] = ()
     if template.spec is not None and not ended:
         pod, of_class = _expected(meta, template, template.spec)
