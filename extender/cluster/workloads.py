@@ -43,7 +43,7 @@ class Workloads:
 
     def __init__(self) -> None:
         self._known: dict[str, Workload] = {}
-        self._namespaces: dict[str, bool] = {}
+        self._namespaces: set[str] = set()
         self._children: dict[str, dict[str, None]] = {}  # UID of a controller -> UIDs of its pods
         self.managed: dict[str, ManagedWorkload] = {}
         self.outdated: dict[str, None] = {}
@@ -59,14 +59,19 @@ class Workloads:
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> list[Workload]:
         """Take in a namespace's labels; return the objects there if that has opted in or out."""
         opted = labels.get(MANAGE_JOBS) == "true"
-        if opted == self._namespaces.get(name, False):
+        if opted == (name in self._namespaces):
             return []
-        self._namespaces[name] = opted
+        (self._namespaces.add if opted else self._namespaces.discard)(name)
         return [each for each in self._known.values() if each.about.namespace == name]
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces that have opted in."""
+        return frozenset(self._namespaces)
 
     def manages(self, namespace: str) -> bool:
         """Tell whether a namespace has opted in."""
-        return self._namespaces.get(namespace, False)
+        return namespace in self._namespaces
 
     def put_pod(self, pod: Pod) -> Pod:
         """Take in whose pod this is; return it as a member of the gang of its object, if it is of a managed one."""
