@@ -361,7 +361,10 @@ class Engine:
         """Run a step of the pass; what is expected is brought up to date before the first."""
         if self.admission.rebuilt and not self.admission.deciding:
             self._observations.starts.sync()
-        return self.admission.decide()
+        ran = self.admission.decide()
+        if self.admission.model.workloads.outdated:  # very many were to be made
+            self.admission.reconsider()
+        return ran
 
     def _table(self) -> dict[type, Callable[[Any], Any]]:
         """Return what each event does."""

@@ -30,7 +30,7 @@ from extender.objects.queue import Queue
 from extender.objects.reason import Wait
 from extender.objects.resourceclaim import ResourceClaim, ResourceClaimTemplate
 from extender.objects.resourceslice import ResourceSlice
-from extender.objects.workload import Workload
+from extender.objects.workload import Suspendable
 
 
 class Outcome(StrEnum):
@@ -371,7 +371,7 @@ class CalibrationGone(Event[None]):
 class WorkloadSeen(Event[None]):
     """An object that names a queue, and that can be suspended, was added or changed."""
 
-    workload: Workload
+    workload: Suspendable
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from extender.admission.admission import Admission
-from extender.cluster.workloads import ManagedWorkload, Stage, taken_by, with_minimum
+from extender.cluster.workloads import ManagedWorkload, StartStage, taken_by, with_minimum
 from extender.ledger.effects import CollectedEffects
 from extender.objects.pod import Phase, Pod
-from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.podgroup import MOST_PODS, GroupRef, PodGroup
 from extender.objects.reason import Problem
-from extender.objects.workload import Workload, read_place
+from extender.objects.workload import Suspendable, read_place
+
+#: Pods that become expected before others have the event loop: 5 ms.
+_PODS_PER_TURN = 250
 
 
 class Starts:
@@ -37,7 +40,7 @@ class Starts:
         self._group_gone = group_gone
         self._pod_seen = pod_seen
 
-    def seen(self, workload: Workload) -> None:
+    def seen(self, workload: Suspendable) -> None:
         """Take in an object that was added or changed."""
         self._workloads.put(workload)
         self._follow(workload)
@@ -63,7 +66,7 @@ class Starts:
         if managed is None:
             return
         if before is not None and before.group == pod.group:
-            if managed.stage is Stage.HELD and _is_there(before) != _is_there(pod):
+            if managed.stage is StartStage.HELD and _is_there(before) != _is_there(pod):
                 self._look_again(managed.workload.uid)
             return
         if managed.expected and _is_there(pod):
@@ -72,28 +75,30 @@ class Starts:
     def pod_gone(self, pod: Pod) -> None:
         """Take in that a pod is gone: one that is suspended makes another in its place when it is resumed."""
         managed = self._workloads.of(pod)
-        if managed is not None and managed.stage is Stage.HELD:
+        if managed is not None and managed.stage is StartStage.HELD:
             self._look_again(managed.workload.uid)
 
     def sync(self) -> None:
-        """Bring up to date what is expected, before a pass."""
-        while self._workloads.outdated:
-            managed = self._workloads.managed.get(uid := next(iter(self._workloads.outdated)))
+        """Bring up to date what is expected, before a pass; of very much that has changed, some."""
+        left = _PODS_PER_TURN
+        while self._workloads.outdated and left > 0:
+            uid = next(iter(self._workloads.outdated))
             del self._workloads.outdated[uid]
+            managed = self._workloads.managed.get(uid)
             if managed is not None:
-                self._sync(managed)
+                left -= 1 + self._sync(managed, left)
 
     def take_up(self) -> None:
         """Read back from the cluster which objects are being started, and where: this replica decides from now on."""
         for managed in self._workloads.managed.values():
             workload, there = managed.workload, self._children(managed)
             begun = any(pod.node_name or pod.done for pod in there)
-            managed.stage = Stage.RUNNING
+            managed.stage = StartStage.RUNNING
             if workload.suspended:
-                managed.stage = Stage.HELD
+                managed.stage = StartStage.HELD
                 self._sync(managed)
             elif workload.place and not (workload.ended or begun):
-                managed.stage = Stage.STARTING
+                managed.stage = StartStage.STARTING
                 self._describe(managed)
                 expected = self._expected(workload)
                 places = read_place(workload.place, list(expected.values()))
@@ -109,7 +114,7 @@ class Starts:
             for uid in list(managed.expected):
                 self._drop(managed, uid)
 
-    def _follow(self, workload: Workload) -> None:
+    def _follow(self, workload: Suspendable) -> None:
         """Take in how an object stands, in a namespace that may have opted in or out."""
         uid = workload.uid
         managed = self._workloads.managed.get(uid)
@@ -121,17 +126,17 @@ class Starts:
         if not self._workloads.manages(workload.about.namespace):
             return
         if managed is None:
-            stage = Stage.HELD if workload.suspended else Stage.RUNNING
+            stage = StartStage.HELD if workload.suspended else StartStage.RUNNING
             managed = self._workloads.managed[uid] = ManagedWorkload(workload, stage)
             for child in self._workloads.children(uid):
                 self._pod_seen(self._model.pods[child])
         managed.workload = workload
         if workload.suspended:
-            managed.stage = Stage.HELD
+            managed.stage = StartStage.HELD
         elif workload.ended or not workload.place:
-            managed.stage = Stage.RUNNING
-        elif managed.stage is Stage.HELD:
-            managed.stage = Stage.STARTING
+            managed.stage = StartStage.RUNNING
+        elif managed.stage is StartStage.HELD:
+            managed.stage = StartStage.STARTING
         self._describe(managed)
         self._look_again(uid)
 
@@ -162,7 +167,7 @@ class Starts:
         if managed.workload.ref == managed.workload.group.ref:
             self._group_gone(managed.workload.ref, uid)
 
-    def _expected(self, workload: Workload) -> dict[str, Pod]:
+    def _expected(self, workload: Suspendable) -> dict[str, Pod]:
         """Return the pods that an object makes when it is resumed, if they are for Muster to place."""
         priorities = self._admission.priorities
         if workload.ended or not all(self._model.manages(each.template) for each in workload.pods):
@@ -173,24 +178,32 @@ class Starts:
         pods = self._model.pods
         return [pods[uid] for uid in self._workloads.children(managed.workload.uid) if uid in pods]
 
-    def _sync(self, managed: ManagedWorkload) -> None:
-        """Expect the pods that an object would make now, besides those that are there."""
-        wanted = self._wanted(managed)
+    def _sync(self, managed: ManagedWorkload, most: int = MOST_PODS) -> int:
+        """Expect the pods that an object would make now, besides those that are there; return how many are new.
+
+        If there are more than `most` that are new, those are to be looked at again.
+        """
+        wanted, new = self._wanted(managed), 0
         for uid, pod in list(managed.expected.items()):
             if wanted.get(uid) != pod:
                 self._drop(managed, uid)
         for uid, pod in wanted.items():
             if uid not in managed.expected:
+                if new == most:
+                    self._look_again(managed.workload.uid)
+                    break
                 self._put(managed, pod)
+                new += 1
         gang, reservations = self._model.gangs.get(managed.workload.ref), self._admission.reservations
         reservation = None if gang is None else reservations.ledger.of_gang(gang.uid)
         if reservation is not None:  # it is another version now that is to be resumed
             reservations.resume(reservation)
         self._settle(managed)
+        return new
 
     def _wanted(self, managed: ManagedWorkload) -> dict[str, Pod]:
         """Return the pods that are to be expected of an object."""
-        if managed.stage is Stage.HELD:
+        if managed.stage is StartStage.HELD:
             self._describe(managed)
             wanted = self._expected(managed.workload)
             left = ManagedWorkload(managed.workload, managed.stage, wanted)
@@ -198,14 +211,14 @@ class Starts:
                 if (taken := taken_by(pod, left)) is not None:
                     del wanted[taken.uid]
             return wanted
-        if managed.stage is Stage.RUNNING:
+        if managed.stage is StartStage.RUNNING:
             return {}
         if not self._has_minimum(managed.workload):
             return managed.expected
         ledger = self._admission.reservations.ledger
         return {uid: pod for uid, pod in managed.expected.items() if ledger.of_pod(uid) is not None}
 
-    def _has_minimum(self, workload: Workload) -> bool:
+    def _has_minimum(self, workload: Suspendable) -> bool:
         gang = self._model.gangs.get(workload.ref)
         return gang is not None and gang.has_minimum
 
@@ -218,8 +231,8 @@ class Starts:
             self._settle(managed)
 
     def _settle(self, managed: ManagedWorkload) -> None:
-        if managed.stage is Stage.STARTING and not managed.expected:
-            managed.stage = Stage.RUNNING
+        if managed.stage is StartStage.STARTING and not managed.expected:
+            managed.stage = StartStage.RUNNING
 
     def _put(self, managed: ManagedWorkload, pod: Pod) -> None:
         """Expect a pod from now on."""

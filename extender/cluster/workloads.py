@@ -8,10 +8,10 @@ from enum import Enum, auto
 
 from extender.objects.pod import EXPECTED, Pod
 from extender.objects.podgroup import PodGroup
-from extender.objects.workload import MANAGE_JOBS, Workload
+from extender.objects.workload import MANAGE_JOBS, Suspendable
 
 
-class Stage(Enum):
+class StartStage(Enum):
     """How far an object has come: it waits suspended; it was resumed and lacks pods; or its pods say everything."""
 
     HELD = auto()
@@ -23,8 +23,8 @@ class Stage(Enum):
 class ManagedWorkload:
     """An object in a namespace that has opted in, and the pods that are still expected of it, by UID."""
 
-    workload: Workload
-    stage: Stage
+    workload: Suspendable
+    stage: StartStage
     expected: dict[str, Pod] = field(default_factory=dict)
 
     @property
@@ -42,13 +42,13 @@ class Workloads:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, Workload] = {}
+        self._known: dict[str, Suspendable] = {}
         self._namespaces: set[str] = set()
         self._children: dict[str, dict[str, None]] = {}  # UID of a controller -> UIDs of its pods
         self.managed: dict[str, ManagedWorkload] = {}
         self.outdated: dict[str, None] = {}
 
-    def put(self, workload: Workload) -> None:
+    def put(self, workload: Suspendable) -> None:
         """Take in an object that was added or changed."""
         self._known[workload.uid] = workload
 
@@ -56,7 +56,7 @@ class Workloads:
         """Forget an object that was deleted, or names no queue any more."""
         self._known.pop(uid, None)
 
-    def put_namespace(self, name: str, labels: Mapping[str, str]) -> list[Workload]:
+    def put_namespace(self, name: str, labels: Mapping[str, str]) -> list[Suspendable]:
         """Take in a namespace's labels; return the objects there if that has opted in or out."""
         opted = labels.get(MANAGE_JOBS) == "true"
         if opted == (name in self._namespaces):
@@ -131,4 +131,4 @@ def with_minimum(managed: ManagedWorkload, succeeded: int) -> PodGroup:
     if group.options.min_member is not None or group.options.role_minimums or group.problem is not None:
         return group
     needed = max(managed.workload.left + succeeded, 1)
-    return replace(group, min_member=min(needed, group.min_member) if managed.stage is Stage.RUNNING else needed)
+    return replace(group, min_member=min(needed, group.min_member) if managed.stage is StartStage.RUNNING else needed)

@@ -13,7 +13,7 @@ from extender.explain.views import GroupStatus, QueueReport
 from extender.objects.lease import Lease
 from extender.objects.meta import ObjectRef
 from extender.objects.podgroup import GroupRef
-from extender.objects.workload import Workload
+from extender.objects.workload import Suspendable
 
 
 class WatchedKind(StrEnum):
@@ -179,7 +179,7 @@ class ClusterApi(Protocol):
         ApiError with status 404 or 409 means that the pod is gone or another one now.
         """
 
-    async def suspend(self, workload: Workload, place: str | None = None) -> None:
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Suspend an object, or resume it where its pods have a `place`, which is written onto it.
 
         It is resumed in the version alone that was decided on. ApiError with status 404 or 409 means that the object

@@ -365,7 +365,6 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         lambda item, _known: iter((events.WorkloadSeen(read_job(item)),)),
         lambda who, _known: iter((events.WorkloadGone(who.uid),)),
         namespaced=True,
-        optional=False,
         selector={"labelSelector": QUEUE},
     ),
     # Before pods: what a pod asks for by its claims stands in these.

@@ -39,7 +39,7 @@ from extender.objects.resourceslice import ResourceSlice
 from extender.objects.sources.table import SOURCES
 from extender.objects.text import natural_key, parse_int64
 from extender.objects.topology import LabelGroup, TopologyTerms
-from extender.objects.workload import MANAGE_JOBS, ExpectedPods, Workload
+from extender.objects.workload import MANAGE_JOBS, ExpectedPods, Suspendable
 from extender.settings import LOST_CONDITIONS, LOST_TAINTS, Settings
 
 _DIGITS: Final = 6
@@ -368,7 +368,7 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     Ailment: {"type": _KEY},
     Problem: {"field": _TEXT},
     ExpectedPods: {"priority_class": _OBJECT},
-    Workload: {"place": Anonymiser.place},
+    Suspendable: {"place": Anonymiser.place},
     LabelGroup: {"keys": _KEY, "selector": Anonymiser.value},
     TopologyTerms: {"required": _LEVEL, "preferred": _LEVEL},
     SelectorTerm: {"labels": Anonymiser.value, "fields": Anonymiser.field_requirements},

@@ -16,7 +16,7 @@ from extender.kube.status import GroupStatusWriter, QueueStatusWriter
 from extender.objects.meta import DecodeError, decode_metadata
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import decode_pod
-from extender.objects.workload import PLACE, Workload
+from extender.objects.workload import PLACE, Suspendable
 
 #: Who Events come from. Source for the form: k8s.io/api/events/v1 Event.reportingController, a qualified name.
 REPORTING_CONTROLLER = "muster.dev/muster"
@@ -224,7 +224,7 @@ class KubeClusterApi:
                 raise ApiError(CONFLICT, "Conflict", f"the pod is another one now: {error.message}") from error
             raise
 
-    async def suspend(self, workload: Workload, place: str | None = None) -> None:
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Suspend an object, or resume it in the version that was decided on, where its pods have a `place`."""
         about = workload.about
         path = f"/apis/{about.api_version}/namespaces/{about.namespace}/{workload.resource}/{about.name}"

@@ -14,7 +14,7 @@ from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod, RejectionReason
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Wait
-from extender.objects.workload import Workload
+from extender.objects.workload import Suspendable
 
 A = TypeVar("A")
 
@@ -106,7 +106,7 @@ class Suspension:
     One that is suspended for a `reason` is so in place of evicting its `pods`, by UID.
     """
 
-    workload: Workload
+    workload: Suspendable
     suspend: bool
     place: str = ""
     reason: EvictionReason | None = None

@@ -15,7 +15,7 @@ from extender.clock import Clock
 from extender.cluster.gangs import Gang, member_order
 from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import WhatIf
-from extender.cluster.workloads import ManagedWorkload, Stage
+from extender.cluster.workloads import ManagedWorkload, StartStage
 from extender.ledger.effects import CollectedEffects, GangStep, Milestone, Nomination, Note, Suspension
 from extender.ledger.rejections import Refusals, Vetoes, leave_out
 from extender.ledger.slots import Ledger, Nudges, Reservation, Slot, SlotState
@@ -192,10 +192,11 @@ class Reservations:
         decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
         reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
         self.ledger.promise(reservation, [(pods[uid], node) for uid, node in nodes.items()], now)
-        if before is None and self.ledger.expected:
-            deadline += _SECONDS_PER_EXPECTED * self.ledger.expected
-            self.ledger.open(gang.ref, gang.uid, decision, deadline)
-        self.resume(reservation)
+        if self.ledger.expected:
+            if before is None:
+                deadline += _SECONDS_PER_EXPECTED * self.ledger.expected
+                self.ledger.open(gang.ref, gang.uid, decision, deadline)
+            self.resume(reservation)
         self._unnominated |= dict.fromkeys(nodes)
         if len(self._unnominated) <= _NOMINATIONS_PER_STEP:
             self.nominate()
@@ -229,7 +230,7 @@ class Reservations:
         slots = {uid: slot.pod for uid, slot in reservation.slots.items() if slot.pod.is_expected}
         for managed in self._model.workloads.of_pods(slots):
             workload = managed.workload
-            if managed.stage is Stage.HELD and workload.suspended:
+            if managed.stage is StartStage.HELD and workload.suspended:
                 nodes = {uid: reservation.slots[uid].node for uid in slots}
                 place = write_place(workload.expected({}, 0).values(), nodes)
                 self._effects.suspensions[workload.uid] = Suspension(workload, suspend=False, place=place)
@@ -505,7 +506,7 @@ class Reservations:
         self._effects.changed[pod.group] = None
         if pod.is_expected:
             managed = self._model.workloads.of(pod)
-            if managed is not None and managed.stage is Stage.HELD:
+            if managed is not None and managed.stage is StartStage.HELD:
                 self._effects.suspensions[managed.workload.uid] = None
         elif pod.placeable and (not unwritten or pod.nominated_node):
             self._effects.nominations[uid] = Nomination(pod, "")

@@ -139,6 +139,7 @@ class Ledger:
     def __init__(self, model: ClusterModel) -> None:
         self._gangs = model.gangs
         self._table = model.table
+        self._managed = model.workloads.managed
         self._by_gang: dict[str, Reservation] = {}
         self._by_pod: dict[str, Reservation] = {}
         self._by_node: dict[str, dict[str, Reservation]] = {}
@@ -192,9 +193,10 @@ class Ledger:
             else:
                 self._table.claim(uid, node, pod.shape)
             self._by_node.setdefault(node, {})[uid] = reservation
-            self.expected += pod.is_expected
         self._by_gang[reservation.gang_uid] = reservation
         reservation.slots |= slots
+        if self._managed:  # in most clusters no pod is expected
+            self.expected += sum(slot.pod.is_expected for slot in slots.values())
         self._by_pod |= dict.fromkeys(slots, reservation)
         self._count_gpus(reservation, sum(slot.pod.shape.gpus for slot in slots.values()))
         for shape, nodes in alike.items():

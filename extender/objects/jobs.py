@@ -19,7 +19,7 @@ from extender.objects.sources.controllers import Job, JobSpec, JobStatus
 from extender.objects.sources.roster import RosterPart, first_negative, gang_of, role_of
 from extender.objects.sources.table import JOB
 from extender.objects.text import parse_integer
-from extender.objects.workload import PLACE, ExpectedPods, Workload
+from extender.objects.workload import PLACE, ExpectedPods, Suspendable
 
 _FINISHED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _INDEXED = "Indexed"
@@ -27,7 +27,7 @@ _INDEXED = "Indexed"
 decode_job = Decoder(Job)
 
 
-def read_job(job: Job) -> Workload:
+def read_job(job: Job) -> Suspendable:
     """Read a `batch/v1` Job; what cannot be used of it becomes the `problem` of its gang.
 
     The gang needs as many pods as the Job runs at a time, while it is suspended as many as are still to be made; those
@@ -61,7 +61,7 @@ def read_job(job: Job) -> Workload:
         problem = Problem("spec.parallelism", f"{len(numbers)} pods are more than {MOST_PODS}")
         pods = ()
     told = "Finished" if ended or (suspended and not numbers and not problem) else ""
-    return Workload(
+    return Suspendable(
         about=about,
         resource="jobs",
         version=meta.resource_version or "",

@@ -36,7 +36,7 @@ class ExpectedPods:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class Suspendable:
     """An object that Muster may resume, when there is a place for its pods, and suspend again.
 
     `resource` is what the API calls its collection: `jobs`. `version` is its resourceVersion. `group` is the gang that

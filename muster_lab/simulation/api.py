@@ -12,7 +12,7 @@ from extender.explain.views import GroupStatus, QueueReport
 from extender.objects.meta import Identity
 from extender.objects.podgroup import GroupRef
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
-from extender.objects.workload import PLACE, Workload
+from extender.objects.workload import PLACE, Suspendable
 from muster_lab.simulation.cluster import Cluster, has_condition, set_condition
 from muster_lab.simulation.evictions import evict
 from muster_lab.simulation.objects import ROWS, Json, ObjectChange
@@ -71,7 +71,7 @@ class SimulatedApi:
 
         self._cluster.update(WatchedKind.POD, (pod.namespace, pod.name), patch, pod.uid)
 
-    async def suspend(self, workload: Workload, place: str | None = None) -> None:
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Suspend a Job, or resume it; raise ApiError 404 or 409 for another Job or version."""
         await asyncio.sleep(self._latency)
         about = workload.about

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from extender.admission.events import (
+    Decide,
     NamespaceSeen,
     NodeGone,
     PodGone,
@@ -197,7 +198,7 @@ class TestWaiting:
         world.judge()
         assert job.carry_out() is None
         assert world.state.gang(job.job.ref) is None
-        assert not world.admission.model.pods
+        assert not world.state.pods()
 
     def test_a_job_of_another_scheduler_says_so(self, world: World) -> None:
         """It would be resumed for pods that others place."""
@@ -237,6 +238,18 @@ class TestWaiting:
         world.judge()
         assert job.carry_out() is None
         assert waits(world, job) is Reason.EXCEEDS_CLUSTER
+
+    def test_a_large_job_is_taken_in_in_steps(self, world: World) -> None:
+        """The event loop serves others in between."""
+        world.nodes(100)
+        job = Submitted(world, "train", pods=800, gpus=1)
+        world.tell(Decide())
+        assert len(world.state.pods()) == 250
+        world.judge()
+        for _ in range(3):
+            world.judge()
+        assert len(job.job.reserved) == 800
+        assert job.carry_out() is not None
 
 
 class TestStarting:

@@ -22,7 +22,7 @@ from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
 from extender.objects.reason import Problem
 from extender.objects.sources.coscheduling import COSCHEDULING
-from extender.objects.workload import Workload
+from extender.objects.workload import Suspendable
 from extender.settings import Settings
 from muster_lab.simulation.virtual_time import LoopClock, VirtualTimeLoop
 from tests.state import State
@@ -79,7 +79,7 @@ class ScriptedApi:
         """Record a gate that is taken off."""
         self.ungated.append((pod.name, gate))
 
-    async def suspend(self, workload: Workload, place: str | None = None) -> None:
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Record an object."""
         self.suspended.append((workload.about.name, place))
 

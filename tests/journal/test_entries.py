@@ -70,7 +70,7 @@ from extender.objects.resourceslice import (
 )
 from extender.objects.sources.volcano import VOLCANO
 from extender.objects.topology import SILENT, Objective, RoleGroup, Slice, TopologyTerms
-from extender.objects.workload import ExpectedPods, Workload
+from extender.objects.workload import ExpectedPods, Suspendable
 
 REF = GroupRef(VOLCANO, "team", "train")
 PROBLEM = Problem("spec.x", "is odd")
@@ -257,7 +257,7 @@ EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
     events.ComputeDomainSeen(ComputeDomain(ABOUT, "template", 2)),
     events.ComputeDomainGone("ns", "domain"),
     events.WorkloadSeen(
-        Workload(
+        Suspendable(
             *(ABOUT, "jobs", "1", GROUP, (ExpectedPods(POD, (0, 2), "high", indexed=True),), 2),
             suspended=True,
             ended=True,
