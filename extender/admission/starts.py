@@ -100,8 +100,8 @@ class Starts:
             elif workload.place and not (workload.ended or begun):
                 managed.stage = StartStage.STARTING
                 self._describe(managed)
-                expected = self._expected(workload)
-                places = read_place(workload.place, list(expected.values()))
+                expected = self._expected(managed)
+                places = read_place(workload.place, workload.uids)
                 for uid, pod in expected.items():
                     self._put(managed, pod.nominated_to(places.get(uid, "")))
                 for pod in filter(_is_there, there):
@@ -167,12 +167,12 @@ class Starts:
         if managed.workload.ref == managed.workload.group.ref:
             self._group_gone(managed.workload.ref, uid)
 
-    def _expected(self, workload: Suspendable) -> dict[str, Pod]:
+    def _expected(self, managed: ManagedWorkload) -> dict[str, Pod]:
         """Return the pods that an object makes when it is resumed, if they are for Muster to place."""
-        priorities = self._admission.priorities
+        priorities, workload = self._admission.priorities, managed.workload
         if workload.ended or not all(self._model.manages(each.template) for each in workload.pods):
             return {}
-        return workload.expected(priorities.values, priorities.default)
+        return managed.all_expected(priorities.values, priorities.default)
 
     def _children(self, managed: ManagedWorkload) -> list[Pod]:
         pods = self._model.pods
@@ -205,7 +205,7 @@ class Starts:
         """Return the pods that are to be expected of an object."""
         if managed.stage is StartStage.HELD:
             self._describe(managed)
-            wanted = self._expected(managed.workload)
+            wanted = self._expected(managed)
             left = ManagedWorkload(managed.workload, managed.stage, wanted)
             for pod in filter(_is_there, self._children(managed)):
                 if (taken := taken_by(pod, left)) is not None:

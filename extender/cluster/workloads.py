@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from types import MappingProxyType
 
 from extender.objects.pod import EXPECTED, Pod
 from extender.objects.podgroup import PodGroup
@@ -21,11 +22,24 @@ class StartStage(Enum):
 
 @dataclass(slots=True)
 class ManagedWorkload:
-    """An object in a namespace that has opted in, and the pods that are still expected of it, by UID."""
+    """An object in a namespace that has opted in, and the pods that are still expected of it, by UID.
+
+    `_made` are all pods that it has when it is resumed, and what they were made of.
+    """
 
     workload: Suspendable
     stage: StartStage
     expected: dict[str, Pod] = field(default_factory=dict)
+    _made: tuple[object, Mapping[str, Pod]] = (None, MappingProxyType({}))
+
+    def all_expected(self, priorities: Mapping[str, int], default: int) -> dict[str, Pod]:
+        """Return all pods that it has when it is resumed, by UID; the same ones for as long as its template stays."""
+        workload = self.workload
+        priority = [priorities.get(each.priority_class, default) for each in workload.pods]
+        made_of = (workload.pods, workload.group.created, priority)
+        if self._made[0] != made_of:
+            self._made = (made_of, workload.expected(priorities, default))
+        return dict(self._made[1])
 
     @property
     def can_be_suspended(self) -> bool:

@@ -232,7 +232,7 @@ class Reservations:
             workload = managed.workload
             if managed.stage is StartStage.HELD and workload.suspended:
                 nodes = {uid: reservation.slots[uid].node for uid in slots}
-                place = write_place(workload.expected({}, 0).values(), nodes)
+                place = write_place(workload.uids, nodes)
                 self._effects.suspensions[workload.uid] = Suspension(workload, suspend=False, place=place)
 
     def hand_over(self, expected: Pod, pod: Pod) -> None:

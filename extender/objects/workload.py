@@ -66,37 +66,43 @@ class Suspendable:
         named = next((each.template.group for each in self.pods if not each.template.group.is_pod), None)
         return named or self.group.ref
 
+    @property
+    def uids(self) -> list[str]:
+        """Return the UIDs of the pods that it has when it is resumed; they follow from the object's own."""
+        return [f"{EXPECTED}{self.uid}/{at}/{number}" for at, each in enumerate(self.pods) for number in each.numbers]
+
     def expected(self, priorities: Mapping[str, int], default: int) -> dict[str, Pod]:
-        """Return the pods that it has when it is resumed, by UID; the UID of each follows from the object's own."""
+        """Return the pods that it has when it is resumed, by UID, in the order of `uids`."""
         found: dict[str, Pod] = {}
-        for place, each in enumerate(self.pods):
+        uids = iter(self.uids)
+        for each in self.pods:
             priority = priorities.get(each.priority_class, default)
             base = replace(each.template, group=self.ref, priority=priority, created=self.group.created)
             for number in each.numbers:
-                uid, rank = f"{EXPECTED}{self.uid}/{place}/{number}", base.rank
+                uid, rank = next(uids), base.rank
                 if each.indexed:
                     rank = rank._replace(indices=(*rank.indices, number))
                 found[uid] = replace(base, uid=uid, name=f"{base.name}-{number}", rank=rank)
         return found
 
 
-def write_place(pods: Iterable[Pod], nodes: Mapping[str, str]) -> str:
-    """Return where `pods` are planned, in their order, by UID: `node-1*8,node-2*4`; "-" stands for no node."""
-    runs = ((node, sum(1 for _ in run)) for node, run in groupby(nodes.get(pod.uid, "-") for pod in pods))
+def write_place(uids: Iterable[str], nodes: Mapping[str, str]) -> str:
+    """Return where pods are planned, in the order of their `uids`: `node-1*8,node-2*4`; "-" stands for no node."""
+    runs = ((node, sum(1 for _ in run)) for node, run in groupby(nodes.get(uid, "-") for uid in uids))
     text = ",".join(f"{node}*{count}" for node, count in runs)
     return text if len(text) <= _LONGEST_PLACE else "-"
 
 
-def read_place(text: str, pods: Sequence[Pod]) -> Mapping[str, str]:
-    """Return the nodes that a place names for `pods`, by UID; nothing where it is about other pods, or unreadable."""
+def read_place(text: str, uids: Sequence[str]) -> Mapping[str, str]:
+    """Return the nodes that a place names for pods, by UID; nothing where it is about other pods, or unreadable."""
     nodes: list[str] = []
     for node, count in _runs(text):
-        if len(nodes) + count > len(pods):
+        if len(nodes) + count > len(uids):
             return {}
         nodes += [node] * count
-    if len(nodes) != len(pods):
+    if len(nodes) != len(uids):
         return {}
-    return {pod.uid: node for pod, node in zip(pods, nodes, strict=True) if node != "-"}
+    return {uid: node for uid, node in zip(uids, nodes, strict=True) if node != "-"}
 
 
 def _runs(text: str) -> Iterator[tuple[str, int]]:

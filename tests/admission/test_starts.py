@@ -246,7 +246,7 @@ class TestWaiting:
         world.tell(Decide())
         assert len(world.state.pods()) == 250
         world.judge()
-        for _ in range(3):
+        for _ in range(8):
             world.judge()
         assert len(job.job.reserved) == 800
         assert job.carry_out() is not None
