@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,17 +70,9 @@ class Jobs:
             lambda: any(each.startswith(start) for each in self.messages(name)), f"{name} says {start}", timeout
         )
 
-    def wait_complete(self, name: str) -> None:
-        """Wait until a Job is complete."""
-        self.cluster.wait_until(
-            lambda: bool(self.cluster.api.get(JOBS, name, self.namespace)["status"].get("completionTime")),
-            f"{name} is complete",
-            60,
-        )
-
     def finish(self, name: str) -> None:
         """Let all pods of a Job succeed."""
-        for pod in self.pods(name):
+        for pod in self.cluster.api.list_items(PODS, self.namespace, labelSelector=f"job-name={name}"):
             patch = {"status": {"phase": "Succeeded"}}
             self.cluster.api.patch(PODS, pod["metadata"]["name"], patch, namespace=self.namespace, subresource="status")
 
@@ -171,8 +164,8 @@ def test_pods_that_a_resource_quota_forbids_have_not_come(
 
 def test_killed_at_any_step_none_is_lost_or_resumed_twice(jobs: Jobs, device_muster: Server) -> None:
     """SIGKILL again and again while Jobs take turns: each runs once, and never more than there is room for."""
-    jobs.cluster.nodes(2, gpus=8)
-    names = [f"job-{number}" for number in range(12)]
+    jobs.cluster.nodes(1, gpus=8)
+    names = [f"job-{number}" for number in range(6)]
     for name in names:
         jobs.create(name)
     finished: set[str] = set()
@@ -180,15 +173,15 @@ def test_killed_at_any_step_none_is_lost_or_resumed_twice(jobs: Jobs, device_mus
     while len(finished) < len(names):
         assert time.monotonic() < deadline, f"finished: {sorted(finished)}"
         time.sleep(0.05 + 0.13 * (rounds % 9))
-        if rounds < 25:
+        if rounds < 12:
             device_muster.kill()
         live = [pod for pod in jobs.pods() if pod["status"].get("phase") != "Succeeded"]
-        assert sum(1 for pod in live if pod["spec"].get("nodeName")) <= 16
+        assert sum(1 for pod in live if pod["spec"].get("nodeName")) <= 8
         for name in names if rounds % 3 == 2 else ():
             if name not in finished and jobs.running(name) == 4:
                 jobs.finish(name)
                 finished.add(name)
-        if rounds < 25:
+        if rounds < 12:
             device_muster.start()
         rounds += 1
     for name in names:
@@ -206,24 +199,20 @@ def test_a_thousand_jobs_of_eight(
     names = [f"job-{number}" for number in range(1000)]
     for name in names:
         jobs.create(name, pods=8)
-    began, most, done = time.monotonic(), 0, 0
-    while done < len(names):
-        assert time.monotonic() - began < 3000
-        pods = jobs.pods()
-        live = [pod for pod in pods if pod["status"].get("phase") not in {"Succeeded", "Failed"}]
+    began, most, ended = time.monotonic(), 0, set[str]()
+    while len(ended) < len(names):
+        assert time.monotonic() - began < 3000, f"{len(ended)} have ended"
+        live = [pod for pod in jobs.pods() if pod["status"].get("phase") not in {"Succeeded", "Failed"}]
         most = max(most, len(live))
-        by_job: dict[str, int] = {}
-        for pod in live:
-            if pod["status"].get("phase") == "Running":
-                name = pod["metadata"]["labels"]["job-name"]
-                by_job[name] = by_job.get(name, 0) + 1
-        for name in [name for name, count in by_job.items() if count == 8]:
+        running = Counter(
+            pod["metadata"]["labels"]["job-name"] for pod in live if pod["status"].get("phase") == "Running"
+        )
+        for name in [name for name, count in running.items() if count == 8 and name not in ended]:
             jobs.finish(name)
-            jobs.wait_complete(name)
-            jobs.cluster.api.delete(JOBS, name, jobs.namespace)
-            done += 1
-        time.sleep(0.2)
+            ended.add(name)
+    seconds = time.monotonic() - began
     record_property("most pods at a time", most)
-    record_property("seconds", round(time.monotonic() - began, 1))
+    record_property("seconds", round(seconds, 1))
+    print(f"{most} pods at a time at most, {seconds:.0f} s")
     assert most <= 800
     device_muster.check()
