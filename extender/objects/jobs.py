@@ -5,6 +5,7 @@ Sources: k8s.io/api/batch/v1 types.go; k8s.io/kubernetes pkg/controller/job/job_
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -25,6 +26,12 @@ _FINISHED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarge
 _INDEXED = "Indexed"
 
 decode_job = Decoder(Job)
+
+
+def is_part(job: Job) -> bool:
+    """Tell whether another object decides when the Job runs, as a JobSet does; a CronJob only makes Jobs."""
+    owners = (job.metadata or ObjectMeta()).owner_references or ()
+    return any(owner.controller and owner.kind != "CronJob" for owner in owners)
 
 
 def read_job(job: Job) -> Suspendable:
@@ -49,11 +56,12 @@ def read_job(job: Job) -> Suspendable:
     )
     place = "" if suspended else (meta.annotations or {}).get(PLACE, "")
     pods: tuple[ExpectedPods, ...] = ()
-    if template.spec is not None and not ended:
+    if template.spec is not None:
         pod, of_class = _expected(meta, template, template.spec)
         indexed = spec.completion_mode == _INDEXED
         # Of one that runs its pods say everything: there may be thousands, and each changes the Job's status.
-        pods = (ExpectedPods(pod, numbers if suspended or place else (), of_class, indexed),)
+        made = numbers if (suspended or place) and not ended else ()
+        pods = (ExpectedPods(pod, made, of_class, indexed),)
         group = replace(group, options=group.options.with_problems(pod.options.problems))
     if suspended and not (ended or problem or pods):
         problem = Problem("spec.template.spec", "is missing")
@@ -87,19 +95,22 @@ def _numbers(spec: JobSpec, status: JobStatus) -> tuple[int, ...]:
     left = min(count, max(spec.completions - (status.succeeded or 0), 0), MOST_PODS + 1)
     if spec.completion_mode != _INDEXED:
         return tuple(range(left))
-    done = _completed(status.completed_indexes or "", spec.completions)
-    return tuple(islice((index for index in range(spec.completions) if index not in done), left))
+    return tuple(islice(_open_indices(status.completed_indexes or "", spec.completions), left))
 
 
-def _completed(text: str, completions: int) -> set[int]:
-    """Return the indices that `1,3-5` names, as far as they can be: 1, 3, 4 and 5."""
-    found: set[int] = set()
-    for part in text.split(",") if text else ():
+def _open_indices(completed: str, completions: int) -> Iterator[int]:
+    """Yield the indices below `completions` that are not completed; `1,3-5` says that 1, 3, 4 and 5 are."""
+    spans: list[tuple[int, int]] = []
+    for part in completed.split(",") if completed else ():
         first, _, last = part.partition("-")
         low, high = parse_integer(first), parse_integer(last or first)
         if low is not None and high is not None:
-            found.update(range(max(low, 0), min(high, completions - 1) + 1))
-    return found
+            spans.append((low, high))
+    index = 0
+    for low, high in sorted(spans):
+        yield from range(index, min(low, completions))
+        index = max(index, high + 1)
+    yield from range(index, completions)
 
 
 def _expected(meta: ObjectMeta, template: PodTemplate, spec: PodSpec) -> tuple[Pod, str]:

@@ -52,6 +52,7 @@ class ScriptedApi:
     eviction_failures: list[ApiError] = field(default_factory=list)
     ungated: list[tuple[str, str]] = field(default_factory=list)
     suspended: list[tuple[str, str | None]] = field(default_factory=list)
+    suspend_failures: list[ApiError] = field(default_factory=list)
     write_seconds: float = 0.0
     nominating_fails: ApiError | None = None
 
@@ -80,7 +81,9 @@ class ScriptedApi:
         self.ungated.append((pod.name, gate))
 
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
-        """Record an object."""
+        """Record an object, or fail as scripted."""
+        if self.suspend_failures:
+            raise self.suspend_failures.pop(0)
         self.suspended.append((workload.about.name, place))
 
     async def record_event(self, event: ClusterEvent) -> None:
