@@ -84,7 +84,8 @@ class Observations:
         admission.refusals.forget(uid)
         if pod is not None:
             admission.reconsider(pod.group)
-            self.starts.pod_gone(pod)
+            if self._model.workloads.managed:
+                self.starts.pod_gone(pod)
             if pod.bound:
                 admission.rejections.eased(pod.node_name)
         if change.gang is not None:
@@ -359,7 +360,7 @@ class Engine:
 
     def _decide(self) -> bool:
         """Run a step of the pass; what is expected is brought up to date before the first."""
-        if self.admission.rebuilt and not self.admission.deciding:
+        if self.admission.model.workloads.outdated and self.admission.rebuilt and not self.admission.deciding:
             self._observations.starts.sync()
         ran = self.admission.decide()
         if self.admission.model.workloads.outdated:  # very many were to be made

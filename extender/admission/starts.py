@@ -42,8 +42,16 @@ class Starts:
 
     def seen(self, workload: Suspendable) -> None:
         """Take in an object that was added or changed."""
+        if not self._workloads.known:
+            self._track()
         self._workloads.put(workload)
         self._follow(workload)
+
+    def _track(self) -> None:
+        """Take in whose pods there are already, before the first object is known."""
+        for pod in self._model.pods.values():
+            if pod.controller and self._model.manages(pod):
+                self._workloads.put_pod(pod)
 
     def gone(self, uid: str) -> None:
         """Forget an object that was deleted, or names no queue any more; pods that it has stay in its gang."""

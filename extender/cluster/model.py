@@ -235,7 +235,7 @@ class ClusterModel:
 
     def as_asked(self, pod: Pod) -> Pod:
         """Return a pod in the gang of its object, with the devices that it asks for, bound within what its node has."""
-        if pod.controller and self.manages(pod):
+        if pod.controller and self.workloads.known and self.manages(pod):
             pod = self.workloads.put_pod(pod)
         concerned = pod.claims.claims or pod.claims.extended or self.devices.columns.twins_of or self.devices.mapped
         return self._within_node(self.devices.pod(pod) if concerned else pod)

@@ -51,12 +51,13 @@ class Workloads:
     """Keep the objects that the watch tells of, which namespaces have opted in, and whose pods are whose.
 
     Attributes:
-        managed: those that Muster manages, by UID; in most clusters there are none.
+        known: those in any namespace, by UID; in most clusters there are none, and nothing is kept of pods.
+        managed: those that Muster manages, by UID.
         outdated: UIDs of those whose expected pods may be others than they are.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, Suspendable] = {}
+        self.known: dict[str, Suspendable] = {}
         self._namespaces: set[str] = set()
         self._children: dict[str, dict[str, None]] = {}  # UID of a controller -> UIDs of its pods
         self.managed: dict[str, ManagedWorkload] = {}
@@ -64,11 +65,11 @@ class Workloads:
 
     def put(self, workload: Suspendable) -> None:
         """Take in an object that was added or changed."""
-        self._known[workload.uid] = workload
+        self.known[workload.uid] = workload
 
     def drop(self, uid: str) -> None:
         """Forget an object that was deleted, or names no queue any more."""
-        self._known.pop(uid, None)
+        self.known.pop(uid, None)
 
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> list[Suspendable]:
         """Take in a namespace's labels; return the objects there if that has opted in or out."""
@@ -76,7 +77,7 @@ class Workloads:
         if opted == (name in self._namespaces):
             return []
         (self._namespaces.add if opted else self._namespaces.discard)(name)
-        return [each for each in self._known.values() if each.about.namespace == name]
+        return [each for each in self.known.values() if each.about.namespace == name]
 
     @property
     def namespaces(self) -> frozenset[str]:
