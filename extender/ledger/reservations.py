@@ -248,11 +248,12 @@ class Reservations:
         self._unnominated[pod.uid] = None
         self.nominate()
 
-    def _suspend(self, starting: Iterable[ManagedWorkload]) -> str:
-        """Have objects suspended again whose pods have not all come; return what to say of it, "" for none."""
+    def _suspend(self, starting: Iterable[ManagedWorkload], *, missing: bool) -> str:
+        """Have objects suspended again that did not start in time; return what to say of it, "" for none."""
         again = [managed.workload for managed in starting if managed.can_be_suspended]
         self._effects.suspensions |= {each.uid: Suspension(each, suspend=True) for each in again}
-        return f"{again[0].about} is suspended again, as not all of its pods were created" if again else ""
+        why = ", as not all of its pods were created" if missing else ""
+        return f"{again[0].about} is suspended again{why}." if again else ""
 
     def _timeout(self, group: PodGroup | None, members: int) -> float:
         """Return how long a reservation of so many members of a gang may last (seconds)."""
@@ -374,8 +375,8 @@ class Reservations:
             arrived, total = reservation.arrived(now), len(reservation.slots)
             message = f"{arrived} of {total} placed members reached bind in time"
             refusal = next((own for slot in late if (own := self._refusal(slot))), "")
-            expected = {slot.pod.uid: slot.pod for slot in late if slot.pod.is_expected}
-            starting = list(self._model.workloads.of_pods(expected))
+            missing = any(slot.pod.is_expected for slot in late)
+            starting = list(self._model.workloads.of_pods({slot.pod.uid: slot.pod for slot in late}))
             self.drop_gang(reservation.gang_uid, f"reservation expired: {message}", GangStep.EXPIRED)
             gang = self._model.gangs.get(reservation.ref)
             lasted = self._timeout(None if gang is None else gang.group, total)
@@ -386,9 +387,10 @@ class Reservations:
             if refusal:
                 wait = Wait(Reason.REFUSED_BY_SCHEDULER, {"attempts": attempts}, {"detail": refusal})
             self._record(reservation.gang_uid, wait)
-            again = "" if gang is not None and gang.has_minimum else self._suspend(starting)
+            begun = gang is not None and (gang.has_minimum or gang.census().bound > 0)
+            again = "" if begun else self._suspend(starting, missing=missing)
             self._model.workloads.outdated |= {each.workload.uid: None for each in starting}
-            text = f"{message}; released all of them. {again or refusal}".rstrip()
+            text = " ".join(filter(None, (f"{message}; released all of them.", again, refusal)))
             self._effects.notes.append(Note(reservation.ref, warning=True, reason="ReservationExpired", message=text))
         return bool(due)
 

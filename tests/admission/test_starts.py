@@ -348,6 +348,18 @@ class TestStarting:
         job.job.run()
         assert job.job.gang.has_minimum
 
+    def test_pods_that_do_not_reach_bind_in_time_do_not_stay(self, world: World) -> None:
+        """Its place goes to others, and its pods would only wait."""
+        world.nodes(4)
+        job = Submitted(world, "train")
+        world.judge()
+        job.carry_out()
+        job.create(*range(4))
+        world.later(70)
+        wish = job.carry_out()
+        assert wish is not None
+        assert wish.suspend
+
     def test_a_job_that_its_owner_resumes_is_a_gang_of_its_pods(self, world: World) -> None:
         """Nothing is expected that was not planned."""
         world.nodes(3)
