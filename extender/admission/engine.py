@@ -342,7 +342,8 @@ class Engine:
         return Effects(answer, empty=not called, **called)
 
     def _take_up(self) -> None:
-        """Take up deciding: what pods ask for is known before reservations are read back from them."""
+        """Take up deciding: what pods, expected ones too, ask for is known before reservations are read back from them."""
+        self._observations.starts.take_up()
         self._devices.read_on(math.inf)
         self._bring_up_to_date()
         self.admission.rebuild()
@@ -352,11 +353,6 @@ class Engine:
         self.admission.stand_down()
         self._observations.starts.stand_down()
         self._effects(None)
-
-    def _take_up(self) -> None:
-        """Take up deciding, with what the cluster says of what was decided before."""
-        self._observations.starts.take_up()
-        self.admission.rebuild()
 
     def _decide(self) -> bool:
         """Run a step of the pass; what is expected is brought up to date before the first."""

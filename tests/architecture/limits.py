@@ -48,7 +48,7 @@ COUNTS: Mapping[str, Limit] = {
     # Nodes that fail are told from those that are well, lost members get a new place before they are evicted, and
     # Queues keep nodes for that.
     # Jobs that are suspended are gangs of expected pods: what these are, which pods take their part, and two writes.
-    "lines in extender": Limit(56_200, goal=38_000),
+    "lines in extender": Limit(56_800, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     "own imports of a module, on average": Limit(5.87, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
