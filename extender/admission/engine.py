@@ -342,7 +342,7 @@ class Engine:
         return Effects(answer, empty=not called, **called)
 
     def _take_up(self) -> None:
-        """Take up deciding: what pods, expected ones too, ask for is known before reservations are read back from them."""
+        """Take up deciding: what pods, also expected ones, ask for is known before reservations are read back."""
         self._observations.starts.take_up()
         self._devices.read_on(math.inf)
         self._bring_up_to_date()
