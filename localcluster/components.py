@@ -20,9 +20,9 @@ REPOSITORY = Path(__file__).parent.parent
 SCHEDULER_CONFIGS = REPOSITORY / "scheduler-config"
 KWOK_STAGES = Path(__file__).parent / "kwok" / "stages.yaml"
 
-#: The controllers that run where any do: what claims of devices need. The first makes them of templates and ends their
-#: allocations, the second deletes those whose pod is gone.
-CONTROLLERS = ("resourceclaim-controller", "garbage-collector-controller")
+#: The controllers that run where any do. The first makes claims of devices of templates and ends their allocations, the
+#: second deletes those whose pod is gone, the third makes pods of Jobs.
+CONTROLLERS = ("resourceclaim-controller", "garbage-collector-controller", "job-controller")
 
 #: How the Muster of this checkout is started, without an installed `muster` command.
 MUSTER_COMMAND = (sys.executable, "-m", "extender")

@@ -16,6 +16,7 @@ from msgspec.structs import fields
 from extender.admission import events
 from extender.admission.admission import Admission
 from extender.admission.events import A, Event
+from extender.admission.starts import Starts
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
 from extender.cluster.devicebooks import Touched
@@ -42,6 +43,7 @@ class Observations:
         self._effects = effects
         self._model = admission.model
         self._kubelets = KubeletRejections(admission.model, admission.rejections)
+        self.starts = Starts(admission, effects, self.group_seen, self.group_gone, self.pod_seen)
 
     def pod_seen(self, pod: Pod) -> None:
         """Take in a pod that was added or changed."""
@@ -60,6 +62,8 @@ class Observations:
         if news and self._kubelets.follow(pod, before, self._effects if deciding else None):
             admission.reconsider()
         if change.gang is not None:
+            if pod.controller and self._model.workloads.managed:
+                self.starts.pod_seen(pod, before)
             self._follow_losses(pod, before, change.gang)
             self._effects.changed[change.gang.ref] = None
             if pod.node_name and deciding:
@@ -80,6 +84,8 @@ class Observations:
         admission.refusals.forget(uid)
         if pod is not None:
             admission.reconsider(pod.group)
+            if self._model.workloads.managed:
+                self.starts.pod_gone(pod)
             if pod.bound:
                 admission.rejections.eased(pod.node_name)
         if change.gang is not None:
@@ -126,8 +132,22 @@ class Observations:
 
     def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
         """Take in a namespace that was added or changed."""
+        self.starts.namespace_seen(name, labels)
         if self._admission.sharing.put_namespace(name, labels):
             self._admission.reconsider()
+
+    def namespace_gone(self, name: str) -> None:
+        """Forget a namespace that was deleted."""
+        self.starts.namespace_seen(name, {})
+        self._admission.sharing.drop_namespace(name)
+
+    def priority_seen(self, name: str, value: int | None, *, global_default: bool = False) -> None:
+        """Take in a PriorityClass that was added or changed, or with None that it was deleted."""
+        if value is None:
+            self._admission.priorities.drop(name)
+        else:
+            self._admission.priorities.put(name, value, global_default=global_default)
+        self.starts.priorities_seen()
 
     def budget_seen(self, budget: DisruptionBudget) -> None:
         """Take in a PodDisruptionBudget that was added or changed."""
@@ -322,7 +342,8 @@ class Engine:
         return Effects(answer, empty=not called, **called)
 
     def _take_up(self) -> None:
-        """Take up deciding: what pods ask for is known before reservations are read back from them."""
+        """Take up deciding: what pods, also expected ones, ask for is known before reservations are read back."""
+        self._observations.starts.take_up()
         self._devices.read_on(math.inf)
         self._bring_up_to_date()
         self.admission.rebuild()
@@ -330,7 +351,17 @@ class Engine:
     def _stand_down(self) -> None:
         """Give up deciding; what has not been carried out is left to the replica that decides next."""
         self.admission.stand_down()
+        self._observations.starts.stand_down()
         self._effects(None)
+
+    def _decide(self) -> bool:
+        """Run a step of the pass; what is expected is brought up to date before the first."""
+        if self.admission.model.workloads.outdated and self.admission.rebuilt and not self.admission.deciding:
+            self._observations.starts.sync()
+        ran = self.admission.decide()
+        if self.admission.model.workloads.outdated:  # very many were to be made
+            self.admission.reconsider()
+        return ran
 
     def _table(self) -> dict[type, Callable[[Any], Any]]:
         """Return what each event does."""
@@ -345,13 +376,15 @@ class Engine:
             events.QueueSeen: lambda e: observed.queue_seen(e.queue),
             events.QueueGone: lambda e: observed.queue_gone(e.name),
             events.NamespaceSeen: lambda e: observed.namespace_seen(e.name, e.labels),
-            events.NamespaceGone: lambda e: admission.sharing.drop_namespace(e.name),
+            events.NamespaceGone: lambda e: observed.namespace_gone(e.name),
+            events.WorkloadSeen: lambda e: observed.starts.seen(e.workload),
+            events.WorkloadGone: lambda e: observed.starts.gone(e.uid),
             events.BudgetSeen: lambda e: observed.budget_seen(e.budget),
             events.BudgetGone: lambda e: observed.budget_gone(e.namespace, e.name),
-            events.PriorityClassSeen: lambda e: admission.priorities.put(
+            events.PriorityClassSeen: lambda e: observed.priority_seen(
                 e.name, e.value, global_default=e.global_default
             ),
-            events.PriorityClassGone: lambda e: admission.priorities.drop(e.name),
+            events.PriorityClassGone: lambda e: observed.priority_seen(e.name, None),
             events.NodeSeen: lambda e: observed.node_seen(e.node),
             events.NodeGone: lambda e: observed.node_gone(e.name),
             events.NodeTopologySeen: lambda e: observed.node_topology_seen(e.topology),
@@ -381,7 +414,7 @@ class Engine:
             events.StandDown: lambda _: self._stand_down(),
             events.HoldOff: lambda e: admission.hold_off(e.obstacle),
             events.Tick: lambda _: observed.time_passed(),
-            events.Decide: lambda _: admission.decide(),
+            events.Decide: lambda _: self._decide(),
             events.Defragment: lambda e: admission.defragment(e.ref, apply=e.apply),
             events.Filter: lambda e: verbs.filter(e.pod, e.names),
             events.Prioritize: lambda e: verbs.prioritize(e.pod, e.names),

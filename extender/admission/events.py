@@ -30,6 +30,7 @@ from extender.objects.queue import Queue
 from extender.objects.reason import Wait
 from extender.objects.resourceclaim import ResourceClaim, ResourceClaimTemplate
 from extender.objects.resourceslice import ResourceSlice
+from extender.objects.workload import Suspendable
 
 
 class Outcome(StrEnum):
@@ -364,6 +365,20 @@ class CalibrationSeen(Event[None]):
 @dataclass(frozen=True, slots=True)
 class CalibrationGone(Event[None]):
     """The ConfigMap with measured bandwidths was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSeen(Event[None]):
+    """An object that names a queue, and that can be suspended, was added or changed."""
+
+    workload: Suspendable
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadGone(Event[None]):
+    """Such an object was deleted, or names no queue any more."""
+
+    uid: str
 
 
 # What the controller tells: who decides, and when.

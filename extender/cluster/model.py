@@ -12,6 +12,7 @@ from extender.cluster.gangs import Gang
 from extender.cluster.noderoom import gpu_problems
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import LevelSources, Tree, TreeKeeper
+from extender.cluster.workloads import Workloads
 from extender.hardware.calibration import read_calibration
 from extender.hardware.links import LinksError, read_partitions
 from extender.hardware.products import PRODUCT_LABELS, Products
@@ -183,6 +184,7 @@ class ClusterModel:
         self.table = NodeTable(others)
         self._tree = TreeKeeper(self.table, goal)
         self.gangs = GangRegistry()
+        self.workloads = Workloads()
         self.pods: dict[str, Pod] = {}
         self._excessive: dict[str, Pod] = {}  # bound, and ask for more than any node has: as they were read
         self.network = LevelSources(levels, preset, self.table.outdate)
@@ -232,7 +234,9 @@ class ClusterModel:
         return self.gangs.get(pod.group)
 
     def as_asked(self, pod: Pod) -> Pod:
-        """Return a pod with the devices that it asks for by claims, bound within what its node has."""
+        """Return a pod in the gang of its object, with the devices that it asks for, bound within what its node has."""
+        if pod.controller and self.workloads.known and self.manages(pod):
+            pod = self.workloads.put_pod(pod)
         concerned = pod.claims.claims or pod.claims.extended or self.devices.columns.twins_of or self.devices.mapped
         return self._within_node(self.devices.pod(pod) if concerned else pod)
 
@@ -280,6 +284,8 @@ class ClusterModel:
         """Forget a pod that was deleted."""
         before = self.pods.pop(uid, None)
         self._excessive.pop(uid, None)
+        if before is not None and before.controller:
+            self.workloads.drop_pod(before)
         gang = None if before is None else self._leave(before)
         self.table.release(uid)
         self.devices.drop_pod(uid)

@@ -13,7 +13,7 @@ from extender.admission.admission import Admission
 from extender.clock import Clock
 from extender.control.binding import Barrier
 from extender.control.decisions import DecisionLog
-from extender.control.evictions import Evictions, Gates
+from extender.control.evictions import Evictions, Gates, Suspensions
 from extender.control.exposition import LostTime, count, follow
 from extender.control.metrics import Metrics
 from extender.control.nominations import Nominations
@@ -90,6 +90,7 @@ class Dispatcher:
         self._metrics = metrics
         self._evictions = Evictions(api, outbox, clock, metrics, refused)
         self._gates = Gates(api, outbox)
+        self._suspensions = Suspensions(api, outbox, metrics, refused)
         ranked = settings.single_pods == "ranked"
         self.nominations = Nominations(api, outbox, metrics, admission.model.table, ranked=ranked)
         self.decisions = DecisionLog(clock)
@@ -117,6 +118,8 @@ class Dispatcher:
             self._evictions.put(eviction)
         for gate in effects.ungates.values():
             self._gates.open(gate)
+        for uid, wish in effects.suspensions.items():
+            self._suspensions.put(uid, wish)
         if effects.milestones or effects.evictions or effects.notes:
             self._tell(effects)
         count(self._metrics, effects)

@@ -11,9 +11,9 @@ import structlog
 
 from extender.clock import Clock
 from extender.control.metrics import Metrics
-from extender.control.outbox import Outbox, Urgency
+from extender.control.outbox import OUTDATED, Outbox, Urgency
 from extender.control.ports import ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
-from extender.ledger.effects import Evict, Ungate
+from extender.ledger.effects import Evict, Suspension, Ungate
 from extender.objects.meta import ObjectRef
 
 #: How long a budget may say no before an eviction is given up (seconds), and between two attempts. Budgets let
@@ -114,3 +114,34 @@ class Gates:
         pod = ungate.pod
         call = partial(self._api.ungate, PodKey(pod.namespace, pod.name, pod.uid), ungate.gate)
         self._outbox.put(Urgency.WAKING, f"gate/{pod.uid}", pod.key, call)
+
+
+class Suspensions:
+    """Suspend and resume objects through the outbox; tell whose pods cannot be made to leave by that."""
+
+    def __init__(self, api: ClusterApi, outbox: Outbox, metrics: Metrics, refused: Callable[[str, str], None]) -> None:
+        """Write to `api`; call `refused` with the UID of each pod that was to leave and does not, and why."""
+        self._api = api
+        self._outbox = outbox
+        self._metrics = metrics
+        self._refused = refused
+
+    def put(self, uid: str, wish: Suspension | None) -> None:
+        """Have an object suspended or resumed; with None, leave it as it is."""
+        if wish is None:
+            self._outbox.forget(f"suspension/{uid}")
+            return
+        urgency = Urgency.EVICTION if wish.suspend else Urgency.WAKING
+        self._outbox.put(urgency, f"suspension/{uid}", str(wish.workload.about), partial(self._write, wish))
+
+    async def _write(self, wish: Suspension) -> None:
+        about = wish.workload.about
+        try:
+            await self._api.suspend(wish.workload, None if wish.suspend else wish.place)
+        except ApiError as error:
+            for pod in () if error.transient or error.status in OUTDATED else wish.pods:
+                self._refused(pod, error.message)
+            raise
+        log.info("suspended" if wish.suspend else "resumed", object=str(about), reason=wish.reason)
+        if wish.reason is not None:
+            self._metrics.evictions.labels(wish.reason).inc(len(wish.pods))

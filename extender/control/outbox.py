@@ -22,6 +22,7 @@ from extender.control.metrics import Metrics
 from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
 from extender.explain.views import GroupStatus, QueueReport
 from extender.objects.podgroup import GroupRef
+from extender.objects.workload import Suspendable
 from extender.settings import Settings
 
 #: The API server refuses a request because too many are under way (RFC 6585; API Priority and Fairness).
@@ -382,6 +383,9 @@ class Fence:
 
     async def ungate(self, pod: PodKey, gate: str) -> None:
         await self._send(WriteRank.NOMINATION, lambda: self._api.ungate(pod, gate))
+
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
+        await self._send(WriteRank.NOMINATION, lambda: self._api.suspend(workload, place))
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         await self._send(WriteRank.REPORT, lambda: self._api.update_queue_status(name, uid, report))

@@ -13,6 +13,7 @@ from extender.explain.views import GroupStatus, QueueReport
 from extender.objects.lease import Lease
 from extender.objects.meta import ObjectRef
 from extender.objects.podgroup import GroupRef
+from extender.objects.workload import Suspendable
 
 
 class WatchedKind(StrEnum):
@@ -38,6 +39,7 @@ class WatchedKind(StrEnum):
     QUEUE = "queues.muster.dev"
     NAMESPACE = "namespaces"
     DISRUPTION_BUDGET = "poddisruptionbudgets.policy"
+    JOB = "jobs.batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,13 @@ class ClusterApi(Protocol):
         """Take one scheduling gate off the pod; that it is not there is success.
 
         ApiError with status 404 or 409 means that the pod is gone or another one now.
+        """
+
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
+        """Suspend an object, or resume it where its pods have a `place`, which is written onto it.
+
+        It is resumed in the version alone that was decided on. ApiError with status 404 or 409 means that the object
+        is gone, or another one or another version now.
         """
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:

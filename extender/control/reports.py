@@ -51,10 +51,10 @@ class Events:
         self._api = api
         self._outbox = outbox
 
-    def write(self, about: ObjectRef, *, warning: bool, reason: str, message: str) -> None:
-        """Write an Event about an object."""
+    def write(self, about: ObjectRef, *, warning: bool, reason: str, message: str, state: str = "") -> None:
+        """Write an Event about an object; of those of one `state` that have not been sent the newest counts."""
         event = ClusterEvent(about, warning=warning, reason=reason, message=message, action="Scheduling")
-        key = f"event/{about.uid}/{reason}/{message}"
+        key = f"event/{about.uid}/{state or f'{reason}/{message}'}"
         self._outbox.put(Urgency.EVENT, key, str(about), partial(self._api.record_event, event))
 
 
@@ -156,13 +156,14 @@ class GangReports:
             return
         if not gang.members and wait.reason in {Reason.MEMBERS_MISSING, Reason.ROLE_MEMBERS_MISSING}:
             return  # nothing is wrong with a PodGroup that is created before its pods
-        self._tell(gang, warning=not awaiting, reason=str(wait.reason), message=wait.message)
+        # A thousand gangs that wait would fill the outbox with numbers that have changed since.
+        self._tell(gang, warning=not awaiting, reason=str(wait.reason), message=wait.message, state="waits")
 
-    def _tell(self, gang: Gang, *, warning: bool, reason: str, message: str) -> None:
+    def _tell(self, gang: Gang, *, warning: bool, reason: str, message: str, state: str = "") -> None:
         """Write an Event about a gang: on its PodGroup, or on its first pod where it has no object."""
         about = _about_gang(gang)
         if about is not None:
-            self._events.write(about, warning=warning, reason=reason, message=message)
+            self._events.write(about, warning=warning, reason=reason, message=message, state=state)
 
     async def _write_status(self, ref: GroupRef, uid: str, status: GroupStatus) -> None:
         """Write a status; one that could not be written is not remembered as said."""

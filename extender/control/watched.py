@@ -24,6 +24,8 @@ from extender.objects.deviceclass import decode_device_class, read_device_class
 from extender.objects.devices import decode_device, read_device
 from extender.objects.devicetaintrule import decode_device_taint_rule, read_device_taint_rule
 from extender.objects.hypernodes import decode_hyper_node, read_hyper_node
+from extender.objects.jobs import decode_job, is_part, read_job
+from extender.objects.keys import QUEUE
 from extender.objects.lease import decode_lease, read_lease
 from extender.objects.levelobjects import (
     NETWORK_TOPOLOGY_GROUP,
@@ -57,6 +59,7 @@ from extender.objects.resourceclaim import (
 )
 from extender.objects.resourceslice import decode_resource_slice, read_resource_slice
 from extender.objects.seenpod import decode_seen_pod
+from extender.objects.sources.controllers import Job
 from extender.objects.sources.source import WorkloadKind
 from extender.objects.sources.table import SOURCES
 
@@ -233,6 +236,10 @@ def _namespace(item: MetadataOnly) -> News:
     return events.NamespaceSeen(meta.name or "", share_labels(meta.labels or {}))
 
 
+def _job(item: Job) -> News:
+    return events.WorkloadGone(identify(item.metadata).uid) if is_part(item) else events.WorkloadSeen(read_job(item))
+
+
 def _calibration(item: ConfigMap) -> News:
     return events.CalibrationSeen(ObjectRef.of("v1", "ConfigMap", item.metadata or ObjectMeta()), item.data or {})
 
@@ -354,6 +361,16 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         lambda item: events.BudgetSeen(read_budget(item)),
         lambda who: events.BudgetGone(who.namespace, who.name),
         namespaced=True,
+    ),
+    Watched(
+        WatchedKind.JOB,
+        "Job",
+        ("/apis/batch/v1/jobs",),
+        decode_job,
+        lambda item, _known: iter((_job(item),)),
+        lambda who, _known: iter((events.WorkloadGone(who.uid),)),
+        namespaced=True,
+        selector={"labelSelector": QUEUE},
     ),
     # Before pods: what a pod asks for by its claims stands in these.
     _row(

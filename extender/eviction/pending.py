@@ -19,7 +19,7 @@ from extender.eviction.policies import Claimant, QuotaRights
 from extender.eviction.search.search import FoundPreemption
 from extender.eviction.search.units import VictimEviction
 from extender.ledger.earmark import Earmark
-from extender.ledger.effects import CollectedEffects, Evict, EvictionReason, Note
+from extender.ledger.effects import CollectedEffects, Evict, EvictionReason, Note, Suspension
 from extender.ledger.reservations import Reservations
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
@@ -252,6 +252,8 @@ class PendingEvictions:
         self._model.table.outdate()
         staying = {pod.uid for pod in pending.pods if not self._is_gone(pod)}
         self._effects.spared.update(staying)
+        stay = {pod.uid: pod for pod in pending.pods if pod.uid in staying}
+        self._effects.suspensions |= {each.workload.uid: None for each in self._model.workloads.of_pods(stay)}
         for other, each in list(self.under_way.items()) if staying else ():
             if not staying.isdisjoint(each.awaited):
                 self.end(other, "a pod stays that was to leave")
@@ -292,7 +294,7 @@ class PendingEvictions:
         if not gang.preemptible:
             _, pods = split(gang, pods)
         going = (pod for pod in pods if self._model.manages(pod) and pod.uid not in self._allowed.expected())
-        self._evict(list(going), by, reason, why)
+        self._evict(list(going), by, reason, why, whole=gang.preemptible)
 
     def replace_lost(self, gang: Gang, queue: str, nodes: Mapping[str, str], seconds: float, why: str) -> None:
         """Evict members whose new places are known (UID -> node), and keep these for so many seconds at most."""
@@ -316,20 +318,35 @@ class PendingEvictions:
         for eviction in pending.evictions:
             reason = pending.reasons[eviction.victim.uid]
             pods = [pod for pod in eviction.pods if not self._is_gone(pod)]
-            self._evict(pods, str(pending.gang.ref), reason, _purpose(pending, eviction))
+            gang, uids = self._model.gangs.get(eviction.gang), {pod.uid for pod in pods}
+            whole = gang is not None and all(p.uid in uids for p in gang.members.values() if p.bound and not p.deleting)
+            self._evict(pods, str(pending.gang.ref), reason, _purpose(pending, eviction), whole=whole)
 
-    def _evict(self, pods: Sequence[Pod], by: str, reason: EvictionReason, why: str) -> None:
-        """Have pods of one gang evicted."""
+    def _evict(self, pods: Sequence[Pod], by: str, reason: EvictionReason, why: str, *, whole: bool = False) -> None:
+        """Have pods of one gang evicted; if that is the `whole` gang, its objects are suspended where they can be."""
         if not pods:
             return
         effects, about = self._effects, pods[0].group
+        suspended = self._suspend(pods, reason) if whole else ()
         for pod in pods:
-            effects.evictions[pod.uid] = Evict(pod, by, reason, f"evicted {why}")
+            if pod.uid not in suspended:
+                effects.evictions[pod.uid] = Evict(pod, by, reason, f"evicted {why}")
         if (gang := self._model.gangs.get(about)) is not None:
             self.told[gang.uid] = f"{_pods(pods)} evicted {why}"
             effects.changed[about] = None
         self._allowed.allow(pod.uid for pod in pods)
         effects.notes.append(Note(about, warning=True, reason=reason, message=f"{_pods(pods)} evicted {why}"))
+
+    def _suspend(self, pods: Sequence[Pod], reason: EvictionReason) -> Collection[str]:
+        """Have the objects of pods suspended that can be; return the UIDs of the pods that leave by that."""
+        leaving: dict[str, None] = {}
+        for managed in self._model.workloads.of_pods({pod.uid: pod for pod in pods}):
+            if managed.can_be_suspended:
+                own = tuple(pod.uid for pod in pods if self._model.workloads.of(pod) is managed)
+                leaving |= dict.fromkeys(own)
+                wish = Suspension(managed.workload, suspend=True, reason=reason, pods=own)
+                self._effects.suspensions[managed.workload.uid] = wish
+        return leaving
 
     def _note(self, eviction: VictimEviction, reason: str, message: str) -> None:
         self._effects.notes.append(Note(eviction.gang, warning=True, reason=reason, message=message))

@@ -28,6 +28,7 @@ from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import PodGroup
 from extender.objects.resourceslice import AttributeSet, AttributeValue, DeviceVersion
 from extender.objects.topology import SILENT, TopologyTerms
+from extender.objects.workload import Suspendable
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -68,6 +69,9 @@ class Settler:
             )
         if isinstance(value, PodGroup):
             return replace(value, options=self._settled(value.options))
+        if isinstance(value, Suspendable):
+            pods = tuple(replace(each, template=self.settled(each.template)) for each in value.pods)
+            return replace(value, group=self.settled(value.group), pods=pods)
         return value
 
     def _settled(self, options: Options) -> Options:

@@ -39,6 +39,7 @@ from extender.objects.resourceslice import ResourceSlice
 from extender.objects.sources.table import SOURCES
 from extender.objects.text import natural_key, parse_int64
 from extender.objects.topology import LabelGroup, TopologyTerms
+from extender.objects.workload import MANAGE_JOBS, ExpectedPods, Suspendable
 from extender.settings import LOST_CONDITIONS, LOST_TAINTS, Settings
 
 _DIGITS: Final = 6
@@ -136,6 +137,7 @@ _TELLING: Final = frozenset(
         INSTANCE_LABEL,
         REPLICAS_LABEL,
         POLICY_LABEL,
+        MANAGE_JOBS,
         "kubernetes.io/arch",
         "kubernetes.io/os",
     }
@@ -242,6 +244,11 @@ class Anonymiser:
         """Return which gang."""
         name = self.names.name(Space.POD if ref.is_pod else Space.GANG, ref.name)
         return GroupRef(ref.api, self.names.name(Space.NAMESPACE, ref.namespace), name, ref.uid)
+
+    def place(self, place: str) -> str:
+        """Return where the pods of an object were planned."""
+        runs = (run.rpartition("*") for run in place.split(","))
+        return ",".join(f"{self.names.name(Space.PLACE, node)}{star}{count}" for node, star, count in runs)
 
     def requirement(self, wanted: Requirement) -> Requirement:
         """Return a requirement on a label."""
@@ -360,6 +367,8 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     Level: {"name": _LEVEL, "label": _KEY},
     Ailment: {"type": _KEY},
     Problem: {"field": _TEXT},
+    ExpectedPods: {"priority_class": _OBJECT},
+    Suspendable: {"place": Anonymiser.place},
     LabelGroup: {"keys": _KEY, "selector": Anonymiser.value},
     TopologyTerms: {"required": _LEVEL, "preferred": _LEVEL},
     SelectorTerm: {"labels": Anonymiser.value, "fields": Anonymiser.field_requirements},

@@ -16,6 +16,7 @@ from extender.kube.status import GroupStatusWriter, QueueStatusWriter
 from extender.objects.meta import DecodeError, decode_metadata
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import decode_pod
+from extender.objects.workload import PLACE, Suspendable
 
 #: Who Events come from. Source for the form: k8s.io/api/events/v1 Event.reportingController, a qualified name.
 REPORTING_CONTROLLER = "muster.dev/muster"
@@ -221,6 +222,20 @@ class KubeClusterApi:
         except ApiError as error:
             if _comes_too_late(error):
                 raise ApiError(CONFLICT, "Conflict", f"the pod is another one now: {error.message}") from error
+            raise
+
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
+        """Suspend an object, or resume it in the version that was decided on, where its pods have a `place`."""
+        about = workload.about
+        path = f"/apis/{about.api_version}/namespaces/{about.namespace}/{workload.resource}/{about.name}"
+        meta: JsonObject = {"uid": about.uid, "annotations": {PLACE: place}}
+        if place is not None:
+            meta["resourceVersion"] = workload.version
+        try:
+            await self._api.patch(path, {"metadata": meta, "spec": {"suspend": place is None}})
+        except ApiError as error:
+            if _comes_too_late(error):
+                raise ApiError(CONFLICT, "Conflict", f"{about} is another one now: {error.message}") from error
             raise
 
     async def record_event(self, event: ClusterEvent) -> None:

@@ -14,6 +14,7 @@ from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod, RejectionReason
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Wait
+from extender.objects.workload import Suspendable
 
 A = TypeVar("A")
 
@@ -98,6 +99,20 @@ class Ungate:
     gate: str
 
 
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """Suspend an object whose pods are to leave, or resume one for whose pods there is a `place`.
+
+    One that is suspended for a `reason` is so in place of evicting its `pods`, by UID.
+    """
+
+    workload: Suspendable
+    suspend: bool
+    place: str = ""
+    reason: EvictionReason | None = None
+    pods: tuple[str, ...] = ()
+
+
 class Fact(Enum):
     """What of a pod's devices is predicted, and observed later."""
 
@@ -130,6 +145,7 @@ class CollectedEffects(Struct):
     evictions: dict[str, Evict] = field(default_factory=dict)
     spared: set[str] = field(default_factory=set)
     ungates: dict[str, Ungate] = field(default_factory=dict)
+    suspensions: dict[str, Suspension | None] = field(default_factory=dict)
 
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -145,7 +161,8 @@ class Effects(Struct, Generic[A], frozen=True):
     long each plan took, `repair_seconds` how long after the loss of a node each was bound that
     replaces a member there, `expired` counts reservations given up at their deadline. `rejections` are why kubelets
     rejected pods, one for each pod, and `observations` how predictions turned out. `evictions` and `ungates` hold one
-    wish per pod UID; `spared` are those whose eviction is not wanted any more.
+    wish per pod UID; `spared` are those whose eviction is not wanted any more. `suspensions` holds the newest wish per
+    UID of an object, None where it is to stay as it is.
     """
 
     answer: A
@@ -164,3 +181,4 @@ class Effects(Struct, Generic[A], frozen=True):
     evictions: Mapping[str, Evict] = _NONE
     spared: Collection[str] = ()
     ungates: Mapping[str, Ungate] = _NONE
+    suspensions: Mapping[str, Suspension | None] = _NONE

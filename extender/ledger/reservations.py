@@ -15,13 +15,15 @@ from extender.clock import Clock
 from extender.cluster.gangs import Gang, member_order
 from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import WhatIf
-from extender.ledger.effects import CollectedEffects, GangStep, Milestone, Nomination, Note
+from extender.cluster.workloads import ManagedWorkload, StartStage
+from extender.ledger.effects import CollectedEffects, GangStep, Milestone, Nomination, Note, Suspension
 from extender.ledger.rejections import Refusals, Vetoes, leave_out
 from extender.ledger.slots import Ledger, Nudges, Reservation, Slot, SlotState
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.reason import Reason, Wait
 from extender.objects.refusal import OWN_WORDS, RefusalKind, refusal_kind
+from extender.objects.workload import write_place
 from extender.placement.candidates import Eligible, NodeFilter
 from extender.queues.order import position
 from extender.settings import Settings
@@ -133,6 +135,9 @@ _NOMINATIONS_PER_STEP: Final = 250
 #: second on a machine that does nothing else.
 _LARGE = 1_000
 _SECONDS_PER_MEMBER = 0.01
+#: How long controllers may take to make each pod that is expected of any object: kube-controller-manager writes 20
+#: times a second by default (--kube-api-qps), other things than pods too.
+_SECONDS_PER_EXPECTED = 0.1
 
 
 def _allowance(members: int) -> float:
@@ -187,6 +192,11 @@ class Reservations:
         decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
         reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
         self.ledger.promise(reservation, [(pods[uid], node) for uid, node in nodes.items()], now)
+        if self.ledger.expected:
+            if before is None:
+                deadline += _SECONDS_PER_EXPECTED * self.ledger.expected
+                self.ledger.open(gang.ref, gang.uid, decision, deadline)
+            self.resume(reservation)
         self._unnominated |= dict.fromkeys(nodes)
         if len(self._unnominated) <= _NOMINATIONS_PER_STEP:
             self.nominate()
@@ -207,11 +217,43 @@ class Reservations:
             if entry is None or entry[1].state is not SlotState.RESERVED:
                 continue
             reservation, slot = entry
+            if slot.pod.is_expected:
+                continue
             self.nudges.watch(reservation, slot)
             pod = self._model.pods.get(uid, slot.pod)
             if pod.nominated_node != slot.node:
                 self._effects.nominations[uid] = Nomination(pod, slot.node)
         return bool(self._unnominated)
+
+    def resume(self, reservation: Reservation) -> None:
+        """Have the objects resumed of which pods are expected that have a node promised."""
+        slots = {uid: slot.pod for uid, slot in reservation.slots.items() if slot.pod.is_expected}
+        for managed in self._model.workloads.of_pods(slots):
+            workload = managed.workload
+            if managed.stage is StartStage.HELD and workload.suspended:
+                nodes = {uid: reservation.slots[uid].node for uid in slots}
+                place = write_place(workload.uids, nodes)
+                self._effects.suspensions[workload.uid] = Suspension(workload, suspend=False, place=place)
+
+    def hand_over(self, expected: Pod, pod: Pod) -> None:
+        """Give a pod that has come the slot of the one that was expected, unless it asks for something else."""
+        entry = self.ledger.of_pod(expected.uid)
+        if entry is None or not pod.placeable:
+            return
+        reservation, slot = entry
+        if pod.shape != slot.pod.shape or pod.group != reservation.ref:
+            return
+        self.ledger.release(expected.uid)
+        self.ledger.promise(reservation, [(pod, slot.node)], self._clock.monotonic())
+        self._unnominated[pod.uid] = None
+        self.nominate()
+
+    def _suspend(self, starting: Iterable[ManagedWorkload], *, missing: bool) -> str:
+        """Have objects suspended again that did not start in time; return what to say of it, "" for none."""
+        again = [managed.workload for managed in starting if managed.can_be_suspended]
+        self._effects.suspensions |= {each.uid: Suspension(each, suspend=True) for each in again}
+        why = ", as not all of its pods were created" if missing else ""
+        return f"{again[0].about} is suspended again{why}." if again else ""
 
     def _timeout(self, group: PodGroup | None, members: int) -> float:
         """Return how long a reservation of so many members of a gang may last (seconds)."""
@@ -333,6 +375,8 @@ class Reservations:
             arrived, total = reservation.arrived(now), len(reservation.slots)
             message = f"{arrived} of {total} placed members reached bind in time"
             refusal = next((own for slot in late if (own := self._refusal(slot))), "")
+            missing = any(slot.pod.is_expected for slot in late)
+            starting = list(self._model.workloads.of_pods({slot.pod.uid: slot.pod for slot in late}))
             self.drop_gang(reservation.gang_uid, f"reservation expired: {message}", GangStep.EXPIRED)
             gang = self._model.gangs.get(reservation.ref)
             lasted = self._timeout(None if gang is None else gang.group, total)
@@ -343,7 +387,10 @@ class Reservations:
             if refusal:
                 wait = Wait(Reason.REFUSED_BY_SCHEDULER, {"attempts": attempts}, {"detail": refusal})
             self._record(reservation.gang_uid, wait)
-            text = f"{message}; released all of them. {refusal}".rstrip()
+            begun = gang is not None and (gang.has_minimum or gang.census().bound > 0)
+            again = "" if begun else self._suspend(starting, missing=missing)
+            self._model.workloads.outdated |= {each.workload.uid: None for each in starting}
+            text = " ".join(filter(None, (f"{message}; released all of them.", again, refusal)))
             self._effects.notes.append(Note(reservation.ref, warning=True, reason="ReservationExpired", message=text))
         return bool(due)
 
@@ -436,7 +483,7 @@ class Reservations:
             if nodes and enough and managed:
                 self.reserve(gang, {pod.uid: pod for pod in nominated}, nodes)
             for pod in nominated:
-                if managed and self.ledger.of_pod(pod.uid) is None:
+                if managed and not pod.is_expected and self.ledger.of_pod(pod.uid) is None:
                     self._effects.nominations[pod.uid] = Nomination(pod, "")
 
     def _underway_again(self, reservation: Reservation, slot: Slot) -> None:
@@ -459,7 +506,11 @@ class Reservations:
         if pod is None:
             return
         self._effects.changed[pod.group] = None
-        if pod.placeable and (not unwritten or pod.nominated_node):
+        if pod.is_expected:
+            managed = self._model.workloads.of(pod)
+            if managed is not None and managed.stage is StartStage.HELD:
+                self._effects.suspensions[managed.workload.uid] = None
+        elif pod.placeable and (not unwritten or pod.nominated_node):
             self._effects.nominations[uid] = Nomination(pod, "")
 
     def _refusal(self, slot: Slot) -> str:

@@ -133,16 +133,19 @@ class Ledger:
 
     Attributes:
         gpus: how many GPUs are promised and not bound yet, by the namespace of the gang; none is 0.
+        expected: how many nodes are promised to pods that do not exist yet.
     """
 
     def __init__(self, model: ClusterModel) -> None:
         self._gangs = model.gangs
         self._table = model.table
+        self._managed = model.workloads.managed
         self._by_gang: dict[str, Reservation] = {}
         self._by_pod: dict[str, Reservation] = {}
         self._by_node: dict[str, dict[str, Reservation]] = {}
         self._deadlines: list[tuple[float, str]] = []
         self.gpus: Counter[str] = Counter()
+        self.expected = 0
 
     def __iter__(self) -> Iterator[Reservation]:
         """Iterate over the gangs' reservations in the order in which they were made."""
@@ -192,6 +195,8 @@ class Ledger:
             self._by_node.setdefault(node, {})[uid] = reservation
         self._by_gang[reservation.gang_uid] = reservation
         reservation.slots |= slots
+        if self._managed:  # in most clusters no pod is expected
+            self.expected += sum(slot.pod.is_expected for slot in slots.values())
         self._by_pod |= dict.fromkeys(slots, reservation)
         self._count_gpus(reservation, sum(slot.pod.shape.gpus for slot in slots.values()))
         for shape, nodes in alike.items():
@@ -249,6 +254,7 @@ class Ledger:
             if not there:
                 del self._by_node[slot.node]
             self._gangs.withdraw(reservation.ref, uid)
+            self.expected -= slot.pod.is_expected
             self._count_gpus(reservation, -slot.pod.shape.gpus)
         return slot
 

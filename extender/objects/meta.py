@@ -114,6 +114,7 @@ class OwnerReference(Struct, gc=False, frozen=True):
 
     uid: str | None = None
     controller: bool | None = None
+    kind: str | None = None
 
 
 class BareMeta(Struct, gc=False, frozen=True, rename="camel"):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from sys import intern
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from extender.caches import Shared
 from extender.objects.holdings import DeviceHolding, Holdings, read_holdings
@@ -37,6 +37,9 @@ from extender.objects.requests import (
     most_of,
     read_containers,
 )
+
+#: How the UIDs begin of pods that do not exist yet, and are expected of an object that is suspended, or just resumed.
+EXPECTED: Final = "expected:"
 
 
 class Phase(StrEnum):
@@ -208,6 +211,11 @@ class Pod:
     def key(self) -> str:
         """Render as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_expected(self) -> bool:
+        """Tell whether the pod does not exist yet."""
+        return self.uid.startswith(EXPECTED)
 
     @property
     def done(self) -> bool:

@@ -6,19 +6,21 @@ alone can say (webhooks, runtimes that live in the cluster) is refused with a re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from extender.objects.jobs import read_job
+from extender.objects.keys import QUEUE
 from extender.objects.manifest import Manifest, SubmissionError, read_manifests
 from extender.objects.meta import ObjectMeta, ObjectRef
 from extender.objects.pod import Pod, read_pod
 from extender.objects.podgroup import HYPOTHETICAL, MOST_PODS, GroupRef, PodGroup, bare_pod
 from extender.objects.podspec import PodObject, PodSpec
 from extender.objects.priority import Priorities, PriorityClass
-from extender.objects.sources.controllers import CONTROLLERS
+from extender.objects.sources.controllers import CONTROLLERS, Job
 from extender.objects.sources.source import Expand, WorkloadKind
-from extender.objects.sources.table import LABEL, SOURCES
+from extender.objects.sources.table import JOB, LABEL, SOURCES
 
 #: (API group, kind) -> what describes gangs, or makes pods.
 _KINDS: Final[Mapping[tuple[str, str], WorkloadKind[Any]]] = {
@@ -62,18 +64,21 @@ class Submitted:
     alone: bool = False
 
 
-def read_submission(objects: Sequence[object], priorities: Priorities, created: str) -> tuple[Submitted, ...]:
+def read_submission(
+    objects: Sequence[object], priorities: Priorities, created: str, managed: Collection[str] = ()
+) -> tuple[Submitted, ...]:
     """Return the gangs that would come of Kubernetes objects, in the order in which they are first named.
 
     Args:
         objects: the objects as plain values, lists of objects included.
         priorities: the PriorityClasses of the cluster; those among the objects are added.
         created: when all of them would be created (RFC 3339).
+        managed: the namespaces in which Jobs that name a queue are gangs.
 
     Raises SubmissionError naming object and field for what cannot be read, or makes pods that cannot be foretold.
     """
     manifests = [each for one in read_manifests(objects) for each in _unwrapped(one)]
-    reading = _SubmissionReader(_with_classes(manifests, priorities), created)
+    reading = _SubmissionReader(_with_classes(manifests, priorities), created, managed)
     for manifest in manifests:
         reading.take_in(manifest)
     if not reading.gangs:
@@ -94,8 +99,9 @@ class _Gathered:
 class _SubmissionReader:
     """Gather pods and the objects that describe their gangs, which come in any order."""
 
-    def __init__(self, priorities: Priorities, created: str) -> None:
+    def __init__(self, priorities: Priorities, created: str, managed: Collection[str]) -> None:
         self.gangs: dict[GroupRef, _Gathered] = {}
+        self._managed = managed
         self._priorities = priorities
         self._created = created
         self._pods = 0
@@ -107,6 +113,8 @@ class _SubmissionReader:
         if kind is not None:
             for group in kind.read(manifest.whole(kind.decode.kind), self._priorities.classes):
                 self._describe(group, manifest)
+        if self._is_managed(manifest):
+            self._describe(read_job(manifest.whole(Job)).group, manifest)
         if key == ("", "Pod"):
             self._add_pod(manifest, _read_pod(manifest))
         elif kind is not None and kind.expand is not None:
@@ -145,6 +153,9 @@ class _SubmissionReader:
         priority, assumed = self._priority(raw.spec or PodSpec())
         pod = replace(read_pod(raw, priority), created=self._created)
         ref, alone = pod.group, pod.group.is_pod
+        if alone and self._is_managed(by):
+            ref, alone = GroupRef(JOB, by.namespace, by.name), False
+            pod = replace(pod, group=ref)
         if alone:
             ref = GroupRef(LABEL, by.namespace, by.name)
             pod = replace(pod, group=ref)
@@ -159,6 +170,12 @@ class _SubmissionReader:
         if assumed:
             gang.remarks[assumed] = None
         gang.remarks |= {f"{by}: {problem}": None for problem in pod.options.problems}
+
+    def _is_managed(self, manifest: Manifest) -> bool:
+        """Tell whether an object is a Job that is a gang by itself, if its pods name no other one."""
+        labels = (manifest.body.get("metadata") or {}).get("labels") or {}
+        is_job = (manifest.group, manifest.kind) == ("batch", "Job")
+        return is_job and QUEUE in labels and manifest.namespace in self._managed
 
     def _priority(self, spec: PodSpec) -> tuple[int, str]:
         """Return the priority that the API server would give a pod, and what is assumed for it."""

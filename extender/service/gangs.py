@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final, TypeVar
 
@@ -262,7 +262,9 @@ class WhatIfRoutes:
         """Return the document; only what has to be is done on the event loop."""
         controller, clock = self._controller, self._controller.clock
         priorities, now = controller.admission.priorities.known, clock.now()
-        asked = await asyncio.to_thread(_read, content, priorities, write_timestamp(now), clock.monotonic())
+        managed = controller.admission.model.workloads.namespaces
+        known = priorities, write_timestamp(now), managed
+        asked = await asyncio.to_thread(_read, content, *known, clock.monotonic())
         answers = [await self._studied(each, now.timestamp()) for each in asked]
         return await asyncio.to_thread(lambda: msgspec.json.encode(whatif_document(answers)))
 
@@ -275,9 +277,9 @@ class WhatIfRoutes:
         return complete(admission, answer, now)
 
 
-def _read(content: bytes, priorities: Priorities, created: str, now: float) -> list[Newcomer]:
+def _read(content: bytes, priorities: Priorities, created: str, managed: Collection[str], now: float) -> list[Newcomer]:
     """Read a question about gangs created at `created`, which is `now`; raise DecodeError or SubmissionError."""
-    submitted = read_submission(_decode(content).objects, priorities, created)
+    submitted = read_submission(_decode(content).objects, priorities, created, managed)
     if len(submitted) > _MOST_GANGS:
         raise SubmissionError(f"{len(submitted)} gangs are more than one question may be about, {_MOST_GANGS}")
     return newcomers(submitted, now)

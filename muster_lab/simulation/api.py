@@ -12,6 +12,7 @@ from extender.explain.views import GroupStatus, QueueReport
 from extender.objects.meta import Identity
 from extender.objects.podgroup import GroupRef
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
+from extender.objects.workload import PLACE, Suspendable
 from muster_lab.simulation.cluster import Cluster, has_condition, set_condition
 from muster_lab.simulation.evictions import evict
 from muster_lab.simulation.objects import ROWS, Json, ObjectChange
@@ -69,6 +70,22 @@ class SimulatedApi:
                 json["spec"]["schedulingGates"] = left
 
         self._cluster.update(WatchedKind.POD, (pod.namespace, pod.name), patch, pod.uid)
+
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
+        """Suspend a Job, or resume it; raise ApiError 404 or 409 for another Job or version."""
+        await asyncio.sleep(self._latency)
+        about = workload.about
+
+        def patch(json: Json) -> None:
+            version = json["metadata"].get("resourceVersion", "")
+            if place is not None and str(version) != workload.version:
+                raise ApiError(_CONFLICT, "Conflict", f"{about} has changed since")
+            annotations = json["metadata"].setdefault("annotations", {})
+            annotations.pop(PLACE, None)
+            annotations |= {} if place is None else {PLACE: place}
+            json["spec"]["suspend"] = place is None
+
+        self._cluster.update(WatchedKind.JOB, (about.namespace, about.name), patch, about.uid)
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         """Write a Queue's status; raise ApiError 404 or 409 if it is another Queue."""

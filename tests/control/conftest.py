@@ -22,6 +22,7 @@ from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
 from extender.objects.reason import Problem
 from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.workload import Suspendable
 from extender.settings import Settings
 from muster_lab.simulation.virtual_time import LoopClock, VirtualTimeLoop
 from tests.state import State
@@ -50,6 +51,8 @@ class ScriptedApi:
     evictions: list[tuple[str, bool]] = field(default_factory=list)
     eviction_failures: list[ApiError] = field(default_factory=list)
     ungated: list[tuple[str, str]] = field(default_factory=list)
+    suspended: list[tuple[str, str | None]] = field(default_factory=list)
+    suspend_failures: list[ApiError] = field(default_factory=list)
     write_seconds: float = 0.0
     nominating_fails: ApiError | None = None
 
@@ -76,6 +79,12 @@ class ScriptedApi:
     async def ungate(self, pod: PodKey, gate: str) -> None:
         """Record a gate that is taken off."""
         self.ungated.append((pod.name, gate))
+
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
+        """Record an object, or fail as scripted."""
+        if self.suspend_failures:
+            raise self.suspend_failures.pop(0)
+        self.suspended.append((workload.about.name, place))
 
     async def record_event(self, event: ClusterEvent) -> None:
         """Record an Event."""

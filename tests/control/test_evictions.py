@@ -8,18 +8,27 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from extender.control.evictions import Evictions, Gates
+from extender.control.evictions import Evictions, Gates, Suspensions
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, WriteWindow
 from extender.control.ports import ApiError, BudgetError
-from extender.ledger.effects import Evict, EvictionReason, Ungate
+from extender.ledger.effects import Evict, EvictionReason, Suspension, Ungate
 from extender.objects.keys import ADMISSION_GATE
+from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod, Shape
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.workload import Suspendable
 from extender.settings import Settings
 from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import ScriptedApi
 
 VICTIM = Pod("victim-uid", "default", "victim", Shape(()), node_name="node-0")
+WORKLOAD = Suspendable(
+    ObjectRef("batch/v1", "Job", "default", "train", "job"),
+    *("jobs", "7", PodGroup(GroupRef("batch", "default", "train"), "job"), (), 2),
+    suspended=False,
+)
+SUSPEND = Suspension(WORKLOAD, suspend=True, reason=EvictionReason.RECLAIMED, pods=("a", "b"))
 EVICT = Evict(VICTIM, "default/train", EvictionReason.RECLAIMED, "evicted for default/train: queue a reclaims")
 
 
@@ -29,6 +38,7 @@ class Stand:
 
     evictions: Evictions
     gates: Gates
+    suspensions: Suspensions
     api: ScriptedApi
     metrics: Metrics
     refused: list[tuple[str, str]] = field(default_factory=list)
@@ -46,8 +56,9 @@ async def stand() -> AsyncIterator[Stand]:
     outbox = Outbox(Settings(), clock, metrics, WriteWindow(4))
     refused: list[tuple[str, str]] = []
     evictions = Evictions(api, outbox, clock, metrics, lambda uid, why: refused.append((uid, why)))
+    suspensions = Suspensions(api, outbox, metrics, lambda uid, why: refused.append((uid, why)))
     sending = asyncio.create_task(outbox.run())
-    yield Stand(evictions, Gates(api, outbox), api, metrics, refused)
+    yield Stand(evictions, Gates(api, outbox), suspensions, api, metrics, refused)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
 
@@ -126,3 +137,28 @@ async def test_a_gate_is_taken_off(stand: Stand) -> None:
     stand.gates.open(Ungate(VICTIM, ADMISSION_GATE))
     await asyncio.sleep(1)
     assert stand.api.ungated == [("victim", ADMISSION_GATE)]
+
+
+async def test_a_job_is_suspended_and_its_pods_are_counted(stand: Stand) -> None:
+    """They leave by that: the metric is that of evictions."""
+    stand.suspensions.put("job", SUSPEND)
+    await asyncio.sleep(1)
+    assert stand.api.suspended == [("train", None)]
+    assert (stand.counted, stand.refused) == (2, [])
+
+
+async def test_the_newest_wish_about_a_job_counts(stand: Stand) -> None:
+    """One that is to stay as it is is not written to."""
+    stand.suspensions.put("job", Suspension(WORKLOAD, suspend=False, place="node-0*2"))
+    stand.suspensions.put("job", None)
+    await asyncio.sleep(1)
+    assert stand.api.suspended == []
+
+
+@pytest.mark.parametrize(("status", "refused"), [(403, 2), (409, 0), (503, 0)])
+async def test_a_job_that_cannot_be_suspended_keeps_its_pods(stand: Stand, status: int, refused: int) -> None:
+    """Who waits for their place is told, unless the Job is another one by now or it may yet be done."""
+    stand.api.suspend_failures.append(ApiError(status, "No", "no"))
+    stand.suspensions.put("job", SUSPEND)
+    await asyncio.sleep(0.05)
+    assert len(stand.refused) == refused

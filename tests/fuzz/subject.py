@@ -20,6 +20,7 @@ from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.workload import Suspendable
 from extender.service.app import create_app
 from extender.settings import Settings
 from muster_lab.simulation.transports import AsgiApp, Message
@@ -71,6 +72,9 @@ class ForgetfulApi:
 
     async def ungate(self, pod: PodKey, gate: str) -> None:
         """Take a gate off."""
+
+    async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
+        """Suspend or resume an object."""
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         """Take a Queue's status."""

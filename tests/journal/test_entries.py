@@ -70,6 +70,7 @@ from extender.objects.resourceslice import (
 )
 from extender.objects.sources.volcano import VOLCANO
 from extender.objects.topology import SILENT, Objective, RoleGroup, Slice, TopologyTerms
+from extender.objects.workload import ExpectedPods, Suspendable
 
 REF = GroupRef(VOLCANO, "team", "train")
 PROBLEM = Problem("spec.x", "is odd")
@@ -255,6 +256,15 @@ EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
     events.ClaimTemplateGone("ns", "template"),
     events.ComputeDomainSeen(ComputeDomain(ABOUT, "template", 2)),
     events.ComputeDomainGone("ns", "domain"),
+    events.WorkloadSeen(
+        Suspendable(
+            *(ABOUT, "jobs", "1", GROUP, (ExpectedPods(POD, (0, 2), "high", indexed=True),), 2),
+            suspended=True,
+            ended=True,
+            place="n*2",
+        )
+    ),
+    events.WorkloadGone("uid"),
     events.CalibrationSeen(ABOUT, {"a": "b"}),
     events.CalibrationGone(),
     events.EvictionRefused("uid", "why"),

@@ -10,13 +10,24 @@ from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.transport import Transport
 from extender.kube.writer import KubeClusterApi
 from extender.objects.meta import ObjectRef
-from extender.objects.podgroup import GroupRef
+from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.workload import Suspendable
 from tests.builders import queue_row
 from tests.kube.apiscript import Answer, ApiScript, JsonObject, named, page, refuses, says, status_object
 
 POD = PodKey("x", "p", "uid-p")
 POD_PATH = "/api/v1/namespaces/x/pods/p"
+JOB_PATH = "/apis/batch/v1/namespaces/x/jobs/j"
+WORKLOAD = Suspendable(
+    ObjectRef("batch/v1", "Job", "x", "j", "uid-j"),
+    "jobs",
+    "7",
+    PodGroup(GroupRef("batch", "x", "j"), "uid-j"),
+    (),
+    2,
+    suspended=True,
+)
 OK = says({"kind": "Status", "status": "Success"})
 THERE = says(named("p", namespace="x"))
 BOUND_ALREADY = refuses(
@@ -282,6 +293,36 @@ class TestUngate:
         with pytest.raises(ApiError) as refused:
             await api.ungate(POD, "muster.dev/admission")
         assert (refused.value.status, refused.value.reason) == (code, reason)
+
+
+class TestSuspending:
+    """Jobs are suspended and resumed by one patch each."""
+
+    async def test_a_job_is_resumed_in_the_version_that_was_planned(
+        self, script: ApiScript, api: KubeClusterApi
+    ) -> None:
+        """UID and version go along, and the place is written with it."""
+        script.plan(JOB_PATH, OK)
+        await api.suspend(WORKLOAD, "node-0*2")
+        (request,) = script.requests
+        assert request.method == "PATCH"
+        meta = {"uid": "uid-j", "annotations": {"muster.dev/place": "node-0*2"}, "resourceVersion": "7"}
+        assert request.body == {"metadata": meta, "spec": {"suspend": False}}
+
+    async def test_a_job_is_suspended_in_any_version(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """It has no place then."""
+        script.plan(JOB_PATH, OK)
+        await api.suspend(WORKLOAD)
+        (request,) = script.requests
+        meta = {"uid": "uid-j", "annotations": {"muster.dev/place": None}}
+        assert request.body == {"metadata": meta, "spec": {"suspend": True}}
+
+    async def test_namesake_is_a_conflict(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """The server calls another UID invalid; for the caller it is a 409."""
+        complaint = 'Job "j" is invalid: metadata.uid: Invalid value: "uid-j": field is immutable'
+        script.plan(JOB_PATH, refuses(422, "Invalid", complaint))
+        with pytest.raises(ApiError, match="409 Conflict: Job x/j is another one now"):
+            await api.suspend(WORKLOAD)
 
 
 async def test_events_and_statuses_go_through(script: ApiScript, api: KubeClusterApi) -> None:

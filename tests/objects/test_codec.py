@@ -25,6 +25,7 @@ from extender.objects.deviceclass import decode_device_class
 from extender.objects.devices import decode_device
 from extender.objects.devicetaintrule import decode_device_taint_rule
 from extender.objects.hypernodes import decode_hyper_node
+from extender.objects.jobs import decode_job
 from extender.objects.lease import decode_lease
 from extender.objects.levelobjects import decode_grove_topology, decode_network_topology, decode_topology
 from extender.objects.meta import DecodeError, Decoder, decode_metadata, encode, encode_plain, encode_struct
@@ -121,6 +122,11 @@ DOCUMENTS: dict[Decoder[Any], object] = {
     },
     decode_disruption_budget: OBJECTS["PodDisruptionBudget"],
     decode_conditioned: builders.coscheduling_json() | {"status": {"conditions": [OBJECTS["Condition"]]}},
+    decode_job: {
+        "metadata": {"name": "train"},
+        "spec": {"parallelism": 4, "completions": 4, "suspend": True, "template": OBJECTS["Pod"]},
+        "status": {"succeeded": 1, "completedIndexes": "0", "conditions": [{"type": "Complete", "status": "False"}]},
+    },
     decode_job_set: {
         "metadata": {"name": "train"},
         "spec": {

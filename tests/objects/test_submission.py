@@ -402,3 +402,18 @@ def test_no_object_makes_it_fail_otherwise(kind: tuple[str, str], spec: Json, me
         with contextlib.suppress(SubmissionError):
             gangs = read(thing | {"metadata": metadata})
         assert sum(len(gang.pods) for gang in gangs) <= MOST_PODS
+
+
+def test_a_job_that_names_a_queue_is_a_gang_where_its_namespace_has_opted_in() -> None:
+    """Elsewhere each of its pods is placed by itself."""
+    submitted = described(
+        "batch/v1",
+        "Job",
+        {"parallelism": 4, "suspend": True, "template": template()},
+        labels={"muster.dev/queue": "team"},
+    )
+    (gang,) = read_submission([submitted], Priorities(), CREATED, {"default"})
+    assert gang.group is not None
+    assert (gang.ref.api, gang.group.min_member, len(gang.pods), gang.alone) == ("batch", 4, 4, False)
+    assert gang.group.options.queue == "team"
+    assert only(submitted).alone

@@ -31,6 +31,22 @@ class JobSpec(Struct, gc=False, frozen=True, rename="camel"):
     completions: Int32 | None = None
     completion_mode: str | None = None
     template: PodTemplate | None = None
+    suspend: bool | None = None
+
+
+class JobCondition(Struct, gc=False, frozen=True):
+    """A condition of a Job."""
+
+    type: str | None = None
+    status: str | None = None
+
+
+class JobStatus(Struct, gc=False, frozen=True, rename="camel"):
+    """How far a Job has come; `completed_indexes` are such as `0-2,5`."""
+
+    succeeded: Int32 | None = None
+    completed_indexes: str | None = None
+    conditions: list[JobCondition] | None = None
 
 
 class Job(Struct, gc=False, frozen=True):
@@ -38,6 +54,7 @@ class Job(Struct, gc=False, frozen=True):
 
     metadata: ObjectMeta | None = None
     spec: JobSpec | None = None
+    status: JobStatus | None = None
 
 
 class Replicated(Struct, gc=False, frozen=True):

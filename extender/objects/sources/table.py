@@ -24,6 +24,9 @@ from extender.objects.sources.source import Source
 #: Gangs that pods form by Muster's own labels and annotations alone, without an object.
 LABEL: Final = "muster.dev"
 
+#: Jobs that Muster resumes: their pods are told by their controller, and name no group.
+JOB: Final = "batch"
+
 #: In the order in which they are asked about a pod; plain labels come last, and a pod that names no group after them.
 SOURCES: Final[tuple[Source, ...]] = (
     coscheduling.SOURCE,
@@ -35,6 +38,7 @@ SOURCES: Final[tuple[Source, ...]] = (
     kubeflow.SOURCE,
     volcano.SOURCE,
     ray.SOURCE,
+    Source(api=JOB, noun="Job"),
     Source(api=LABEL, noun="gang", label=GANG, size_annotation=MIN_MEMBER),
     Source(api=POD, noun="pod"),
 )

@@ -1,0 +1,149 @@
+"""Objects that Muster resumes and suspends, their stage, and the pods that are expected of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from types import MappingProxyType
+
+from extender.objects.pod import EXPECTED, Pod
+from extender.objects.podgroup import PodGroup
+from extender.objects.workload import MANAGE_JOBS, Suspendable
+
+
+class StartStage(Enum):
+    """How far an object has come: it waits suspended; it was resumed and lacks pods; or its pods say everything."""
+
+    HELD = auto()
+    STARTING = auto()
+    RUNNING = auto()
+
+
+@dataclass(slots=True)
+class ManagedWorkload:
+    """An object in a namespace that has opted in, and the pods that are still expected of it, by UID.
+
+    `_made` are all pods that it has when it is resumed, and what they were made of.
+    """
+
+    workload: Suspendable
+    stage: StartStage
+    expected: dict[str, Pod] = field(default_factory=dict)
+    _made: tuple[object, Mapping[str, Pod]] = (None, MappingProxyType({}))
+
+    def all_expected(self, priorities: Mapping[str, int], default: int) -> dict[str, Pod]:
+        """Return all pods that it has when it is resumed, by UID; the same ones for as long as its template stays."""
+        workload = self.workload
+        priority = [priorities.get(each.priority_class, default) for each in workload.pods]
+        made_of = (workload.pods, workload.group.created, priority)
+        if self._made[0] != made_of:
+            self._made = (made_of, workload.expected(priorities, default))
+        return dict(self._made[1])
+
+    @property
+    def can_be_suspended(self) -> bool:
+        """Tell whether it runs, as far as is known."""
+        return not (self.workload.suspended or self.workload.ended)
+
+
+class Workloads:
+    """Keep the objects that the watch tells of, which namespaces have opted in, and whose pods are whose.
+
+    Attributes:
+        known: those in any namespace, by UID; in most clusters there are none, and nothing is kept of pods.
+        managed: those that Muster manages, by UID.
+        outdated: UIDs of those whose expected pods may be others than they are.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, Suspendable] = {}
+        self._namespaces: set[str] = set()
+        self._children: dict[str, dict[str, None]] = {}  # UID of a controller -> UIDs of its pods
+        self.managed: dict[str, ManagedWorkload] = {}
+        self.outdated: dict[str, None] = {}
+
+    def put(self, workload: Suspendable) -> None:
+        """Take in an object that was added or changed."""
+        self.known[workload.uid] = workload
+
+    def drop(self, uid: str) -> None:
+        """Forget an object that was deleted, or names no queue any more."""
+        self.known.pop(uid, None)
+
+    def put_namespace(self, name: str, labels: Mapping[str, str]) -> list[Suspendable]:
+        """Take in a namespace's labels; return the objects there if that has opted in or out."""
+        opted = labels.get(MANAGE_JOBS) == "true"
+        if opted == (name in self._namespaces):
+            return []
+        (self._namespaces.add if opted else self._namespaces.discard)(name)
+        return [each for each in self.known.values() if each.about.namespace == name]
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces that have opted in."""
+        return frozenset(self._namespaces)
+
+    def manages(self, namespace: str) -> bool:
+        """Tell whether a namespace has opted in."""
+        return namespace in self._namespaces
+
+    def put_pod(self, pod: Pod) -> Pod:
+        """Take in whose pod this is; return it as a member of the gang of its object, if it is of a managed one."""
+        if not pod.controller:
+            return pod
+        self._children.setdefault(pod.controller, {})[pod.uid] = None
+        managed = self.managed.get(pod.controller)
+        return pod if managed is None else replace(pod, group=managed.workload.ref)
+
+    def drop_pod(self, pod: Pod) -> None:
+        """Forget a pod."""
+        children = self._children.get(pod.controller)
+        if children is not None:
+            children.pop(pod.uid, None)
+            if not children:
+                del self._children[pod.controller]
+
+    def children(self, uid: str) -> list[str]:
+        """Return the UIDs of the pods of an object."""
+        return list(self._children.get(uid, ()))
+
+    def of(self, pod: Pod) -> ManagedWorkload | None:
+        """Return the managed object that a pod is, or is expected, of."""
+        if not self.managed:
+            return None
+        uid = pod.uid.removeprefix(EXPECTED).partition("/")[0] if pod.is_expected else pod.controller
+        return self.managed.get(uid)
+
+    def of_pods(self, pods: Mapping[str, Pod]) -> Iterator[ManagedWorkload]:
+        """Iterate over the managed objects that expect any of these pods, each once."""
+        found = {managed.workload.uid: managed for pod in pods.values() if (managed := self.of(pod)) is not None}
+        return iter(found.values())
+
+
+def taken_by(pod: Pod, of: ManagedWorkload) -> Pod | None:
+    """Return the expected pod whose part a pod plays that has come: of its number, else of its role, else the first.
+
+    Of those without numbers one counts that is planned where the pod is.
+    """
+    expected = of.expected
+    for place, each in enumerate(of.workload.pods if pod.rank.indices else ()):
+        same = expected.get(f"{EXPECTED}{of.workload.uid}/{place}/{pod.rank.indices[-1]}") if each.indexed else None
+        if same is not None and same.rank == pod.rank and same.role == pod.role:
+            return same
+    node = pod.node_name or pod.nominated_node
+    there = (each for each in expected.values() if node and each.nominated_node == node and each.role == pod.role)
+    alike = (each for each in expected.values() if each.role == pod.role)
+    return next(there, None) or next(alike, None) or next(iter(expected.values()), None)
+
+
+def with_minimum(managed: ManagedWorkload, succeeded: int) -> PodGroup:
+    """Return the gang of an object: it needs the pods that are left of those that it has at a time, and `succeeded`.
+
+    Once it runs, no more than it has at a time. What its annotation says counts before that.
+    """
+    group = managed.workload.group
+    if group.options.min_member is not None or group.options.role_minimums or group.problem is not None:
+        return group
+    needed = max(managed.workload.left + succeeded, 1)
+    return replace(group, min_member=min(needed, group.min_member) if managed.stage is StartStage.RUNNING else needed)

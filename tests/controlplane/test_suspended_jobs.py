@@ -1,0 +1,217 @@
+"""Suspended Jobs with the real Job controller: no pods before there is a place, and none too early, twice or lost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.client import EVENTS, JOBS, NAMESPACES, PODS, Resource
+from localcluster.cluster import LocalCluster
+from localcluster.nodes import GPU
+from localcluster.processes import Server
+from localcluster.sandbox import Sandbox
+from tests.controlplane.conftest import muster_starter
+from tests.controlplane.test_reclaim import queue
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(600)]
+
+QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas", namespaced=True)
+NAMESPACE = "suspended"
+
+
+class Jobs:
+    """Jobs of one namespace that has opted in."""
+
+    def __init__(self, cluster: Sandbox, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
+
+    def create(self, name: str, pods: int = 4, *, to: str = "team", **spec: Any) -> None:
+        """Create a suspended Indexed Job whose pods ask for a GPU each."""
+        container = {"name": "worker", "image": "worker", "resources": {"limits": {GPU: "1"}}}
+        template = {"spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}}
+        template["spec"] |= spec.pop("pod", {})
+        metadata = {"name": name, "namespace": self.namespace, "labels": {"muster.dev/queue": to}}
+        body = {"suspend": True, "completionMode": "Indexed", "completions": pods, "parallelism": pods}
+        manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+        self.cluster.api.create(manifest | {"spec": body | {"template": template} | spec})
+
+    def suspended(self, name: str) -> bool:
+        """Return whether a Job is suspended."""
+        return bool(self.cluster.api.get(JOBS, name, self.namespace)["spec"]["suspend"])
+
+    def pods(self, name: str = "") -> list[dict[str, Any]]:
+        """Return the pods of a Job, or of all."""
+        found = self.cluster.api.list_items(PODS, self.namespace)
+        return [pod for pod in found if not name or pod["metadata"]["labels"]["job-name"] == name]
+
+    def running(self, name: str) -> int:
+        """Count the pods of a Job that run."""
+        return sum(1 for pod in self.pods(name) if pod["status"].get("phase") == "Running")
+
+    def wait_running(self, name: str, pods: int = 4, timeout: float = 30) -> float:
+        """Wait until all pods of a Job run."""
+        return self.cluster.wait_until(lambda: self.running(name) == pods, f"{name} runs", timeout)
+
+    def messages(self, name: str) -> list[str]:
+        """Return `Reason: note` of the Events about a Job."""
+        uid = self.cluster.api.get(JOBS, name, self.namespace)["metadata"]["uid"]
+        events = self.cluster.api.list_items(EVENTS, self.namespace)
+        return [f"{each['reason']}: {each.get('note')}" for each in events if each["regarding"].get("uid") == uid]
+
+    def wait_message(self, name: str, start: str, timeout: float = 30) -> None:
+        """Wait for an Event about a Job."""
+        self.cluster.wait_until(
+            lambda: any(each.startswith(start) for each in self.messages(name)), f"{name} says {start}", timeout
+        )
+
+    def finish(self, name: str) -> None:
+        """Let all pods of a Job succeed."""
+        for pod in self.cluster.api.list_items(PODS, self.namespace, labelSelector=f"job-name={name}"):
+            patch = {"status": {"phase": "Succeeded"}}
+            self.cluster.api.patch(PODS, pod["metadata"]["name"], patch, namespace=self.namespace, subresource="status")
+
+
+@pytest.fixture
+def jobs(device_cluster: Sandbox) -> Iterator[Jobs]:
+    """Return the Jobs of a namespace that has opted in, whose queue has no quota."""
+    device_cluster.create(queue("team"))
+    with device_cluster.namespace(NAMESPACE) as namespace:
+        labels = {"metadata": {"labels": {"muster.dev/manage-jobs": "true"}}}
+        device_cluster.api.patch(NAMESPACES, namespace, labels)
+        yield Jobs(device_cluster, namespace)
+        for job in device_cluster.api.list_items(JOBS, namespace):
+            device_cluster.api.patch(JOBS, job["metadata"]["name"], {"spec": {"suspend": True}}, namespace=namespace)
+            with contextlib.suppress(Exception):
+                device_cluster.api.delete(JOBS, job["metadata"]["name"], namespace)
+        device_cluster.api.delete_all(PODS, namespace)
+
+
+def test_jobs_start_one_after_the_other_and_no_pod_waits(jobs: Jobs, device_muster: Server) -> None:
+    """Of three Jobs that each need all GPUs one has pods at a time, and the others say why they wait."""
+    jobs.cluster.nodes(1, gpus=4)
+    for name in ("a", "b", "c"):
+        jobs.create(name)
+    most = 0
+    for name in ("a", "b", "c"):
+        jobs.wait_running(name)
+        most = max(most, len([pod for pod in jobs.pods() if pod["status"].get("phase") != "Succeeded"]))
+        if name == "a":
+            jobs.wait_message("b", "InsufficientCapacity")
+            assert jobs.suspended("b")
+        jobs.finish(name)
+    assert most == 4
+    device_muster.check()
+
+
+def test_other_namespaces_are_left_alone(jobs: Jobs, device_muster: Server) -> None:
+    """A namespace without the label keeps its suspended Jobs as they are."""
+    jobs.cluster.nodes(1, gpus=8)
+    with jobs.cluster.namespace("other") as namespace:
+        others = Jobs(jobs.cluster, namespace)
+        others.create("theirs")
+        jobs.create("ours")
+        jobs.wait_running("ours")
+        assert others.suspended("theirs")
+        jobs.cluster.api.delete(JOBS, "theirs", namespace)
+    device_muster.check()
+
+
+def test_a_job_of_higher_priority_has_another_suspended(jobs: Jobs, device_muster: Server) -> None:
+    """The Job that gives way has no pods then, and runs again when the other one has ended."""
+    urgent = jobs.cluster.priority_class("urgent", 1000)
+    jobs.cluster.nodes(1, gpus=4)
+    jobs.create("low")
+    jobs.wait_running("low")
+    jobs.create("high", pod={"priorityClassName": urgent})
+    jobs.wait_running("high")
+    assert jobs.suspended("low")
+    assert not jobs.pods("low")
+    jobs.wait_message("low", "Preempted")
+    jobs.finish("high")
+    jobs.wait_running("low")
+    device_muster.check()
+
+
+def test_pods_that_a_resource_quota_forbids_have_not_come(
+    jobs: Jobs, device_local_cluster: LocalCluster, device_muster_scheduler: Server, tmp_path: Path
+) -> None:
+    """The place ends, the Job is suspended again with a Warning; with quota it starts."""
+    config = tmp_path / "muster.yaml"
+    config.write_text("reservation_timeout_seconds: 3\nbackoff_max_seconds: 2\n", "utf-8")
+    device_muster_scheduler.check()
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": jobs.namespace}}
+    jobs.cluster.api.create(quota | {"spec": {"hard": {"pods": "2"}}})
+    status = {"status": {"hard": {"pods": "2"}, "used": {"pods": "0"}}}
+    jobs.cluster.api.patch(QUOTAS, "few", status, namespace=jobs.namespace, subresource="status")
+    jobs.cluster.nodes(1, gpus=4)
+    with muster_starter(device_local_cluster) as start:
+        muster = start("--config", str(config))
+        jobs.create("train")
+        jobs.wait_message("train", "ReservationExpired")
+        jobs.cluster.wait_until(lambda: jobs.suspended("train"), "train is suspended again")
+        assert any("is suspended again" in each for each in jobs.messages("train"))
+        assert not any(pod["spec"].get("nodeName") for pod in jobs.pods())
+        jobs.cluster.api.delete(QUOTAS, "few", jobs.namespace)
+        jobs.wait_running("train", timeout=90)
+        muster.check()
+
+
+def test_killed_at_any_step_none_is_lost_or_resumed_twice(jobs: Jobs, device_muster: Server) -> None:
+    """SIGKILL again and again while Jobs take turns: each runs once, and never more than there is room for."""
+    jobs.cluster.nodes(1, gpus=8)
+    names = [f"job-{number}" for number in range(6)]
+    for name in names:
+        jobs.create(name)
+    finished: set[str] = set()
+    rounds, deadline = 0, time.monotonic() + 300
+    while len(finished) < len(names):
+        assert time.monotonic() < deadline, f"finished: {sorted(finished)}"
+        time.sleep(0.05 + 0.13 * (rounds % 9))
+        if rounds < 12:
+            device_muster.kill()
+        live = [pod for pod in jobs.pods() if pod["status"].get("phase") != "Succeeded"]
+        assert sum(1 for pod in live if pod["spec"].get("nodeName")) <= 8
+        for name in names if rounds % 3 == 2 else ():
+            if name not in finished and jobs.running(name) == 4:
+                jobs.finish(name)
+                finished.add(name)
+        if rounds < 12:
+            device_muster.start()
+        rounds += 1
+    for name in names:
+        assert len({pod["metadata"]["uid"] for pod in jobs.pods(name)}) == 4, "each pod was made once"
+    device_muster.check()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_a_thousand_jobs_of_eight(
+    jobs: Jobs, device_muster: Server, record_property: Callable[[str, object], None]
+) -> None:
+    """On 100 nodes of eight GPUs a hundred Jobs have pods at a time, and in the end all have run."""
+    jobs.cluster.nodes(100, gpus=8)
+    names = [f"job-{number}" for number in range(1000)]
+    for name in names:
+        jobs.create(name, pods=8)
+    began, most, ended = time.monotonic(), 0, set[str]()
+    while len(ended) < len(names):
+        assert time.monotonic() - began < 3000, f"{len(ended)} have ended"
+        live = [pod for pod in jobs.pods() if pod["status"].get("phase") not in {"Succeeded", "Failed"}]
+        most = max(most, len(live))
+        running = Counter(
+            pod["metadata"]["labels"]["job-name"] for pod in live if pod["status"].get("phase") == "Running"
+        )
+        for name in [name for name, count in running.items() if count == 8 and name not in ended]:
+            jobs.finish(name)
+            ended.add(name)
+    seconds = time.monotonic() - began
+    record_property("most pods at a time", most)
+    record_property("seconds", round(seconds, 1))
+    assert (len(ended), most <= 800) == (1000, True), f"{most} pods at a time, {seconds:.0f} s"
+    device_muster.check()
