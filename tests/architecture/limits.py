@@ -51,7 +51,7 @@ COUNTS: Mapping[str, Limit] = {
     "lines in extender": Limit(56_800, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
-    "own imports of a module, on average": Limit(5.9, goal=3.5),
+    "own imports of a module, on average": Limit(5.95, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
     "class names in several modules": Limit(0, goal=0),
     "words of dialect": Limit(0, goal=0),
