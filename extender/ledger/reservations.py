@@ -236,15 +236,21 @@ class Reservations:
                 self._effects.suspensions[workload.uid] = Suspension(workload, suspend=False, place=place)
 
     def hand_over(self, expected: Pod, pod: Pod) -> None:
-        """Give a pod that has come the slot of the one that was expected, unless it asks for something else."""
+        """Give a pod that has come the slot of the one that was expected, unless it asks for more.
+
+        The API server adds tolerations to every pod: whether the node admits it is looked at again.
+        """
         entry = self.ledger.of_pod(expected.uid)
         if entry is None or not pod.placeable:
             return
         reservation, slot = entry
-        if pod.shape != slot.pod.shape or pod.group != reservation.ref:
+        kept = slot.pod.shape
+        if pod.group != reservation.ref or any(amount > kept.request(name) for name, amount in pod.shape.requests):
             return
         self.ledger.release(expected.uid)
         self.ledger.promise(reservation, [(pod, slot.node)], self._clock.monotonic())
+        if pod.shape != kept:
+            self._model.table.touch(slot.node)
         self._unnominated[pod.uid] = None
         self.nominate()
 

@@ -85,8 +85,8 @@ class Submitted:
             self.seen(suspend=wish.suspend)
         return wish
 
-    def create(self, *numbers: int, gpus: int | None = None, **fields: Any) -> None:
-        """Let the Job controller make pods."""
+    def create(self, *numbers: int, gpus: int | None = None, **added: Any) -> None:
+        """Let the Job controller make pods, to whose spec others add something."""
         for number in numbers:
             template = self.spec["template"]["spec"]
             resources = {"limits": {GPU: str(self.gpus if gpus is None else gpus)}}
@@ -102,7 +102,7 @@ class Submitted:
                 else {},
                 "ownerReferences": [{"uid": f"job-{self.name}", "controller": True}],
             }
-            pod = replace(read_pod(decode_pod(written({"metadata": meta, "spec": spec}))), **fields)
+            pod = read_pod(decode_pod(written({"metadata": meta, "spec": spec | added})))
             self.pods[number] = pod
             self.world.tell(PodSeen(pod))
 
@@ -311,6 +311,34 @@ class TestStarting:
         world.judge()
         job.job.run()
         assert job.job.gang.has_minimum
+
+    def test_what_the_api_server_adds_to_pods_costs_no_place(self, world: World) -> None:
+        """Tolerations of its own on every pod: each takes the place that was kept, though others wait for it."""
+        world.nodes(4)
+        job, other = Submitted(world, "first"), Submitted(world, "other")
+        world.judge()
+        job.carry_out()
+        planned = sorted(job.job.reserved.values())
+        for number in range(4):
+            job.create(number, tolerations=[{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}])
+            world.judge()
+        assert len(planned) == 4
+        assert sorted(job.job.reserved.values()) == planned
+        job.job.run()
+        assert job.job.gang.has_minimum
+        assert other.job.reason is Reason.INSUFFICIENT_CAPACITY
+
+    def test_a_pod_that_is_not_admitted_any_more_is_placed_elsewhere(self, world: World) -> None:
+        """A webhook has given it a node selector that its node does not have."""
+        world.nodes(2)
+        world.nodes(2, prefix="other", labels={"pool": "b"})
+        job = Submitted(world, "train", pods=2)
+        world.judge()
+        job.carry_out()
+        job.create(0, 1, nodeSelector={"pool": "b"})
+        world.judge()
+        assert set(job.job.reserved.values()) == {"other-0", "other-1"}
+        world.check_promises()
 
     def test_a_pod_that_asks_for_more_than_its_template_is_placed_by_itself(self, world: World) -> None:
         """A webhook has changed it: no node is promised twice."""
