@@ -18,7 +18,7 @@ from extender.objects.sources.kueue import KUEUE
 from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET
 from extender.objects.sources.native import decode_native_pod_group, read_native
 from extender.objects.sources.ray import RAY
-from extender.objects.sources.table import LABEL, SOURCE_OF
+from extender.objects.sources.table import JOB, LABEL, SOURCE_OF
 from extender.objects.sources.volcano import VOLCANO, decode_volcano_pod_group, read_volcano
 from extender.objects.topology import Objective, RoleGroup, Slice, TopologyTerms
 from tests.builders import written
@@ -66,7 +66,9 @@ def test_pods_name_the_gang_that_stands_beside_them(block: Block) -> None:
     groups = {group.ref for group in _groups(block)}
     for pod in _pods(block):
         assert pod.group is not None
-        if pod.group.api == LABEL:
+        if pod.group.is_pod:
+            assert "muster.dev/queue" in block.text  # with a queue a Job is a gang by itself
+        elif pod.group.api == LABEL:
             assert pod.options.min_member is not None
         else:
             assert pod.group in groups
@@ -80,6 +82,7 @@ BY_THEMSELVES = {
     LEADER_WORKER_SET,
     KUBEFLOW,
     RAY,
+    JOB,
 }
 
 
