@@ -42,6 +42,9 @@ _API_SERVER_AND_SCHEDULER: Mapping[Binary, str] = {
     Binary.KUBE_APISERVER: f"{_KUBERNETES}/cmd/kube-apiserver",
     Binary.KUBE_SCHEDULER: f"{_KUBERNETES}/cmd/kube-scheduler",
 }
+_CONTROLLERS: Mapping[Binary, str] = {
+    Binary.KUBE_CONTROLLER_MANAGER: f"{_KUBERNETES}/cmd/kube-controller-manager",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,8 @@ KUBERNETES = Module(
     "kubernetes",
     {
         **_API_SERVER_AND_SCHEDULER,
+        **_CONTROLLERS,
         Binary.ETCD: "go.etcd.io/etcd/server/v3",
-        Binary.KUBE_CONTROLLER_MANAGER: f"{_KUBERNETES}/cmd/kube-controller-manager",
         Binary.KUBECTL: f"{_KUBERNETES}/cmd/kubectl",
     },
 )
@@ -117,7 +120,7 @@ CHECKING_MODULES = (
 )
 
 #: What an older release shares with the newest one: an older API server works with a newer etcd, and kubectl only
-#: renders manifests here. No kube-controller-manager, which must not be newer than its API server.
+#: renders manifests here. Not kube-controller-manager, which must not be newer than its API server.
 _SHARED = Module(KUBERNETES.name, {name: KUBERNETES.packages[name] for name in (Binary.ETCD, Binary.KUBECTL)})
 
 
@@ -133,7 +136,13 @@ class Release(StrEnum):
         """Return the Go modules that this release's programs come from; each program is in one of them at most."""
         if self is NEWEST:
             return (KUBERNETES, KWOK, *CHECKING_MODULES)
-        return (Module(f"{KUBERNETES.name}-{self}", _API_SERVER_AND_SCHEDULER), _SHARED, KWOK, *CHECKING_MODULES)
+        own = {**_API_SERVER_AND_SCHEDULER, **(_CONTROLLERS if self.has_controllers else {})}
+        return (Module(f"{KUBERNETES.name}-{self}", own), _SHARED, KWOK, *CHECKING_MODULES)
+
+    @property
+    def has_controllers(self) -> bool:
+        """Tell whether its kube-controller-manager is built too: devices are tried where extended resources work."""
+        return self is not Release.V1_35
 
 
 #: What everything runs with unless it is told otherwise; the only release that CI builds.

@@ -25,7 +25,7 @@ from localcluster.faults.api import ApiProxy
 from localcluster.faults.verbs import VerbProxy
 from localcluster.history import SCHEDULING, Recorder
 from localcluster.processes import Server
-from localcluster.programs import DEFAULT_BINARIES, DEVICE_BINARIES, NEWEST, Release
+from localcluster.programs import DEFAULT_BINARIES, DEVICE_BINARIES, Release
 from localcluster.sandbox import Sandbox
 from tests.controlplane.blows import Blows
 from tests.controlplane.judging import history_of
@@ -286,9 +286,9 @@ def native_muster(
 @pytest.fixture(scope="session")
 def device_local_cluster(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[LocalCluster]:
     """Run an API server with kwok, Muster's manifests, and the controllers of claims of devices."""
-    if release is not NEWEST:
+    if not release.has_controllers:
         pytest.skip(f"no kube-controller-manager is built of Kubernetes {release}")
-    binaries = built_binaries((*DEFAULT_BINARIES, *DEVICE_BINARIES))
+    binaries = built_binaries((*DEFAULT_BINARIES, *DEVICE_BINARIES), release=release)
     with LocalCluster(tmp_path_factory.mktemp("devices"), binaries, controllers=True) as running:
         yield running
 
