@@ -198,7 +198,7 @@ night-long:
 
 # Two control planes more to build, about eight minutes each on two cores the first time: part of `nightly`.
 OLDER_KUBERNETES := 1.35 1.36
-VERSION_TESTS := $(addprefix tests/controlplane/test_,stories.py kube.py versions.py crashes.py hard_cases.py)
+VERSION_TESTS := $(addprefix tests/controlplane/test_,stories.py kube.py versions.py crashes.py hard_cases.py devices.py)
 
 test-versions: require-go setup ## Play the stories on the older versions of Kubernetes, too.
 	@failed=; \
