@@ -16,7 +16,7 @@ import yaml
 
 from extender.objects.keys import ADMISSION_GATE
 from localcluster.build import built_binaries
-from localcluster.client import EVENTS, POD_GROUPS, PODS, JsonObject
+from localcluster.client import EVENTS, JOBS, NAMESPACES, POD_GROUPS, PODS, JsonObject
 from localcluster.cluster import MUSTER_NAMESPACE, MUSTER_SERVICE_ACCOUNT, LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, ApiServerOptions
@@ -246,6 +246,19 @@ def test_who_shows_no_certificate_or_a_wrong_one_cannot_bind(
     assert "muster_verb_seconds_count{" not in secured.metrics()
 
 
+def suspended_job(namespace: str) -> JsonObject:
+    """Return a Job of one pod that is suspended, and waits in the queue."""
+    container = {"name": "worker", "image": "worker", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}
+    labels = {"muster.dev/queue": QUEUE["metadata"]["name"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job", "namespace": namespace, "labels": labels},
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
+
+
 def test_muster_uses_every_right_that_it_is_granted_and_needs_no_other(
     secured: Secured, cluster: Sandbox, start_muster: Callable[..., Server]
 ) -> None:
@@ -276,6 +289,16 @@ def test_muster_uses_every_right_that_it_is_granted_and_needs_no_other(
         timeout_seconds=10,
         description="the status of a Queue is written",
     )
+    cluster.nodes(1, gpus=8, prefix="more")
+    with cluster.namespace("jobs") as namespace:
+        cluster.api.patch(NAMESPACES, namespace, {"metadata": {"labels": {"muster.dev/manage-jobs": "true"}}})
+        cluster.api.create(suspended_job(namespace))
+        wait_until(
+            lambda: not cluster.api.get(JOBS, "job", namespace)["spec"]["suspend"],
+            timeout_seconds=10,
+            description="a Job is resumed",
+        )
+        cluster.api.delete(JOBS, "job", namespace)
     muster.check()
 
     refused = [
