@@ -156,10 +156,12 @@ class ApiClient:
     ) -> JsonObject:
         """Send one request and return the answer's JSON."""
         headers = {"Content-Type": content_type}
-        if isinstance(body, str):
-            answer = self._http.request(method, path, params=query, content=body, headers=headers)
-        else:
-            answer = self._http.request(method, path, params=query, json=body, headers=headers)
+        how = {"content": body} if isinstance(body, str) else {"json": body}
+        request = self._http.build_request(method, path, params=query, headers=headers, **how)
+        try:
+            answer = self._http.send(request)
+        except httpx.RemoteProtocolError:  # the server closed a connection that was kept, just when it was used
+            answer = self._http.send(request)
         if answer.is_success:
             result: JsonObject = answer.json()
             return result
