@@ -124,14 +124,12 @@ class Starts:
 
     def _follow(self, workload: Suspendable) -> None:
         """Take in how an object stands, in a namespace that may have opted in or out."""
-        uid = workload.uid
+        uid, opted = workload.uid, self._workloads.manages(workload.about.namespace)
         managed = self._workloads.managed.get(uid)
-        if not self._workloads.manages(workload.about.namespace) or (
-            managed is not None and managed.workload.ref != workload.ref
-        ):
+        if managed is not None and not (opted and managed.workload.ref == workload.ref):
             self._release(uid)
             managed = None
-        if not self._workloads.manages(workload.about.namespace):
+        if not opted:
             return
         if managed is None:
             stage = StartStage.HELD if workload.suspended else StartStage.RUNNING

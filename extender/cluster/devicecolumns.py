@@ -390,15 +390,16 @@ class DeviceColumns:
         return own >= MOST_OF_A_NAMESPACE or len(self._namespaces) >= MOST_DEMANDS
 
     def _free_bit(self) -> int:
-        return self._spare_bits.pop() if self._spare_bits else 1 << len(self._bits)
+        """Return a bit for a new demand: what devices still say of it is about one that is forgotten."""
+        bit = self._spare_bits.pop() if self._spare_bits else 1 << len(self._bits)
+        self._odd &= ~bit
+        return bit
 
     def _forget_unused(self) -> ColumnChange:
         """Forget demands with selectors that no pod makes any more."""
         unused = [each for each in self._namespaces if each not in self._uses and each not in self._unread]
         for each in unused:
-            bit = self._bits.pop(each)
-            self._spare_bits.append(bit)
-            self._odd &= ~bit
+            self._spare_bits.append(self._bits.pop(each))
             del self._namespaces[each]
         return self._related() if unused else ColumnChange()
 
@@ -412,7 +413,7 @@ class DeviceColumns:
             signed.signature &= ~bit  # of a demand that is forgotten
             signed.barred &= ~bit
             self._sign(signed, key.driver, demand, bit)
-            if signed.signature & bit and (signed.device.shared or signed.device.counters.uses):
+            if signed.signature & bit and signed.device.is_divided:
                 self._odd |= bit
         self._sum(node)
         return max(len(devices), 1)
@@ -450,7 +451,7 @@ class DeviceColumns:
         odd = 0
         for node in nodes:
             for signed in self._devices.get(node, {}).values():
-                if signed.device.shared or signed.device.counters.uses:
+                if signed.device.is_divided:
                     odd |= signed.signature
         return odd
 

@@ -30,7 +30,7 @@ from extender.judge import CLEARABLE, Case, NoFit, judge
 from extender.ledger.effects import CollectedEffects
 from extender.ledger.reservations import Reservations
 from extender.objects.budget import Budgets
-from extender.objects.node import NOT_READY_TAINT, UNREACHABLE_TAINT
+from extender.objects.node import SILENT_TAINTS
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
@@ -42,9 +42,6 @@ from extender.queues.sharing import Sharing
 
 #: Nodes that a reason names.
 _MOST_NAMED: Final = 3
-
-#: Taints of nodes that do not answer.
-_AWAY: Final = frozenset({NOT_READY_TAINT.key, UNREACHABLE_TAINT.key})
 
 _OURS: Final = (Reason.NODES_LOST, Reason.REPAIRING)
 
@@ -188,13 +185,10 @@ class Losses:
     def _waits_there(self, pod: Pod) -> bool:
         """Tell whether a pod is to stay on a node that does not answer: it tolerates that by name, without an end."""
         node = self._model.table.find(pod.node_name)
-        taints = () if node is None else [each for each in node.taints if each.key in _AWAY]
-        named = [each for each in pod.shape.tolerations if each.key in _AWAY and not each.bounded]
-        staying = [each for each in named if each.effect in {"", "NoExecute"}]
-        keys = {
-            each.key for each in staying if any(each.tolerates(replace(taint, effect="NoExecute")) for taint in taints)
-        }
-        return bool(taints) and keys == {each.key for each in taints}
+        taints = () if node is None else [each for each in node.taints if each.key in SILENT_TAINTS]
+        lasting = [each for each in pod.shape.tolerations if each.key and not each.bounded]
+        evicting = (replace(taint, effect="NoExecute") for taint in taints)
+        return bool(taints) and all(any(each.tolerates(taint) for each in lasting) for taint in evicting)
 
     def _is_awaited(self, gang: Gang, lost: Sequence[Pod]) -> bool:
         """Tell whether something is to come in the stead of one that is being deleted, and has no place kept.

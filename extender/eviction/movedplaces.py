@@ -58,14 +58,11 @@ class MovedPlaces:
         if gang is None:
             return
         places = [(destination.nodes[pod.uid], pod.shape) for pod in eviction.pods]
-        controller = eviction.pods[0].controller if gang.ref.is_pod else ""
-        until = self._clock.monotonic() + seconds
         self.end(gang.uid)
-        place = MovedPlace(gang, victim.queue, victim.flavor, controller, places, until, set(gang.members))
-        self._put(place)
+        self.add(gang, victim.queue, victim.flavor, places, seconds)
 
     def add(self, gang: Gang, queue: str, flavor: str, places: list[tuple[str, Shape]], seconds: float) -> None:
-        """Keep for members that are replaced what others will need in their stead, beside what is kept already."""
+        """Keep for members that leave what others will need in their stead, beside what is kept already."""
         until, before = self._clock.monotonic() + seconds, self.places.get(gang.uid)
         if before is not None:
             before.places, before.until = [*before.places, *places], max(before.until, until)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,11 @@ from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.eviction.movedplaces import MovedPlaces
 from extender.ledger.earmark import Earmark
-from extender.objects.node import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, Node
+from extender.objects.node import CLOSED_TAINTS, Node
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import Queue, WithinQueue
 from extender.objects.requests import is_extended
 from extender.queues.sharing import Sharing
-
-_CLOSED: Final = frozenset({NOT_READY_TAINT.key, UNREACHABLE_TAINT.key, UNSCHEDULABLE_TAINT.key})
 
 _Flavor: TypeAlias = tuple[tuple[tuple[str, str], ...], frozenset[str]]
 """The labels of a flavor's nodes, and the resources of which there is quota."""
@@ -190,7 +188,7 @@ class Spares:
 
 def _is_candidate(node: Node, flavors: Sequence[_Flavor]) -> bool:
     """Tell whether a node takes pods, has devices, and is of one of some flavors, if there are any."""
-    if node.doomed or any(taint.key in _CLOSED for taint in node.taints):
+    if node.doomed or any(taint.key in CLOSED_TAINTS for taint in node.taints):
         return False
     devices = {resource for resource, amount in node.allocatable.items() if amount and is_extended(resource)}
     return bool(devices) and (not flavors or any(_is_of(node, devices, *each) for each in flavors))

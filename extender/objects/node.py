@@ -77,6 +77,10 @@ UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"
 NOT_READY_TAINT = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 UNREACHABLE_TAINT = Taint("node.kubernetes.io/unreachable", "", "NoSchedule")
 
+#: Keys of the taints of nodes that do not answer, and of all that are closed to pods without saying for which.
+SILENT_TAINTS = frozenset({NOT_READY_TAINT.key, UNREACHABLE_TAINT.key})
+CLOSED_TAINTS = SILENT_TAINTS | {UNSCHEDULABLE_TAINT.key}
+
 
 #: The condition that the kubelet's heartbeats keep. Source: k8s.io/api/core/v1 NodeReady.
 READY = "Ready"

@@ -271,6 +271,11 @@ class PoolDevice:
     conditions: tuple[str, ...] = ()
     failure_conditions: tuple[str, ...] = ()
 
+    @property
+    def is_divided(self) -> bool:
+        """Tell whether it is had in parts, or takes counters from others: then numbers of devices do not say all."""
+        return self.shared or bool(self.counters.uses)
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:

@@ -18,7 +18,7 @@ from extender.explain.drawing.tree import DrawnHolding, cells, written_gpus
 from extender.explain.explanation import expected_start, rounded, wait_reason
 from extender.explain.views import GangView, gang_view
 from extender.hardware.products import PRODUCT_LABELS
-from extender.objects.node import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, Node
+from extender.objects.node import CLOSED_TAINTS, Node
 from extender.placement.placement import Placement
 from extender.queues.sharing import NAMELESS
 from extender.service.board.documents import GangRow, MemberCounts
@@ -97,8 +97,6 @@ class GangRows:
         return known[1]
 
 
-#: Taints that keep all pods off a node.
-_CLOSED = frozenset({UNSCHEDULABLE_TAINT.key, NOT_READY_TAINT.key, UNREACHABLE_TAINT.key})
 #: Of these it is told how much there is.
 _TOLD: Final = ("cpu", "memory")
 #: What marks, in a cell, that its GPU is only promised. No namespace begins like this.
@@ -252,7 +250,7 @@ class NodeRows:
             name=name,
             domains=self._domains(name),
             product=product_of(node),
-            schedulable=not node.deleting and not any(taint.key in _CLOSED for taint in node.taints),
+            schedulable=not node.deleting and not any(taint.key in CLOSED_TAINTS for taint in node.taints),
             cells=tuple(cell.removeprefix(_PROMISED) for cell in marked),
             promised=tuple(cell.startswith(_PROMISED) for cell in marked),
         )
