@@ -243,7 +243,8 @@ class Sandbox:
             yield name
         finally:
             for pod in self.api.list_items(PODS, name):
-                self.api.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace=name)
+                with contextlib.suppress(ApiError):  # its controller, or the kubelet's stand-in, may be at it too
+                    self.api.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace=name)
             self.api.delete_all(PODS, name)
             self.api.delete_all(self._scene.pod_groups.resource, name)
             with contextlib.suppress(ApiError):  # it may be terminating already

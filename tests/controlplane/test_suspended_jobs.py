@@ -95,16 +95,18 @@ def jobs(device_cluster: Sandbox) -> Iterator[Jobs]:
 def test_jobs_start_one_after_the_other_and_no_pod_waits(jobs: Jobs, device_muster: Server) -> None:
     """Of three Jobs that each need all GPUs one has pods at a time, and the others say why they wait."""
     jobs.cluster.nodes(1, gpus=4)
-    for name in ("a", "b", "c"):
+    waiting, most = ["a", "b", "c"], 0
+    for name in waiting:
         jobs.create(name)
-    most = 0
-    for name in ("a", "b", "c"):
-        jobs.wait_running(name)
+    while waiting:
+        jobs.cluster.wait_until(lambda: any(jobs.running(name) == 4 for name in waiting), "one of them runs", 30)
         most = max(most, len([pod for pod in jobs.pods() if pod["status"].get("phase") != "Succeeded"]))
-        if name == "a":
-            jobs.wait_message("b", "InsufficientCapacity")
-            assert jobs.suspended("b")
-        jobs.finish(name)
+        first = next(name for name in waiting if jobs.running(name) == 4)  # of one second, so in any order
+        waiting.remove(first)
+        for name in waiting:
+            jobs.wait_message(name, "InsufficientCapacity")
+            assert jobs.suspended(name)
+        jobs.finish(first)
     assert most == 4
     device_muster.check()
 
