@@ -251,8 +251,10 @@ class Observations:
         if pod.done or pod.deleting or pod.gated:
             if slot.state is not SlotState.BINDING:
                 reservations.drop(pod.uid, "the member cannot be placed any more")
-        elif pod.group != reservation.ref or pod.shape != slot.pod.shape:
+        elif pod.group != reservation.ref or not pod.shape.is_covered_by(slot.pod.shape):
             reservations.drop(pod.uid, "the member changed")
+        elif pod.shape != slot.pod.shape:
+            reservations.ledger.follow(slot, pod)
         elif slot.state is SlotState.RESERVED and before is not None and before.nominated_node != pod.nominated_node:
             if before.nominated_node == slot.node and reservations.renominate(pod, slot):
                 self._admission.reconsider(pod.group)

@@ -245,7 +245,7 @@ class Reservations:
             return
         reservation, slot = entry
         kept = slot.pod.shape
-        if pod.group != reservation.ref or any(amount > kept.request(name) for name, amount in pod.shape.requests):
+        if pod.group != reservation.ref or not pod.shape.is_covered_by(kept):
             return
         self.ledger.release(expected.uid)
         self.ledger.promise(reservation, [(pod, slot.node)], self._clock.monotonic())

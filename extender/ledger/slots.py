@@ -203,6 +203,13 @@ class Ledger:
             self._table.claim_alike(shape, nodes)
         self._gangs.promise(reservation.ref, slots)
 
+    def follow(self, slot: Slot, pod: Pod) -> None:
+        """Keep a slot for its pod, which asks for no more than before; the node is looked at again."""
+        self._count_gpus(self._by_pod[pod.uid], pod.shape.gpus - slot.pod.shape.gpus)
+        slot.pod = pod
+        self._table.claim(pod.uid, slot.node, pod.shape)
+        self._table.touch(slot.node)
+
     def fulfil(self, pod: Pod) -> Slot | None:
         """Drop the slot of a pod that the API server shows as bound; its claim is the bound pod's now."""
         return self._drop(pod.uid)

@@ -145,6 +145,10 @@ class Shape:
         """Return how much of `resource` a pod of this shape takes."""
         return next((value for name, value in self.requests if name == resource), 0)
 
+    def is_covered_by(self, other: Shape) -> bool:
+        """Tell whether a pod takes no more of a node than one of `other`, whatever its Queue is charged."""
+        return not any(amount > other.request(name) for name, amount in self.requests if not name.endswith(CHARGED))
+
     def within(self, allocatable: Mapping[str, int]) -> Shape:
         """Return the shape with all that a node has in place of what no node has; 0 of it is left out."""
         if not self._is_excessive:

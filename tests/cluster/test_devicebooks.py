@@ -145,8 +145,11 @@ def test_a_shared_claim_is_charged_once_and_pins(world: World) -> None:
     job = world.gang("job", 3, gpus=0, claims=uses(claim="shared"), cpu=20_000)
     (where,) = set(job.reserved.values())
     assert free(world, where) == 0
+    planned = {uid: slot.promised_at for uid, slot in job.slots.items()}
+    world.later(1)
     world.tell(ClaimSeen(claim_of("shared", spec_of(8), node=where, devices=range(8))))
-    assert set(job.reserved.values()) == {where}
+    assert {uid: slot.promised_at for uid, slot in job.slots.items()} == planned  # kept, not planned again
+    assert free(world, where) == 0
     job.run()
     assert free(world, where) == 0
     other = world.gang("other", 1, gpus=0, claims=uses(claim="shared"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -186,6 +187,25 @@ def test_what_no_pod_asks_for_any_more_makes_room(provided: Provided) -> None:
         assert provided.amounts["a"][lasting.column] == 1
         provided.columns.use([], before=[demand])
     assert len(provided.amounts["a"]) <= MOST_OF_A_NAMESPACE + 1
+
+
+def test_what_is_not_asked_for_any_more_makes_nothing_hard_to_count(provided: Provided) -> None:
+    """Devices that are had in parts do not count for what is asked for in place of words that were about them."""
+    item = slice_of("a", ["H100", "A100"])
+    divided = replace(item, devices=(item.devices[0], replace(item.devices[1], shared=True)))
+    provided.columns.put_slice(divided)
+    provided.columns.want(of_product("A100"), "one")
+    assert not provided.columns.is_plain(of_product("A100"))
+    unused = [DeviceDemand(CLASS, (product_is("A100"), f"'{number}' == '{DRIVER}'")) for number in range(MOST_DEMANDS)]
+    for demand in unused:
+        provided.columns.want(demand, "one")
+        provided.columns.use([], before=[demand])
+    provided.columns.put_slice(replace(divided, generation=2))
+    for number in range(MOST_OF_A_NAMESPACE):
+        demand = DeviceDemand(CLASS, (product_is("H100"), f"'{number}' == '{DRIVER}'"))
+        provided.columns.want(demand, "one")
+        assert demand.column in provided.columns.takes(demand)
+        assert provided.columns.is_plain(demand), number
 
 
 def test_devices_of_a_large_cluster_are_looked_at_in_steps(provided: Provided) -> None:
