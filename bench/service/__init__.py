@@ -21,6 +21,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
     {
         "verbs": "bench.service.verbs",
         "scale": "bench.service.scale",
+        "devices": "bench.service.devices",
         "plan": "bench.placement",
         "pass": "bench.placement",
         "turns": "bench.turns",
@@ -34,6 +35,7 @@ CASES: Mapping[str, str] = MappingProxyType(
     {
         "verbs": "what each verb takes over HTTP, by nodes, at rest and under a stream of watch events",
         "scale": "a large cluster: time to start, memory, and how late the event loop turns",
+        "devices": "a cluster as large, whose GPUs are in ResourceSlices: time to start, and memory",
         "plan": "what a plan takes, by pods and nodes",
         "pass": "what a pass over waiting gangs takes, by gangs and nodes",
         "turns": "the longest turns of the event loop, step by step, in one process",

@@ -11,6 +11,7 @@ NAMESPACE = "research"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 #: What a node offers.
 NODE_GPUS, NODE_CPUS = 8, 128
+_DRIVER = "gpu.nvidia.com"
 
 CREATED = "2026-09-14T08:31:07Z"
 
@@ -130,8 +131,60 @@ def _container(gpus: int, cpu: str) -> JsonObject:
     }
 
 
-def node_document() -> JsonObject:
-    """Return a node that is ready and empty."""
+def device_class_document() -> JsonObject:
+    """Return the class of the GPUs in ResourceSlices, which stands for those that pods ask for as resources too."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": _DRIVER, "uid": _DRIVER, "resourceVersion": "1", "creationTimestamp": CREATED},
+        "spec": {
+            "extendedResourceName": GPU,
+            "selectors": [
+                {"cel": {"expression": f"device.driver == '{_DRIVER}' && device.attributes['{_DRIVER}'].type == 'gpu'"}}
+            ],
+        },
+    }
+
+
+def slice_document() -> JsonObject:
+    """Return the ResourceSlice of a node's GPUs, with the attributes that NVIDIA's driver publishes."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {
+            "name": "@NAME@-gpu",
+            "uid": "@UID@",
+            "resourceVersion": "@VERSION@",
+            "creationTimestamp": CREATED,
+            "managedFields": [_managed("gpu-kubelet-plugin", "", {"f:spec": _owned("devices", "driver", "pool")})],
+        },
+        "spec": {
+            "driver": _DRIVER,
+            "nodeName": "@NAME@",
+            "pool": {"name": "@NAME@", "generation": 1, "resourceSliceCount": 1},
+            "devices": [_device(number) for number in range(NODE_GPUS)],
+        },
+    }
+
+
+def _device(number: int) -> JsonObject:
+    texts = {
+        "type": "gpu",
+        "uuid": f"GPU-@UID@-{number}",
+        "productName": "NVIDIA A100-SXM4-80GB",
+        "brand": "Nvidia",
+        "architecture": "Ampere",
+        "resource.kubernetes.io/pcieRoot": f"pci0000:{number // 2:02x}",
+        "resource.kubernetes.io/pciBusID": f"0000:{number:02x}:00.0",
+    }
+    versions = {"cudaComputeCapability": "8.0.0", "driverVersion": "570.86.15", "cudaDriverVersion": "12.8.0"}
+    attributes: JsonObject = {name: {"string": text} for name, text in texts.items()}
+    attributes |= {name: {"version": version} for name, version in versions.items()}
+    return {"name": f"gpu-{number}", "attributes": attributes, "capacity": {"memory": {"value": "80Gi"}}}
+
+
+def node_document(*, sliced: bool) -> JsonObject:
+    """Return a node that is ready and empty; if it is `sliced`, its GPUs are in a ResourceSlice."""
     capacity = {
         "cpu": str(NODE_CPUS),
         "memory": "2113462364Ki",
@@ -139,7 +192,7 @@ def node_document() -> JsonObject:
         "hugepages-1Gi": "0",
         "hugepages-2Mi": "0",
         "pods": "110",
-        GPU: str(NODE_GPUS),
+        **({} if sliced else {GPU: str(NODE_GPUS)}),
     }
     labels = {
         "kubernetes.io/hostname": "@NAME@",

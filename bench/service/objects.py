@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench.service.documents import CREATED, NAMESPACE, JsonObject, node_document, pod_document
+from bench.service.documents import CREATED, NAMESPACE, JsonObject, node_document, pod_document, slice_document
 
 _FIELD = re.compile(rb"@([A-Z]+)@")
 
@@ -64,17 +64,22 @@ class PodRecord:
 
 @dataclass(slots=True)
 class NodeRecord:
-    """What tells one node from another; `version` is its resourceVersion."""
+    """What tells one node from another; `version` is its resourceVersion. Are its GPUs in a ResourceSlice: `sliced`."""
 
     name: str
     uid: str
     zone: str
     version: int = 1
+    sliced: bool = False
 
     def encode(self) -> bytes:
         """Return the node as the API server sends it."""
         values = {"NAME": self.name, "UID": self.uid, "ZONE": self.zone, "VERSION": str(self.version)}
-        return _node_template().render(values)
+        return _node_template(self.sliced).render(values)
+
+    def encode_slice(self) -> bytes:
+        """Return its ResourceSlice as the API server sends it."""
+        return _slice_template().render({"NAME": self.name, "UID": self.uid, "VERSION": "1"})
 
 
 def uid(kind: int, number: int) -> str:
@@ -139,5 +144,10 @@ def _pod_template(grouped: bool, bound: bool, nominated: bool, gpus: int, cpu: s
 
 
 @functools.cache
-def _node_template() -> Template:
-    return Template(node_document())
+def _node_template(sliced: bool) -> Template:  # noqa: FBT001 - the cache's key
+    return Template(node_document(sliced=sliced))
+
+
+@functools.cache
+def _slice_template() -> Template:
+    return Template(slice_document())

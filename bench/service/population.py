@@ -58,6 +58,7 @@ class Size:
         running: gangs of eight that run, one GPU for each member, evenly in the queues if there are any.
         queues: Queues in a tree of two levels.
         crowd: gangs that wait of each kind in `CROWD`.
+        sliced: 1 if GPUs are in ResourceSlices, and no device plugin tells of any.
     """
 
     nodes: int
@@ -68,6 +69,7 @@ class Size:
     running: int = 0
     queues: int = 0
     crowd: int = 0
+    sliced: int = 0
 
     @property
     def pods(self) -> int:
@@ -116,7 +118,8 @@ class Population:
     @classmethod
     def of(cls, size: Size) -> Self:
         """Make a cluster of that size, the same every time."""
-        nodes = [NodeRecord(node_name(n), uid(_NODE, n), f"us-central1-{'abc'[n % 3]}") for n in range(size.nodes)]
+        zones, sliced = [f"us-central1-{each}" for each in "abc"], bool(size.sliced)
+        nodes = [NodeRecord(node_name(n), uid(_NODE, n), zones[n % 3], sliced=sliced) for n in range(size.nodes)]
         pods = [
             *(bound_pod(number, nodes[number % size.nodes].name) for number in range(size.bound)),
             *(member(PINNED, number) for number in range(size.pinned)),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 
-from bench.service.documents import NAMESPACE, JsonObject
+from bench.service.documents import NAMESPACE, JsonObject, device_class_document
 from bench.service.objects import NodeRecord, PodRecord
 from bench.service.population import GroupRecord, Population
 
@@ -101,8 +101,17 @@ class ReplayedCluster:
         self.namespaces = WatchedKind("Namespace", lambda: (_NAMESPACE,))
         self.queues = WatchedKind("Queue", lambda: (json.dumps(each).encode() for each in population.queues))
         self.budgets = WatchedKind("PodDisruptionBudget", lambda: ())
+        self.slices = WatchedKind(
+            "ResourceSlice", lambda: (each.encode_slice() for each in population.nodes if each.sliced)
+        )
+        self.classes = WatchedKind("DeviceClass", lambda: (json.dumps(device_class_document()).encode(),))
+        self.claims = WatchedKind("ResourceClaim", lambda: ())
+        self.templates = WatchedKind("ResourceClaimTemplate", lambda: ())
+        self.devices = (self.slices, self.classes, self.claims, self.templates)
+        sliced = any(each.sliced for each in population.nodes)
         described = (self.nodes, self.pods, self.groups, self.priority_classes, self.config_maps)
-        self.kinds = (*described, self.namespaces, self.queues, self.budgets)
+        others = (self.namespaces, self.queues, self.budgets)
+        self.kinds = (*described, *others, *(self.devices if sliced else ()))
 
     def page(self) -> JsonObject:
         """Return what a client that lists one object learns: how far the server is. The object is left out."""

@@ -17,9 +17,9 @@ from extender.control.health import LOOK_BACK_SECONDS
 
 SIZE = Size(nodes=5_000, bound=10_784, running=4_900, queues=250)
 SHORT_SIZE = Size(nodes=500, bound=1_000, running=100, queues=25)
-_REPEATS = 3
+REPEATS = 3
 #: Seconds after the start until memory is read: until the gauge of the longest lag has forgotten the start, too.
-_REST_SECONDS, _SHORT_REST_SECONDS = 2 * LOOK_BACK_SECONDS, 0.5
+REST_SECONDS, SHORT_REST_SECONDS = 2 * LOOK_BACK_SECONDS, 0.5
 #: Seconds of scrapes, of events, and of collections; one each second, or as often as a short measurement needs.
 _PHASE_SECONDS, _SHORT_PHASE_SECONDS = 10.0, 0.5
 
@@ -34,7 +34,7 @@ def measure(options: Options, say: Say) -> list[Figure]:
     """Start Muster on a large cluster and let happen what may make its event loop late, as often as asked for."""
     size = SHORT_SIZE if options.short else SIZE
     seconds = _SHORT_PHASE_SECONDS if options.short else _PHASE_SECONDS
-    rest = _SHORT_REST_SECONDS if options.short else _REST_SECONDS
+    rest = SHORT_REST_SECONDS if options.short else REST_SECONDS
     starts: list[float] = []
     memory: list[float] = []
     recorded: list[float] = []
@@ -44,7 +44,7 @@ def measure(options: Options, say: Say) -> list[Figure]:
     say(f"starting Muster with {size.nodes:,} nodes, {size.pods:,} pods and {size.queues} Queues")
     cores = Cores.available()
     with cores.keep_off(), Stand(size, cores) as stand:
-        for number in range(repeats := options.repeats or (1 if options.short else _REPEATS)):
+        for number in range(repeats := options.repeats or (1 if options.short else REPEATS)):
             if number:
                 stand.muster.stop()
                 stand.start_muster()

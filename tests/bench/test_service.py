@@ -97,9 +97,16 @@ def test_a_start_is_measured_with_its_memory_and_its_stalls() -> None:
     assert {f"longest_stall_ms_{phase}" for phase in phases} <= found.keys()
 
 
+def test_a_start_with_devices_in_slices_is_measured() -> None:
+    """The gang that fits is planned on devices of slices, since nodes tell of no GPUs."""
+    found = measured("devices")
+    assert found["cold_start_devices_s"] > 0
+    assert 50 < found["resident_devices_mb"] < 350
+
+
 def test_every_case_can_be_asked_for() -> None:
     """The names are those of the budget's parts."""
-    assert list(CASES) == ["verbs", "scale", "plan", "pass", "turns", "growth", "seeing"]
+    assert list(CASES) == ["verbs", "scale", "devices", "plan", "pass", "turns", "growth", "seeing"]
 
 
 def test_looking_is_measured_beside_not_looking() -> None:
