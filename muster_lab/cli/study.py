@@ -64,6 +64,12 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
     checkpoint: Annotated[
         str | None, typer.Option(help="How often jobs save their progress whose line says nothing, such as 30m.")
     ] = None,
+    failures: Annotated[
+        float,
+        typer.Option(min=0, help="How often nodes fail until the last job is submitted, in 1,000 days of a node."),
+    ] = 0.0,
+    repair: Annotated[str, typer.Option(help="How long a node that has failed is away.")] = "12h",
+    spares: Annotated[int, typer.Option(min=1, help="Nodes that the policy `spares` keeps for repairs.")] = 1,
     output: Annotated[
         OutputFormat, typer.Option("--output", "-o", help="How to print the result.")
     ] = OutputFormat.TABLE,
@@ -75,19 +81,21 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     from rich.console import Console
 
+    from muster_lab.study.failures import FailureModel
     from muster_lab.study.fleet import Fleet
     from muster_lab.study.study import study as compare
     from muster_lab.study.study import study_json
     from muster_lab.traces.trace import TraceError
 
-    chosen = _policies(policy or _STANDARD)
+    chosen = [replace(each, spares=spares) if each.spares else each for each in _policies(policy or _STANDARD)]
+    model = FailureModel(failures, _duration("--repair", repair))
     try:
         read = _read(trace, declare, checkpoint, limit)
         if load is not None:
             read = _at_load(read, nodes * gpus, load)
         with Console(stderr=True).status("") as status:
             result = compare(
-                read, Fleet(nodes, gpus, product=product, rack=rack), chosen, _reporting(status, len(read.jobs))
+                read, Fleet(nodes, gpus, product=product, rack=rack), chosen, _reporting(status, len(read.jobs)), model
             )
     except TraceError as error:
         _stop(str(error))
@@ -174,8 +182,12 @@ _ROWS: Sequence[tuple[str, Callable[[Figures], str]]] = (
     ("fragmentation of free GPUs", lambda figures: f"{figures.fragmentation:.1%}"),
     ("Jain's index over queues", lambda figures: f"{figures.jain:.3f}"),
     ("gangs evicted", lambda figures: f"{figures.evictions}"),
-    ("GPU-hours lost to that", lambda figures: f"{figures.wasted_gpu_hours:.0f}"),
+    ("GPU-hours lost, failures included", lambda figures: f"{figures.wasted_gpu_hours:.0f}"),
     ("GPU-hours lost to slow collectives", lambda figures: f"{figures.slowed_gpu_hours:.0f}"),
+    ("interrupted by nodes that failed", lambda figures: f"{figures.interruptions}"),
+    ("ran again after, mean", lambda figures: _time(figures.recovery.mean)),
+    ("ran again after, 95 % at most", lambda figures: _time(figures.recovery.p95)),
+    ("work that counted, of GPUs held", lambda figures: f"{figures.effective:.1%}"),
     ("last job ended after", lambda figures: _time(figures.makespan)),
 )
 
@@ -191,20 +203,25 @@ def _policies(names: Sequence[str]) -> list[StudyPolicy]:
 
 
 def _read(file: Path, declare: Declare, checkpoint: str | None, limit: int | None) -> Trace:
-    from muster_lab.simulation.notation import DurationError, parse_duration
     from muster_lab.traces.csvfile import read_trace
     from muster_lab.traces.trace import Trace
 
-    try:
-        saved = None if checkpoint is None else parse_duration(checkpoint)
-    except DurationError as error:
-        _stop(f"--checkpoint: {error}")
+    saved = None if checkpoint is None else _duration("--checkpoint", checkpoint)
     jobs = list(read_trace(file).jobs[:limit])
     if declare is not Declare.TRACE:
         jobs = [replace(job, declared=job.runtime if declare is Declare.EXACT else None) for job in jobs]
     if saved:
         jobs = [replace(job, checkpoint=job.checkpoint or saved) for job in jobs]
     return Trace.of(jobs)
+
+
+def _duration(option: str, text: str) -> float:
+    from muster_lab.simulation.notation import DurationError, parse_duration
+
+    try:
+        return parse_duration(text)
+    except DurationError as error:
+        _stop(f"{option}: {error}")
 
 
 def _at_load(trace: Trace, gpus: int, load: float) -> Trace:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from muster_lab.simulation.accounting import SECONDS_PER_HOUR
 from muster_lab.study.fluid import Fluid
-from muster_lab.study.player import StudyHistory
+from muster_lab.study.history import StudyHistory
 from muster_lab.traces.trace import TraceJob
 
 #: Jobs are told apart by size in so many classes of equally many jobs.
@@ -53,6 +53,8 @@ class Figures:
     were. `jain` is the index of fairness over queues of what each got against its fair share of the fluid schedule: 1
     is fair. Wasted hours are those of GPUs held for work that was lost, slowed hours those that gangs do not work
     because their collectives are slower than they could be. `makespan` is when the last job ended (seconds).
+    `interruptions` are nodes that failed under gangs that ran, `recovery` how long it took until these ran again
+    (seconds). `effective` is the share of the time for which gangs held GPUs that was work which counted.
     """
 
     policy: str
@@ -74,6 +76,9 @@ class Figures:
     wasted_gpu_hours: float
     slowed_gpu_hours: float
     makespan: float
+    interruptions: int
+    recovery: Waits
+    effective: float
 
 
 def evaluate(policy: str, history: StudyHistory, ideal: Fluid, gpus: int) -> Figures:
@@ -84,6 +89,8 @@ def evaluate(policy: str, history: StudyHistory, ideal: Fluid, gpus: int) -> Fig
     span = trace.span
     work = _work(history)
     lost = sum(((run.end - run.start) * run.pace - run.kept) * jobs[run.job].all_gpus for run in history.runs)
+    held = sum((run.end - run.start) * jobs[run.job].all_gpus for run in history.runs)
+    kept = sum(run.kept * jobs[run.job].all_gpus for run in history.runs)
     slowed = sum((run.end - run.start) * (1 - run.pace) * jobs[run.job].all_gpus for run in history.runs)
     free, stranded, idle = _integrals(history)
     slowdowns = [1 + waits[index] / max(jobs[index].runtime, _SHORTEST_RUNTIME) for index in ended]
@@ -110,6 +117,9 @@ def evaluate(policy: str, history: StudyHistory, ideal: Fluid, gpus: int) -> Fig
         wasted_gpu_hours=lost / SECONDS_PER_HOUR,
         slowed_gpu_hours=slowed / SECONDS_PER_HOUR,
         makespan=max((run.end for run in history.runs), default=0.0),
+        interruptions=len(history.interruptions),
+        recovery=_summary([each.resumed - each.at for each in history.interruptions if each.resumed is not None]),
+        effective=_ratio(kept, held),
     )
 
 

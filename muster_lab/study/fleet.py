@@ -88,7 +88,7 @@ class Rooms:
     """What is free on which node, kept apart from Muster's own model; and how much of it is of use to whom.
 
     Attributes:
-        free: GPUs that no pod holds.
+        free: GPUs that no pod holds, on nodes that are well.
         stranded: how many of those a pod of the trace cannot use, because its node has too few of them: the mean over
             all its pods with GPUs. Source: Weng et al., Beware of Fragmentation, USENIX ATC 2023, for whole GPUs.
     """
@@ -96,6 +96,7 @@ class Rooms:
     def __init__(self, fleet: Fleet, trace: Trace) -> None:
         self._free = {node.name: dict(fleet.allocatable) for node in fleet.each()}
         self._useless = _useless(fleet.gpus, trace)
+        self._closed: set[str] = set()
         self.free = fleet.all_gpus
         self.stranded = fleet.nodes * self._useless[fleet.gpus]
 
@@ -121,8 +122,21 @@ class Rooms:
         before = there[GPU]
         for resource, amount in shape.requests:
             there[resource] += sign * amount
-        self.free += there[GPU] - before
-        self.stranded += self._useless[there[GPU]] - self._useless[before]
+        if node not in self._closed:
+            self.free += there[GPU] - before
+            self.stranded += self._useless[there[GPU]] - self._useless[before]
+
+    def close(self, node: str) -> None:
+        """Take in that a node fails: nothing there is free until it is back."""
+        self._closed.add(node)
+        self.free -= self._free[node][GPU]
+        self.stranded -= self._useless[self._free[node][GPU]]
+
+    def reopen(self, node: str) -> None:
+        """Take in that a node is back."""
+        self._closed.discard(node)
+        self.free += self._free[node][GPU]
+        self.stranded += self._useless[self._free[node][GPU]]
 
 
 def _useless(most: int, trace: Trace) -> list[float]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from extender.admission.engine import Engine
 from extender.admission.events import (
@@ -25,66 +25,17 @@ from extender.admission.events import (
     Tick,
 )
 from extender.clock import ManualClock, thread_cpu_seconds
-from extender.ledger.effects import Evict, Nomination
+from extender.ledger.effects import Evict, EvictionReason, Nomination
 from extender.objects.keys import Options
 from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef, PodGroup
-from extender.objects.reason import Reason
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.placement.placement import describe, shares_of
+from muster_lab.study.failures import NO_FAILURES, SILENCE_SECONDS, UNREACHABLE_SECONDS, FailureModel, silent
 from muster_lab.study.fleet import Fleet, Rooms, shape_of
+from muster_lab.study.history import StudyEviction, StudyHistory, StudyInterruption, StudyRun, UsageStep
 from muster_lab.study.policy import StudyPolicy
 from muster_lab.traces.trace import Trace, TraceJob
-
-
-class StudyRun(NamedTuple):
-    """One time that a job held its GPUs: from `start` until they were free again at `end` (seconds).
-
-    `kept` are the seconds of work that counted in the end: less than it held them if it was evicted, or if it ran at a
-    `pace` below 1, which is that of the fastest place that there could be for it.
-    """
-
-    job: int
-    start: float
-    end: float
-    kept: float
-    pace: float = 1.0
-
-
-class StudyEviction(NamedTuple):
-    """One gang that was evicted: its job, when, for whom (namespace/name, "" if unknown), why."""
-
-    job: int
-    at: float
-    by: str
-    reason: str
-
-
-class UsageStep(NamedTuple):
-    """How things stood from `at` (seconds) until the next step: GPUs that were free, stranded, and waited for."""
-
-    at: float
-    free: int
-    stranded: float
-    wanted: int
-
-
-@dataclass(frozen=True, slots=True)
-class StudyHistory:
-    """A trace as one policy played it; jobs are named by their place in the trace.
-
-    `waiting` says why those waited that had not ended when nothing more could happen. `passes` and `cpu_seconds` are
-    what it took of this machine.
-    """
-
-    trace: Trace
-    runs: tuple[StudyRun, ...]
-    evictions: tuple[StudyEviction, ...]
-    steps: tuple[UsageStep, ...]
-    waiting: Mapping[int, Reason | None]
-    passes: int
-    cpu_seconds: float
-
 
 #: Kubernetes' default terminationGracePeriodSeconds: how long an evicted pod holds its node on.
 TERMINATION_SECONDS = 30.0
@@ -107,18 +58,30 @@ class StudyError(RuntimeError):
 
 
 class _Kind(IntEnum):
-    """What an event is; of simultaneous ones, what frees nodes comes first."""
+    """What an event is; of simultaneous ones, what frees nodes comes first.
+
+    Of nodes: one is back, does not answer, loses its pods to the taint manager, or fails.
+    """
 
     ENDS = 0
     GONE = 1
-    ARRIVES = 2
+    BACK = 2
+    SILENT = 3
+    CLEARED = 4
+    FAILS = 5
+    ARRIVES = 6
 
 
 class _Event(NamedTuple):
+    """What happens, and to which job in which attempt, or to which node in which outage."""
+
     at: float
     kind: _Kind
     job: int
     attempt: int
+
+
+_OF_NODES: Final = frozenset({_Kind.BACK, _Kind.SILENT, _Kind.CLEARED, _Kind.FAILS})
 
 
 @dataclass(slots=True)
@@ -127,7 +90,8 @@ class _Life:
 
     `nominated` are members that may bind (pod UID -> node). `done` is the work that a restart keeps (seconds);
     `started` is when the present attempt began to run, None if it does not, and `pace` the work that it does there in a
-    second.
+    second. `interrupted` is when a node failed under it, until it runs again; `failed` the same for as long as it holds
+    its GPUs.
     """
 
     index: int
@@ -137,19 +101,27 @@ class _Life:
     nominated: dict[str, str] = field(default_factory=dict)
     attempt: int = 0
     started: float | None = None
+    failed: float | None = None
+    interrupted: float | None = None
     leaving: bool = False
     done: float = 0.0
     pace: float = 1.0
 
+    @property
+    def works(self) -> bool:
+        """Tell whether it holds GPUs as a whole: it runs, or would if no node had failed."""
+        return self.started is not None or self.failed is not None
+
 
 class StudyPlayer:
-    """One trace under one policy, on nodes that are all well.
+    """One trace under one policy, on nodes that fail as `failures` says until the last job is submitted.
 
     kube-scheduler is played as instantaneous: a nominated member is at bind as soon as its node has room, and its
     Binding is made when the barrier opens. Evicted gangs leave after 30 s; their owner creates them again at once.
+    A gang stops when a node fails under it, and goes on from what it has saved when it is whole again.
     """
 
-    def __init__(self, trace: Trace, fleet: Fleet, policy: StudyPolicy) -> None:
+    def __init__(self, trace: Trace, fleet: Fleet, policy: StudyPolicy, failures: FailureModel = NO_FAILURES) -> None:
         """Prepare an empty cluster; raise TraceError for a job that could never run there."""
         fleet.check(trace)
         self._trace = trace
@@ -168,12 +140,18 @@ class StudyPlayer:
         self._evictions: list[StudyEviction] = []
         self._evictions_due: dict[str, Evict] = {}  # pod UID -> what is to be evicted
         self._steps: list[UsageStep] = []
-        for node in fleet.each():
+        self._interruptions: list[StudyInterruption] = []
+        self._nodes = list(fleet.each())
+        self._outages = list(failures.outages(fleet.nodes, trace.span))
+        self._away: dict[str, int] = {}  # node -> which outage
+        self._replaced = 0
+        for node in self._nodes:
             self._tell(NodeSeen(node))
         for queue in policy.queues(trace, fleet):
             self._tell(QueueSeen(queue))
         self._tell(Rebuild())
         self._events = [_Event(job.submitted, _Kind.ARRIVES, index, 0) for index, job in enumerate(trace.jobs)]
+        self._events += [_Event(out.at, _Kind.FAILS, out.node, number) for number, out in enumerate(self._outages)]
         heapq.heapify(self._events)
 
     def play(self, progress: Progress | None = None) -> StudyHistory:
@@ -205,6 +183,7 @@ class StudyPlayer:
             waiting,
             self._admission.passes,
             thread_cpu_seconds() - began,
+            (*self._interruptions, *self._unresumed()),
         )
 
     def _standing(self) -> tuple[float, ...]:
@@ -224,6 +203,9 @@ class StudyPlayer:
         if event.kind is _Kind.ARRIVES:
             self._arrive(event.job)
             return
+        if event.kind in _OF_NODES:
+            self._happen_to_node(event)
+            return
         life = self._lives.get(event.job)
         if life is None or life.attempt != event.attempt:
             return
@@ -231,6 +213,73 @@ class StudyPlayer:
             self._end(life)
         elif event.kind is _Kind.GONE:
             self._start_over(life)
+
+    def _happen_to_node(self, event: _Event) -> None:
+        node, now = self._nodes[event.job], self._clock.monotonic()
+        if event.kind is _Kind.FAILS:
+            back = self._outages[event.attempt].back
+            self._away[node.name] = event.attempt
+            self._rooms.close(node.name)
+            for life in [each for each in self._lives.values() if each.started is not None]:
+                if not life.leaving and any(pod.node_name == node.name for pod in life.pods.values()):
+                    self._interrupt(life)
+            times = (now + SILENCE_SECONDS, now + SILENCE_SECONDS + UNREACHABLE_SECONDS, back)
+            for at, kind in zip(times, (_Kind.SILENT, _Kind.CLEARED, _Kind.BACK), strict=True):
+                heapq.heappush(self._events, _Event(at, kind, event.job, event.attempt))
+        elif self._away.get(node.name) != event.attempt:
+            return
+        elif event.kind is _Kind.SILENT:
+            self._tell(NodeSeen(silent(node, self._clock.now().timestamp())))
+        else:
+            uids = [uid for uid, life in self._life_of.items() if life.pods[uid].node_name == node.name]
+            self._replace(uid for uid in uids if not self._life_of[uid].leaving)
+            if event.kind is _Kind.BACK:
+                del self._away[node.name]
+                self._rooms.reopen(node.name)
+                self._tell(NodeSeen(node))
+
+    def _interrupt(self, life: _Life) -> None:
+        """Stop a gang: a node has failed under it, and the others cannot go on alone."""
+        self._stop(life, now := self._clock.monotonic())
+        life.failed = life.interrupted = now
+        life.attempt += 1
+        self._wanted += life.job.all_gpus
+
+    def _stop(self, life: _Life, until: float) -> None:
+        """Note what an attempt has come to that ends now; its GPUs are held until then."""
+        if life.started is not None:
+            saved = _saved(life.job, life.done + (self._clock.monotonic() - life.started) * life.pace)
+            self._runs.append(StudyRun(life.index, life.started, until, saved - life.done, life.pace))
+            life.done, life.started = saved, None
+        elif life.failed is not None:
+            self._runs.append(StudyRun(life.index, life.failed, until, 0.0))
+            life.failed = None
+
+    def _unresumed(self) -> Iterator[StudyInterruption]:
+        for life in self._lives.values():
+            if life.interrupted is not None:
+                yield StudyInterruption(life.index, life.interrupted, None)
+
+    def _replace(self, uids: Iterable[str]) -> None:
+        """Let pods go that were on a node which failed, and their owner create others in their stead."""
+        for uid in list(uids):
+            life = self._life_of.pop(uid)
+            pod = life.pods.pop(uid)
+            self._rooms.give_back(pod.node_name, pod.shape)
+            self._tell(PodGone(uid))
+            self._replaced += 1
+            another = replace(
+                pod,
+                uid=f"{uid.partition('+')[0]}+{self._replaced}",
+                node_name="",
+                nominated_node="",
+                phase=Phase.PENDING,
+                started_at=None,
+                created=self._now(),
+            )
+            life.pods[another.uid] = another
+            self._life_of[another.uid] = life
+            self._tell(PodSeen(another))
 
     def _settle(self) -> None:
         """Let the admission decide, and carry out what it wants, until it wants nothing more at this moment."""
@@ -338,8 +387,14 @@ class StudyPlayer:
 
     def _start_running(self, life: _Life) -> None:
         """Let the training go on where it was saved, if all members are there."""
-        if life.started is None and all(pod.node_name for pod in life.pods.values()):
-            life.started = self._clock.monotonic()
+        nodes = [pod.node_name for pod in life.pods.values()]
+        if life.started is None and all(nodes) and self._away.keys().isdisjoint(nodes):
+            life.started = now = self._clock.monotonic()
+            if life.failed is not None:
+                self._runs.append(StudyRun(life.index, life.failed, now, 0.0))
+            if life.interrupted is not None:
+                self._interruptions.append(StudyInterruption(life.index, life.interrupted, now))
+            life.failed = life.interrupted = None
             self._wanted -= life.job.all_gpus
             life.pace = self._pace(life)
             ends = life.started + max(life.job.runtime - life.done, 0.0) / life.pace
@@ -374,11 +429,17 @@ class StudyPlayer:
     def _evict(self, evictions: Iterable[Evict]) -> bool:
         """Evict: a gang that loses a member stops as a whole, since none of it can go on without the others."""
         struck: dict[int, tuple[_Life, Evict]] = {}
+        lost: list[str] = []
         for eviction in evictions:
             life = self._life_of.get(eviction.pod.uid)
-            if life is not None and not life.leaving:
+            if life is None or life.leaving:
+                continue
+            if eviction.reason is EvictionReason.NODE_LOST and life.pods[eviction.pod.uid].node_name in self._away:
+                lost.append(eviction.pod.uid)
+            else:
                 struck.setdefault(life.index, (life, eviction))
         now = self._clock.monotonic()
+        self._replace(uid for uid in lost if self._life_of[uid].index not in struck)
         for life, eviction in struck.values():
             self._evictions.append(StudyEviction(life.index, now, eviction.by, eviction.reason))
             life.leaving = True
@@ -387,15 +448,11 @@ class StudyPlayer:
             for uid, pod in life.pods.items():
                 life.pods[uid] = replace(pod, deleting=True)
                 self._tell(PodSeen(life.pods[uid]))
-            gone = now + (TERMINATION_SECONDS if life.started is not None else 0.0)
+            gone = now + (TERMINATION_SECONDS if life.works else 0.0)
             heapq.heappush(self._events, _Event(gone, _Kind.GONE, life.index, life.attempt))
-            if life.started is not None:
-                saved = _saved(life.job, life.done + (now - life.started) * life.pace)
-                self._runs.append(StudyRun(life.index, life.started, gone, saved - life.done, life.pace))
-                life.done = saved
-            else:
-                self._wanted -= life.job.all_gpus
-        return bool(struck)
+            self._wanted -= 0 if life.started is not None else life.job.all_gpus
+            self._stop(life, gone)
+        return bool(struck or lost)
 
     def _start_over(self, life: _Life) -> None:
         """Let evicted members go, and their owner create them again."""

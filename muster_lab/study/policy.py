@@ -15,6 +15,7 @@ from extender.objects.queue import (
     QueueingStrategy,
     Quota,
     Reclaim,
+    SparePolicy,
     WithinQueue,
 )
 from extender.settings import Settings
@@ -31,7 +32,7 @@ class StudyPolicy:
 
     `queue` is that of all gangs; with `shares` each queue of the trace is one, with an equal part of the GPUs as its
     nominal quota, which others may borrow. With neither there is no Queue. `priorities` says whether those of the
-    trace count.
+    trace count. With `spares` there is one Queue with all GPUs, which keeps so many nodes for repairs.
     """
 
     name: str
@@ -40,6 +41,7 @@ class StudyPolicy:
     queue: Queue | None = None
     shares: bool = False
     priorities: bool = False
+    spares: int = 0
 
     def settings(self) -> Settings:
         """Return Muster's settings."""
@@ -47,6 +49,9 @@ class StudyPolicy:
 
     def queues(self, trace: Trace, fleet: Fleet) -> tuple[Queue, ...]:
         """Return the Queues that are defined, parents first."""
+        if self.spares:
+            flavors = (Flavor(_FLAVOR, {GPU: Quota(fleet.all_gpus)}),)
+            return (Queue(_EVERYBODY, uid=_EVERYBODY, flavors=flavors, spares=SparePolicy(self.spares)),)
         if self.queue is not None:
             return (self.queue,)
         if not self.shares:
@@ -71,7 +76,8 @@ class StudyPolicy:
         """Return which Queue each queue of the trace is under this policy, "" for none."""
         if self.shares:
             return queue_names(trace.queues)
-        return dict.fromkeys(trace.queues, "" if self.queue is None else self.queue.name)
+        one = _EVERYBODY if self.spares else "" if self.queue is None else self.queue.name
+        return dict.fromkeys(trace.queues, one)
 
 
 def queue_names(written: Sequence[str]) -> Mapping[str, str]:
@@ -118,6 +124,12 @@ POLICIES: Mapping[str, StudyPolicy] = MappingProxyType(
                 "as easy, and the place that breaks up least, however slow it is",
                 _EASY | {"placement_goal": "capacity"},
             ),
+            StudyPolicy(
+                "unrepaired",
+                "as easy, but pods of lost nodes are left to Kubernetes, which deletes them after five minutes",
+                _EASY | {"node_lost_seconds": 0},
+            ),
+            StudyPolicy("spares", "as easy, but some nodes stay empty for repairs", _EASY, spares=1),
             StudyPolicy(
                 "conservative", "as easy, but no gang that waits may be delayed, not the first alone", _CONSERVATIVE
             ),

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
+from muster_lab.study.failures import NO_FAILURES, FailureModel
 from muster_lab.study.figures import Figures, Waits, evaluate
 from muster_lab.study.fleet import Fleet
 from muster_lab.study.fluid import Fluid, fluid
-from muster_lab.study.player import Progress, StudyHistory, StudyPlayer
+from muster_lab.study.history import StudyHistory
+from muster_lab.study.player import Progress, StudyPlayer
 from muster_lab.study.policy import StudyPolicy
 from muster_lab.traces.trace import Trace
 
@@ -40,13 +42,19 @@ class Study:
     played: tuple[Played, ...]
 
 
-def study(trace: Trace, fleet: Fleet, policies: Sequence[StudyPolicy], reporting: Reporting | None = None) -> Study:
-    """Play a trace under each policy. Raises TraceError for a job that can never run."""
+def study(
+    trace: Trace,
+    fleet: Fleet,
+    policies: Sequence[StudyPolicy],
+    reporting: Reporting | None = None,
+    failures: FailureModel = NO_FAILURES,
+) -> Study:
+    """Play a trace under each policy, with the same failures. Raises TraceError for a job that can never run."""
     fleet.check(trace)
     ideal = fluid(trace, fleet.all_gpus)
     played = []
     for policy in policies:
-        history = StudyPlayer(trace, fleet, policy).play(None if reporting is None else reporting(policy))
+        history = StudyPlayer(trace, fleet, policy, failures).play(None if reporting is None else reporting(policy))
         played.append(Played(policy, history, evaluate(policy.name, history, ideal, fleet.all_gpus)))
     return Study(trace, fleet, ideal, tuple(played))
 
@@ -89,6 +97,9 @@ def _policy_json(played: Played) -> dict[str, Any]:
         "wastedGpuHours": _rounded(figures.wasted_gpu_hours),
         "slowedGpuHours": _rounded(figures.slowed_gpu_hours),
         "makespan": _rounded(figures.makespan),
+        "interruptions": figures.interruptions,
+        "recovery": _waits_json(figures.recovery),
+        "effective": _rounded(figures.effective),
         "passes": played.history.passes,
     }
 

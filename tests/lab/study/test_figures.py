@@ -7,7 +7,7 @@ import pytest
 from extender.objects.reason import Reason
 from muster_lab.study.figures import Figures, evaluate, jain
 from muster_lab.study.fluid import Fluid, fluid
-from muster_lab.study.player import StudyEviction, StudyHistory, StudyRun, UsageStep
+from muster_lab.study.history import StudyEviction, StudyHistory, StudyRun, UsageStep
 from muster_lab.traces.trace import Trace, TraceJob
 
 #: Two queues; the last submission, at 100 s, is when capacity stops counting.

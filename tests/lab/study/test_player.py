@@ -12,7 +12,8 @@ from extender.objects.queue import Queue, StopPolicy
 from extender.objects.reason import Reason
 from muster_lab.study.fleet import Fleet, Rooms, shape_of
 from muster_lab.study.fluid import fluid
-from muster_lab.study.player import TERMINATION_SECONDS, StudyHistory, StudyPlayer
+from muster_lab.study.history import StudyHistory
+from muster_lab.study.player import TERMINATION_SECONDS, StudyPlayer
 from muster_lab.study.policy import POLICIES, StudyPolicy
 from muster_lab.traces.trace import Trace, TraceError, TraceJob
 
@@ -167,7 +168,7 @@ def test_every_policy_keeps_the_promises(drawn: list[tuple[int, int, tuple[int, 
         TraceJob(f"j{index:02d}", at, runtime, *size, queue=queue, priority=priority, declared=runtime)
         for index, (at, runtime, size, priority, queue) in enumerate(drawn)
     ]
-    fleet = Fleet(3, 8)
+    fleet = Fleet(3 + POLICIES[policy].spares, 8)
     history = play(policy, *jobs, fleet=fleet)
     trace = history.trace
     assert not history.waiting
