@@ -31,6 +31,9 @@ class FailureModel:
     """How often nodes fail: `rate` times in 1,000 days of a node. They are back after `repair` seconds.
 
     Failures are independent of each other, and equally likely at any time.
+    Published rates: 6.5 and 2.3 in two clusters of Meta (Kokolis et al., Revisiting Reliability in Large-Scale Machine
+    Learning Research Clusters, HPCA 2025); 3.8 for Llama 3, which was interrupted 419 times in 54 days on 2,048 nodes
+    (Dubey et al., The Llama 3 Herd of Models, 2024).
     """
 
     rate: float = 0.0
