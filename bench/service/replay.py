@@ -47,10 +47,8 @@ class ReplayServer:
         """Return the application."""
         cluster = self._cluster
         app = web.Application()
-        names = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
-        for name, kind in zip(names, cluster.devices, strict=True):
-            if kind in cluster.kinds:
-                app.add_routes([web.get(f"/apis/resource.k8s.io/v1/{name}", self._watch(kind))])
+        for name, kind in cluster.devices.items():
+            app.add_routes([web.get(f"/apis/resource.k8s.io/v1/{name}", self._watch(kind))])
         app.add_routes(
             [
                 web.get("/version", _version),

@@ -83,6 +83,7 @@ class ReplayedCluster:
     Attributes:
         writes: how many requests of each sort Muster has made.
         events: how many events have been pushed.
+        devices: the kinds of Dynamic Resource Allocation by name of their resource, none if no GPUs are in slices.
     """
 
     def __init__(self, population: Population, random: Random) -> None:
@@ -101,17 +102,17 @@ class ReplayedCluster:
         self.namespaces = WatchedKind("Namespace", lambda: (_NAMESPACE,))
         self.queues = WatchedKind("Queue", lambda: (json.dumps(each).encode() for each in population.queues))
         self.budgets = WatchedKind("PodDisruptionBudget", lambda: ())
-        self.slices = WatchedKind(
-            "ResourceSlice", lambda: (each.encode_slice() for each in population.nodes if each.sliced)
-        )
-        self.classes = WatchedKind("DeviceClass", lambda: (json.dumps(device_class_document()).encode(),))
-        self.claims = WatchedKind("ResourceClaim", lambda: ())
-        self.templates = WatchedKind("ResourceClaimTemplate", lambda: ())
-        self.devices = (self.slices, self.classes, self.claims, self.templates)
-        sliced = any(each.sliced for each in population.nodes)
+        sliced = [node for node in population.nodes if node.sliced]
+        devices = {
+            "resourceslices": WatchedKind("ResourceSlice", lambda: (node.encode_slice() for node in sliced)),
+            "deviceclasses": WatchedKind("DeviceClass", lambda: (json.dumps(device_class_document()).encode(),)),
+            "resourceclaims": WatchedKind("ResourceClaim", lambda: ()),
+            "resourceclaimtemplates": WatchedKind("ResourceClaimTemplate", lambda: ()),
+        }
+        self.devices = devices if sliced else {}
         described = (self.nodes, self.pods, self.groups, self.priority_classes, self.config_maps)
         others = (self.namespaces, self.queues, self.budgets)
-        self.kinds = (*described, *others, *(self.devices if sliced else ()))
+        self.kinds = (*described, *others, *self.devices.values())
 
     def page(self) -> JsonObject:
         """Return what a client that lists one object learns: how far the server is. The object is left out."""

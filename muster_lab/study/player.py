@@ -31,7 +31,8 @@ from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.placement.placement import describe, shares_of
-from muster_lab.study.failures import NO_FAILURES, SILENCE_SECONDS, UNREACHABLE_SECONDS, FailureModel, silent
+from muster_lab.simulation.node_failures import UNREACHABLE_SECONDS
+from muster_lab.study.failures import NO_FAILURES, SILENCE_SECONDS, FailureModel, silent
 from muster_lab.study.fleet import Fleet, Rooms, shape_of
 from muster_lab.study.history import StudyEviction, StudyHistory, StudyInterruption, StudyRun, UsageStep
 from muster_lab.study.policy import StudyPolicy
@@ -389,12 +390,10 @@ class StudyPlayer:
         """Let the training go on where it was saved, if all members are there."""
         nodes = [pod.node_name for pod in life.pods.values()]
         if life.started is None and all(nodes) and self._away.keys().isdisjoint(nodes):
-            life.started = now = self._clock.monotonic()
-            if life.failed is not None:
-                self._runs.append(StudyRun(life.index, life.failed, now, 0.0))
+            self._stop(life, now := self._clock.monotonic())
             if life.interrupted is not None:
                 self._interruptions.append(StudyInterruption(life.index, life.interrupted, now))
-            life.failed = life.interrupted = None
+            life.started, life.interrupted = now, None
             self._wanted -= life.job.all_gpus
             life.pace = self._pace(life)
             ends = life.started + max(life.job.runtime - life.done, 0.0) / life.pace
@@ -450,7 +449,8 @@ class StudyPlayer:
                 self._tell(PodSeen(life.pods[uid]))
             gone = now + (TERMINATION_SECONDS if life.works else 0.0)
             heapq.heappush(self._events, _Event(gone, _Kind.GONE, life.index, life.attempt))
-            self._wanted -= 0 if life.started is not None else life.job.all_gpus
+            if life.started is None:
+                self._wanted -= life.job.all_gpus
             self._stop(life, gone)
         return bool(struck or lost)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from extender.ledger.effects import EvictionReason
 from extender.objects.reason import Reason
-from muster_lab.study.failures import SILENCE_SECONDS, UNREACHABLE_SECONDS, FailureModel, Outage
+from muster_lab.simulation.node_failures import UNREACHABLE_SECONDS
+from muster_lab.study.failures import SILENCE_SECONDS, FailureModel, Outage
 from muster_lab.study.figures import evaluate
 from muster_lab.study.fleet import Fleet
 from muster_lab.study.fluid import fluid
