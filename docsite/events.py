@@ -44,7 +44,7 @@ SAID: Mapping[str, tuple[str, str, str]] = {
     "EvictionNotice": (
         "gang or pod",
         "Warning",
-        "it is going to be evicted when its queue's `grace` is over, and for whom",
+        "it is going to be evicted when its [notice](../checkpoints.md#notice) is over, and for whom",
     ),
     "EvictionCancelled": ("gang or pod", "Warning", "it is not going to be evicted any more, and why"),
     "Ready": ("Queue", "Normal", "a Queue about which something was wrong can be used"),
@@ -70,6 +70,11 @@ SAID: Mapping[str, tuple[str, str, str]] = {
         "others move to make room for it: which, from where to where, and what it costs",
     ),
     EvictionReason.BELOW_MINIMUM: ("gang and pod", "Warning", "evicted because what is left of the gang cannot run"),
+    EvictionReason.MAX_RUNTIME: (
+        "gang and pod",
+        "Warning",
+        "evicted because it has run for as long as it [may](../checkpoints.md#how-long-a-gang-may-run)",
+    ),
     EvictionReason.NODE_LOST: (
         "gang and pod",
         "Warning",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from docsite.markdown import code, page, table
-from extender.objects import holdings, keys
+from extender.objects import holdings, jobsigns, keys
 
 _INTRO = """
 Every key under `muster.dev/` that is read or written. A key that does not exist, or a value that cannot be used,
@@ -86,6 +86,30 @@ MEANINGS: Mapping[str, Key] = {
         "30m",
         "after how much work it saves it: [no more counts as lost](../queues.md#consolidation) with an eviction",
     ),
+    jobsigns.LAST_CHECKPOINT: Key(
+        "annotation",
+        _GANG_OBJECT,
+        "2026-11-26T09:30:00Z",
+        "written by the job: when it last saved its work ([more](../checkpoints.md))",
+    ),
+    keys.EVICTION_NOTICE: Key(
+        "annotation", _GANG_OBJECT, "5m", "how long before its eviction it is [told](../checkpoints.md#notice)"
+    ),
+    jobsigns.EVICTION_PLANNED: Key(
+        "annotation",
+        "pods",
+        "2026-11-26T09:30:00Z/2026-11-26T09:40:00Z",
+        "written by Muster: since when, and until when the gang has [notice](../checkpoints.md#notice)",
+    ),
+    jobsigns.EVICTION_ACKNOWLEDGED: Key(
+        "annotation",
+        _GANG_OBJECT,
+        "2026-11-26T09:30:00Z/2026-11-26T09:40:00Z",
+        "written by the job: a copy of `muster.dev/eviction-planned`; it may be evicted now",
+    ),
+    keys.MAX_RUNTIME: Key(
+        "annotation", _GANG_OBJECT, "24h", "how long it runs [at most](../checkpoints.md#how-long-a-gang-may-run)"
+    ),
     keys.PREEMPTIBLE: Key(
         "annotation",
         _GANG_OBJECT,
@@ -121,7 +145,7 @@ MEANINGS: Mapping[str, Key] = {
 def known_keys() -> set[str]:
     """Return every key under `muster.dev/` that the program knows."""
     named = {value for value in vars(keys).values() if isinstance(value, str) and value.startswith(keys.PREFIX)}
-    return (named | keys.KNOWN_LABELS | keys.KNOWN_ANNOTATIONS | holdings.OWN_HOLDING_KEYS) - {keys.PREFIX}
+    return (named | keys.KNOWN_LABELS | keys.KNOWN_ANNOTATIONS | keys.TOLD_KEYS) - {keys.PREFIX}
 
 
 def render() -> str:

@@ -17,6 +17,7 @@ from extender.eviction.losses import Losses
 from extender.eviction.pending import AllowedEvictions, PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
+from extender.eviction.runtimes import Runtimes
 from extender.eviction.spares import Spares
 from extender.judge import Case, joined, rank
 from extender.ledger.earmark import Earmark
@@ -26,6 +27,7 @@ from extender.ledger.reservations import Reservations
 from extender.ledger.slots import Reservation, Slot
 from extender.objects.budget import Budgets
 from extender.objects.hami import HAMI_PARTS
+from extender.objects.jobsigns import JobSigns
 from extender.objects.levels import Level
 from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod
@@ -54,6 +56,7 @@ class Tenure:
         preemptions: the search for those who have to leave.
         consolidation: the search for those who may move.
         repairs: running gangs that lack members.
+        runtimes: gangs that may only run for so long.
         losses: members on lost nodes.
         spares: the nodes that Queues keep for these.
         heads: for whom room is kept.
@@ -82,6 +85,7 @@ class Tenure:
         self.consolidation = Consolidation(*parts, clock, effects)
         grace = settings.below_minimum_grace_seconds
         self.repairs = Repairs(model, self.reservations, self.pending_evictions, grace, clock)
+        self.runtimes = Runtimes(model, sharing, self.pending_evictions, clock)
         means = (self.reservations, self.pending_evictions, self.preemptions, grace, clock, effects)
         self.losses = Losses(model, sharing, health, budgets, *means)
         self.spares = Spares(model, sharing, self.pending_evictions.moved)
@@ -96,6 +100,7 @@ class Tenure:
             self.consolidation,
             self.vetoes,
             self.repairs,
+            self.runtimes,
             self.losses,
             self.spares,
             self.heads,
@@ -123,6 +128,8 @@ class Tenure:
             due |= self.repairs.pass_time()
         if self.losses.open:
             due |= self.losses.pass_time()
+        if self.runtimes.runs:
+            due |= self.runtimes.pass_time()
         return due
 
     def next_turn(self) -> float | None:
@@ -142,15 +149,18 @@ class Tenure:
             times.append(self.repairs.next_end())
         if self.losses.open:
             times.append(self.losses.next_turn())
+        if self.runtimes.runs:
+            times.append(self.runtimes.next_turn())
         return min((time for time in times if time is not None), default=None)
 
 
 class Problems:
     """Note the problems of objects, each problem of one object once."""
 
-    def __init__(self, model: ClusterModel, effects: CollectedEffects) -> None:
+    def __init__(self, model: ClusterModel, clock: Clock, effects: CollectedEffects) -> None:
         """Look at the objects of `model`; nothing has been told of them yet."""
         self._model = model
+        self._clock = clock
         self._effects = effects
         self._told: dict[str, tuple[Problem, ...]] = {}  # UID -> what was told
         self._of_hardware: Mapping[ObjectRef, tuple[Problem, ...]] = {}
@@ -167,10 +177,10 @@ class Problems:
     def about_everybody(self) -> None:
         """Note the problems of all pods and PodGroups that there are."""
         for pod in self._model.pods.values():
-            if pod.options.problems or pod.problem is not None or pod.claims.claims:
+            if pod.options.problems or pod.problem is not None or pod.claims.claims or pod.signs.last_checkpoint:
                 self.about_pod(pod)
         for gang in self._model.gangs:
-            if gang.group is not None and gang.group.options.problems:
+            if gang.group is not None and (gang.group.options.problems or gang.group.options.signs.last_checkpoint):
                 self.about_group(gang)
 
     def about_pod(self, pod: Pod) -> None:
@@ -180,11 +190,17 @@ class Problems:
         """
         if pod.claims.claims:
             self.about_domains(pod)
+        odd = self._with_future(pod.options.problems, pod.signs)
         if pod.bound and pod.problem is not None:
-            odd = pod.options.problems if self._model.manages(pod) else ()
-            self._tell(pod, pod.uid, (pod.problem, *odd))
-        elif pod.options.problems and self._model.manages(pod):
-            self._tell(pod, pod.uid, pod.options.problems)
+            self._tell(pod, pod.uid, (pod.problem, *(odd if self._model.manages(pod) else ())))
+        elif odd and self._model.manages(pod):
+            self._tell(pod, pod.uid, odd)
+
+    def _with_future(self, problems: tuple[Problem, ...], signs: JobSigns) -> tuple[Problem, ...]:
+        """Return problems with that of a checkpoint which says to be in the future."""
+        if signs.last_checkpoint is None or not signs.is_ahead(self._clock.now().timestamp()):
+            return problems
+        return (*problems, signs.future_problem())
 
     def about_domains(self, pod: Pod) -> None:
         """Note why ComputeDomains that a pod joins may never be complete with its gang."""
@@ -197,7 +213,7 @@ class Problems:
         """Note odd keys of a PodGroup once it is known to be for Muster; a wrong field is the reason why it waits."""
         group = gang.group
         if group is not None and self._model.concerns(gang):
-            self._tell(group.ref, group.uid, group.options.problems)
+            self._tell(group.ref, group.uid, self._with_future(group.options.problems, group.options.signs))
 
     def about_hardware(self) -> None:
         """Note what is wrong with objects that describe network and hardware; one that was mended may break again."""
@@ -269,7 +285,7 @@ class Admission:
         self.evictions = AllowedEvictions(clock)
         self.sharing = Sharing(self.model, clock, settings.fair_share_half_life_seconds)
         self.budgets = Budgets()
-        self.problems = Problems(self.model, effects)
+        self.problems = Problems(self.model, clock, effects)
         self.priorities = PriorityClasses()
         self.tenure = self._begin()
         self.rebuilt = False
@@ -322,6 +338,7 @@ class Admission:
     def rebuild(self) -> None:
         """Take up deciding, once everything has been listed: read the ledger back from the cluster, then judge."""
         self.reservations.rebuild(self._views().admitted)
+        self.tenure.pending_evictions.notices.recover()
         self.tenure.decider.forget()
         self.deciding = False
         self.unjudged = set(self.model.gangs.refs())

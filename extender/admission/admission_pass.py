@@ -21,6 +21,7 @@ from extender.eviction.losses import Losses
 from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
+from extender.eviction.runtimes import Runtimes
 from extender.eviction.spares import Spares
 from extender.judge import CLEARABLE, Case, NoFit, joined, judge, judge_quota
 from extender.ledger.earmark import Earmark
@@ -158,6 +159,7 @@ class AdmissionPass:
         consolidation: Consolidation,
         vetoes: Vetoes,
         repairs: Repairs,
+        runtimes: Runtimes,
         losses: Losses,
         spares: Spares,
         heads: HeadEarmarks,
@@ -175,6 +177,7 @@ class AdmissionPass:
         self._consolidation = consolidation
         self._vetoes = vetoes
         self._repairs = repairs
+        self._runtimes = runtimes
         self._losses = losses
         self._spares = spares
         self._heads = heads
@@ -239,9 +242,7 @@ class AdmissionPass:
         self._sharing.remember()
         # 2. Take back slots that no longer hold; go on with what is being evicted and repaired.
         self._reservations.drop_invalid(self.changes.take_nodes(), views.admitted, self._vetoes)
-        self._preemptions.begin_pass()
-        if self._repairs.wounds:
-            self._repairs.begin_pass()
+        self._go_on_evicting()
         # 3. Let each gang that has changed stand in its queue, or wait for something of its own.
         for gang in self.changes.take_gangs():
             self._take_in(gang)
@@ -272,6 +273,14 @@ class AdmissionPass:
         # 6. Hand out devices before others go, whose devices the placed members would be taken to have.
         self._model.table.occupancy.refresh()
 
+    def _go_on_evicting(self) -> None:
+        """Go on with what is being evicted and repaired, and with gangs that may only run for so long."""
+        self._preemptions.begin_pass()
+        if self._repairs.wounds:
+            self._repairs.begin_pass()
+        if self._runtimes.runs:
+            self._runtimes.begin_pass()
+
     @property
     def firm(self) -> Mapping[str, Earmark]:
         """Return what is kept for one gang alone since the last cycle, by the UID of that gang."""
@@ -286,6 +295,7 @@ class AdmissionPass:
                 self._pending_evictions.moved.follow(gang)
             if gang.census().bound or gang.uid in self._repairs.wounds:
                 self._repairs.follow(gang)
+            self._follow_runtime(gang)
             self._intake.consider(gang)
             return
         self._doubted.pop(gang.uid, None)
@@ -295,6 +305,11 @@ class AdmissionPass:
         self._preemptions.forget(gang.uid)
         self._consolidation.forget(gang.uid)
         self._reservations.wait(gang, None)
+
+    def _follow_runtime(self, gang: Gang) -> None:
+        """Take in how a gang stands that may only run for so long."""
+        if gang.max_runtime is not None or self._sharing.timing or gang.uid in self._runtimes.runs:
+            self._runtimes.follow(gang)
 
     def _firm(self) -> dict[str, Earmark]:
         """Return what is kept for one gang alone: places of lost members, and those that are being cleared."""

@@ -26,6 +26,7 @@ from extender.ledger.rejections import KubeletRejections
 from extender.ledger.slots import SlotState
 from extender.objects.budget import DisruptionBudget
 from extender.objects.computedomain import ComputeDomain
+from extender.objects.jobsigns import NO_SIGNS
 from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology
 from extender.objects.pod import Pod
@@ -64,14 +65,16 @@ class Observations:
         if change.gang is not None:
             if pod.controller and self._model.workloads.managed:
                 self.starts.pod_seen(pod, before)
-            self._follow_losses(pod, before, change.gang)
+            self._follow_member(pod, before, change.gang)
             self._effects.changed[change.gang.ref] = None
             if pod.node_name and deciding:
                 admission.reservations.open_barrier(change.gang)
             group = change.gang.group
-            if deciding and group is not None and group.options.problems:
+            if deciding and group is not None and (group.options.problems or group.options.signs.last_checkpoint):
                 admission.problems.about_group(change.gang)
-        if deciding and (pod.options.problems or pod.problem is not None or pod.claims.claims):
+        if deciding and (
+            pod.options.problems or pod.problem is not None or pod.claims.claims or pod.signs.last_checkpoint
+        ):
             admission.problems.about_pod(pod)
 
     def pod_gone(self, uid: str) -> None:
@@ -227,6 +230,21 @@ class Observations:
         if self._admission.refusals.follow(pod, before):
             self._admission.follow_refusal(pod)
         self._admission.reservations.nudges.follow(pod, before)
+
+    def _follow_member(self, pod: Pod, before: Pod | None, gang: Gang) -> None:
+        """Take in what a member says of its job, that a kubelet has taken it on, or that it holds a node no more.
+
+        One that has notice may be ready; of a gang that may only run for so long the time begins.
+        """
+        told, started = (NO_SIGNS, None) if before is None else (before.signs, before.started_at)
+        if pod.signs is not told and pod.signs != told:
+            notices = self._admission.tenure.pending_evictions.notices
+            notices.follow(pod)
+            if notices.standing:
+                self._admission.reconsider(pod.group)
+        if started != pod.started_at and (gang.max_runtime is not None or self._admission.sharing.timing):
+            self._admission.reconsider(pod.group)
+        self._follow_losses(pod, before, gang)
 
     def _follow_losses(self, pod: Pod, before: Pod | None, gang: Gang) -> None:
         """Take in that a member holds a node no more, or holds one now."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from extender.cluster import membership
 from extender.cluster.membership import Census, GangKind, Tally, Voice, census_of, tally_of_one
 from extender.objects import keys
+from extender.objects.jobsigns import NO_SIGNS, JobSigns
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.podoptions import RoleRank
@@ -269,11 +270,13 @@ class Gang:
 
     @property
     def expected_duration(self) -> float | None:
-        """Return how long the gang runs (seconds): what it says, else the longest of its members' deadlines.
+        """Return how long the gang runs (seconds): what it says, else its maximum or its members' longest deadline.
 
         None where it does not say, and a member has no deadline.
         """
         stated = membership.expected_duration(self.group, self._said())
+        if stated is None:
+            stated = self.max_runtime
         if stated is not None:
             return stated
         deadlines = [kind.active_deadline for kind in self._tally]
@@ -284,6 +287,48 @@ class Gang:
     def checkpoint_interval(self) -> float | None:
         """Return after how much work the gang saves it, as it says (seconds); no more is lost with an eviction."""
         return membership.checkpoint_interval(self.group, self._said())
+
+    @property
+    def eviction_notice(self) -> float:
+        """Return how long before its eviction the gang asks to be told (seconds), 0 if it does not."""
+        return membership.eviction_notice(self.group, self._said()) or 0.0
+
+    @property
+    def listens(self) -> bool:
+        """Tell whether its job heeds what its pods are told: it asks for notice, or says when it saves its work."""
+        asks = membership.eviction_notice(self.group, self._said()) is not None
+        return asks or any(sign != NO_SIGNS for sign in self.signs)
+
+    @property
+    def max_runtime(self) -> float | None:
+        """Return how long the gang is to run at most, as it says (seconds)."""
+        return membership.max_runtime(self.group, self._said())
+
+    @property
+    def signs(self) -> Iterator[JobSigns]:
+        """Iterate over what its PodGroup and its members say while they run."""
+        if self.group is not None:
+            yield self.group.options.signs
+        yield from (pod.signs for pod in self.members.values() if pod.signs is not NO_SIGNS)
+
+    def last_checkpoint(self, now: float) -> float | None:
+        """Return when the gang last saved its work: the newest that any of it says (both epoch seconds).
+
+        Of many that write rank 0 may alone, and a member that comes in the stead of another knows nothing yet.
+        """
+        times = (sign.checkpoint(now) for sign in self.signs)
+        return max((moment for moment in times if moment is not None), default=None)
+
+    def unsaved_at_most(self, now: float) -> float | None:
+        """Return how much work is lost at most with an eviction now (seconds), None if it says nothing about that.
+
+        A gang that has been told of its eviction saves its work: it loses nothing that others would not lose.
+        """
+        if any(sign.planned is not None for sign in self.signs):
+            return 0.0
+        saved, interval = self.last_checkpoint(now), self.checkpoint_interval
+        known = [interval, None if saved is None else now - saved]
+        return min((seconds for seconds in known if seconds is not None), default=None)
 
     @property
     def started_at(self) -> float | None:

@@ -361,6 +361,18 @@ def checkpoint_interval(group: PodGroup | None, said: Sequence[Voice]) -> float 
     return next((seconds for seconds in intervals if seconds is not None), None)
 
 
+def eviction_notice(group: PodGroup | None, said: Sequence[Voice]) -> float | None:
+    """Return how long before its eviction a gang asks to be told (seconds), None if it does not."""
+    asked = (word.eviction_notice for word in _words(group, said))
+    return next((seconds for seconds in asked if seconds is not None), None)
+
+
+def max_runtime(group: PodGroup | None, said: Sequence[Voice]) -> float | None:
+    """Return how long a gang is to run at most, as it says (seconds), None if it does not."""
+    limits = (word.max_runtime for word in _words(group, said))
+    return next((seconds for seconds in limits if seconds is not None), None)
+
+
 def max_member(group: PodGroup | None, said: Sequence[Voice]) -> int | None:
     """Return how many members a gang is to have on nodes at most, None for any number."""
     return next((word.max_member for word in _words(group, said) if word.max_member is not None), None)

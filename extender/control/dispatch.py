@@ -112,14 +112,9 @@ class Dispatcher:
             self._barrier.refuse(uid, why)
         for nomination in effects.nominations.values():
             self.nominations.put(nomination)
-        for uid in effects.spared:
-            self._evictions.spare(uid)
-        for eviction in effects.evictions.values():
-            self._evictions.put(eviction)
         for gate in effects.ungates.values():
             self._gates.open(gate)
-        for uid, wish in effects.suspensions.items():
-            self._suspensions.put(uid, wish)
+        self._send_off(effects)
         if effects.milestones or effects.evictions or effects.notes:
             self._tell(effects)
         count(self._metrics, effects)
@@ -127,6 +122,17 @@ class Dispatcher:
         if effects.changed:
             self._gangs_changed(effects.changed)
             self.queues_changed()
+
+    def _send_off(self, effects: Effects[Any]) -> None:
+        """Have pods evicted, or told that they will be, and objects suspended and resumed."""
+        for uid in effects.spared:
+            self._evictions.spare(uid)
+        for notice in effects.notices.values():
+            self._evictions.notify(notice)
+        for eviction in effects.evictions.values():
+            self._evictions.put(eviction)
+        for uid, wish in effects.suspensions.items():
+            self._suspensions.put(uid, wish)
 
     def queues_changed(self) -> None:
         """Have the statuses of Queues written in a moment, if there are any."""

@@ -13,7 +13,7 @@ from extender.clock import Clock
 from extender.control.metrics import Metrics
 from extender.control.outbox import OUTDATED, Outbox, Urgency
 from extender.control.ports import ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
-from extender.ledger.effects import Evict, Suspension, Ungate
+from extender.ledger.effects import Evict, PodNotice, Suspension, Ungate
 from extender.objects.meta import ObjectRef
 
 #: How long a budget may say no before an eviction is given up (seconds), and between two attempts. Budgets let
@@ -61,6 +61,13 @@ class Evictions:
             Urgency.EVENT, f"event/{pod.uid}/{evict.reason}", pod.key, partial(self._api.record_event, event)
         )
         self._send(pod.uid)
+
+    def notify(self, notice: PodNotice) -> None:
+        """Write on a pod that it is to be evicted, or not any more."""
+        pod = notice.pod
+        key = PodKey(pod.namespace, pod.name, pod.uid)
+        call = partial(self._api.notify, key, notice.planned, notice.reason, notice.message)
+        self._outbox.put(Urgency.EVICTION, f"notice/{pod.uid}", pod.key, call)
 
     def spare(self, uid: str) -> None:
         """Withdraw an eviction that has not been made."""

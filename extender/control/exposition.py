@@ -193,6 +193,8 @@ def count(metrics: Metrics, effects: Effects[Any]) -> None:
         metrics.repair_seconds.observe(seconds)
     if effects.expired:
         metrics.reservations_expired.inc(effects.expired)
+    for outcome in effects.notices_ended:
+        metrics.eviction_notices.labels(outcome).inc()
     for reason in effects.rejections:
         metrics.kubelet_refusals.labels(reason).inc()
     for seen in effects.observations:

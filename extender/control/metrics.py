@@ -23,7 +23,7 @@ class Metrics:
     Everything that can be read off the state is a gauge set when `/metrics` is asked, not kept in step on the way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915 - one statement for each metric
         """Register everything in a registry of its own, so that tests can build many apps."""
         self.registry = CollectorRegistry()
         self.verb_seconds = Histogram(
@@ -118,6 +118,11 @@ class Metrics:
             ("queue",), registry=self.registry,
         )  # fmt: skip
         self.evictions = Counter("muster_evictions", "Pods evicted, by reason.", ("reason",), registry=self.registry)
+        self.eviction_notices = Counter(
+            "muster_eviction_notices",
+            "Notices of eviction that ended, one for each gang: acknowledged, expired or withdrawn.",
+            ("outcome",), registry=self.registry,
+        )  # fmt: skip
         self.binds_held = Gauge(
             "muster_binds_held", "Bind calls that wait for the rest of their gang.", registry=self.registry
         )

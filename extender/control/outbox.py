@@ -381,6 +381,9 @@ class Fence:
     async def evict(self, pod: PodKey, *, dry_run: bool = False) -> None:
         await self._send(WriteRank.NOMINATION, lambda: self._api.evict(pod, dry_run=dry_run))
 
+    async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:
+        await self._send(WriteRank.NOMINATION, lambda: self._api.notify(pod, planned, reason, message))
+
     async def ungate(self, pod: PodKey, gate: str) -> None:
         await self._send(WriteRank.NOMINATION, lambda: self._api.ungate(pod, gate))
 

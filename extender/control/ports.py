@@ -179,6 +179,12 @@ class ClusterApi(Protocol):
         ApiError with status 404 or 409 means that the pod is gone or another one now.
         """
 
+    async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:
+        """Write on the pod when it is planned to be evicted, as an annotation and a condition; "" takes that back.
+
+        ApiError with status 404 or 409 means that the pod is gone or another one now.
+        """
+
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Suspend an object, or resume it where its pods have a `place`, which is written onto it.
 

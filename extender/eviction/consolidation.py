@@ -178,8 +178,8 @@ class Consolidation:
         """Return how many GPU-hours are lost at most if a pod moves."""
         gang, now = self._model.gangs.get(pod.group), self._clock.now().timestamp()
         seconds = 0.0 if pod.started_at is None else max(now - pod.started_at, 0.0)
-        interval = None if gang is None else gang.checkpoint_interval
-        return pod.shape.gpus * (seconds if interval is None else min(seconds, interval)) / _HOUR
+        most = None if gang is None else gang.unsaved_at_most(now)
+        return pod.shape.gpus * (seconds if most is None else min(seconds, most)) / _HOUR
 
     def _is_worth_it(self, gang: Gang, found: FoundMoves, start: Start | None) -> bool:
         """Tell whether moves cost no more GPU-hours than the gang would wait, or than it has, where that is unknown."""
@@ -197,9 +197,7 @@ class Consolidation:
         for queue in {self._queue_of(pod): None for pod in pods}:
             own = [pod for pod in pods if self._queue_of(pod) == queue]
             self._spent.setdefault(queue, _Spent()).moves.append((now, len(own), sum(map(self._lost, own))))
-        notice = max(self._policies.notice(each.victim.queue) for each in found.preemption.evictions)
-        claimant = Claimant.of(case, option)
-        self._pending_evictions.start_moves(claimant, found, EvictionReason.CONSOLIDATED, notice=notice)
+        self._pending_evictions.start_moves(Claimant.of(case, option), found, EvictionReason.CONSOLIDATED)
         moves = (f"{each.name} from {', '.join(each.origins)} to {', '.join(each.targets)}" for each in found.moves)
         gain = f"{_gpus(gang)} GPUs start for at most {lost:.1f} GPU-hours lost"
         message = f"{len(pods)} pods move, so that {gain}: {'; '.join(moves)}"

@@ -15,14 +15,17 @@ from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import withhold
 from extender.eviction.movedplaces import MovedPlaces
 from extender.eviction.moves import FoundMoves
-from extender.eviction.policies import Claimant, QuotaRights
+from extender.eviction.notices import Notices, in_number
+from extender.eviction.policies import Claimant, QuotaRights, notice_of, preemption_of
 from extender.eviction.search.search import FoundPreemption
 from extender.eviction.search.units import VictimEviction
 from extender.ledger.earmark import Earmark
 from extender.ledger.effects import CollectedEffects, Evict, EvictionReason, Note, Suspension
 from extender.ledger.reservations import Reservations
+from extender.objects.node import Node
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
+from extender.objects.podspec import LOST
 from extender.objects.reason import Reason, Wait
 from extender.queues.charges import Charge
 from extender.queues.sharing import Sharing
@@ -45,8 +48,9 @@ _EXPECTED_SECONDS: Final = 10.0
 class PendingEviction:
     """A place that is being cleared for one gang.
 
-    `evictions` are whose pods leave; those are told at once and evicted at `due` (seconds, monotonic). `until` is when
-    the place is given up if they are not gone. `keep` is what is kept for the gang, which waits in `queue`. `awaited`
+    `evictions` are whose pods leave; those are told at once and evicted at `due` (seconds, monotonic), when each is
+    ready or has had its notice: none goes before it is certain that all do. `until` is when the place is given up if
+    they are not gone. `keep` is what is kept for the gang, which waits in `queue`. `awaited`
     are all who are to leave, by UID: those that are evicted, and those that were leaving already; of the room of those
     that are `holding` theirs `keep` knows that it is not free yet.
     """
@@ -76,6 +80,8 @@ class PendingEvictions:
         told: why the pods of a gang were evicted last, by the UID of the gang, until it is placed again.
         in_vain: the UIDs of gangs that kube-scheduler refused though others had left for them.
         moved: what is kept for those that leave for others and have another place.
+        notices: what gangs were told that are to be evicted.
+        to_drain: gangs that have notice because their queue is drained, by UID.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that a place is cleared by
@@ -97,6 +103,9 @@ class PendingEvictions:
         self._leaving_for: dict[GroupRef, PendingEviction] = {}
         self._sheltered: dict[GroupRef, float] = {}
         self.moved = MovedPlaces(model, sharing, clock)
+        self.notices = Notices(model, clock, effects)
+        self._draining_due = math.inf
+        self.to_drain: dict[str, Gang] = {}
         self.in_vain: set[str] = set()
         self.under_way: dict[str, PendingEviction] = {}
         self.told: dict[str, str] = {}
@@ -117,9 +126,37 @@ class PendingEvictions:
             elif now >= pending.until:
                 self.end(uid, "the evicted pods were not gone in time")
                 late.append(uid)
-            elif not pending.sent and now >= pending.due:
-                self._send(pending)
+            elif not pending.sent and self._has_lost_nodes(pending):
+                self.end(uid, "nodes of its place are lost")
+            elif not pending.sent:
+                pending.due = self._due(pending)
+                if now >= pending.due:
+                    self._send(pending)
+                    self._model.gangs.touch(uid)  # it says until when they have notice
         return late
+
+    def _due(self, pending: PendingEviction) -> float:
+        """Return when those may be evicted who leave (seconds, monotonic): when all have had their notice."""
+        due, latest = -math.inf, max((each.victim.notice for each in pending.evictions), default=0.0)
+        for eviction in pending.evictions:
+            gang = self._model.gangs.get(eviction.gang)
+            if gang is not None and not self._is_lost(gang):
+                reason, why = pending.reasons[eviction.victim.uid], _purpose(pending, eviction)
+                pods = [pod for pod in eviction.pods if not self._is_gone(pod)]
+                due = max(due, self.notices.due(gang, pods, eviction.victim.notice, reason, why, latest))
+        return due
+
+    def _is_lost(self, gang: Gang) -> bool:
+        """Tell whether a gang has members on lost nodes, and too few besides to run: there is nothing to save."""
+        bound = [pod for pod in gang.members.values() if pod.bound and not pod.deleting]
+        lost = sum(1 for pod in bound if _takes_no_pods(self._model.table.find(pod.node_name)))
+        return lost > 0 and len(bound) - lost < gang.min_member
+
+    def _has_lost_nodes(self, pending: PendingEviction) -> bool:
+        """Tell whether a gang could not start in the place that is to be cleared for it: nodes of it are lost."""
+        rows = np.flatnonzero(pending.keep.kept.any(axis=0))
+        nodes = self._model.table.nodes_at(rows)
+        return len(nodes) < len(rows) or any(map(_takes_no_pods, nodes))
 
     def keeps(self) -> dict[str, Earmark]:
         """Return what is kept for the gangs whose places are being cleared, by their UIDs.
@@ -170,19 +207,22 @@ class PendingEvictions:
         """Return how far the place of a gang is cleared; None if none is, or if all have left."""
         pending = self.under_way.get(gang.uid)
         remaining = 0 if pending is None else len(self._remaining(pending))
-        return Wait(Reason.PREEMPTING, {"pods": remaining}) if remaining else None
+        if pending is None or not remaining:
+            return None
+        until = "" if pending.sent else self.notices.until(each.gang for each in pending.evictions)
+        notice = f"; they have notice until {until} at the latest" if until else ""
+        return Wait(Reason.PREEMPTING, {"pods": remaining}, {"notice": notice})
 
-    def start(  # noqa: PLR0913 - who leaves for whom, why and when
+    def start(
         self,
         claimant: Claimant,
         found: FoundPreemption,
         reasons: Mapping[str, EvictionReason],
         *,
-        notice: float = 0.0,
         leaving: Iterable[str] = (),
         replaced: Iterable[str] = (),
     ) -> None:
-        """Have those evicted who are in the way, for a reason each, after so many seconds of notice.
+        """Have those evicted who are in the way, for a reason each, once they have had their notice.
 
         `leaving` are pods that are being deleted anyway, and whose nodes or quota the gang gets. Of members that are to
         be `replaced` it has the quota, and does not wait for them.
@@ -200,30 +240,26 @@ class PendingEvictions:
             Earmark.firm_for(gang, found.kept),
             found.evictions,
             reasons,
-            due=now + notice,
-            until=now + notice + PATIENCE_SECONDS,
+            due=now,
+            until=math.inf,
             awaited=frozenset([*uids, *leaving]),
         )
         self._leaving_for |= {eviction.gang: pending for eviction in found.evictions}
         self.under_way[gang.uid] = pending
         self.moved.end(gang.uid)  # that place was not enough
-        if notice:
-            for eviction in found.evictions:
-                text = f"{_pods(eviction.pods)} to be evicted in {notice:.0f} s {_purpose(pending, eviction)}"
-                self._note(eviction, "EvictionNotice", text)
-        else:
+        pending.due = self._due(pending)
+        if now >= pending.due:
             self._send(pending)
         if evicted:
             names = ", ".join(eviction.victim.name for eviction in found.evictions)
-            message = f"clears its place of {_pods(evicted)} of {names}"
+            message = f"clears its place of {in_number(evicted)} of {names}"
             self._effects.notes.append(Note(gang.ref, warning=False, reason="Preempting", message=message))
 
-    def start_moves(
-        self, claimant: Claimant, found: FoundMoves, reason: EvictionReason, *, notice: float = 0.0
-    ) -> None:
-        """Have those evicted who can move out of the way, after so many seconds of notice; keep their new places."""
+    def start_moves(self, claimant: Claimant, found: FoundMoves, reason: EvictionReason) -> None:
+        """Have those evicted who can move out of the way, once they have had their notice; keep their new places."""
         reasons = {each.victim.uid: reason for each in found.preemption.evictions}
-        self.start(claimant, found.preemption, reasons, notice=notice)
+        self.start(claimant, found.preemption, reasons)
+        notice = max((each.victim.notice for each in found.preemption.evictions), default=0.0)
         for destination in found.destinations:
             self.moved.keep(destination, notice + PATIENCE_SECONDS)
 
@@ -260,6 +296,7 @@ class PendingEvictions:
         for eviction in pending.evictions:
             if (gang := self._model.gangs.get(eviction.gang)) is not None:
                 self._model.gangs.touch(gang.uid)
+                self.notices.withdraw(gang, why)
             if not staying.isdisjoint(pod.uid for pod in eviction.pods):
                 self.moved.end(eviction.victim.uid)
             if not pending.sent:
@@ -286,7 +323,8 @@ class PendingEvictions:
         In seconds (monotonic), inf for never.
         """
         turns = (each.until if each.sent else each.due for each in self.under_way.values())
-        return min(min(turns, default=math.inf), self.moved.next_end())
+        others = (self.moved.next_end(), self.notices.next_turn(), self._draining_due)
+        return min(min(turns, default=math.inf), *others)
 
     def evict_gang(self, gang: Gang, reason: EvictionReason, why: str, *, by: str = "") -> None:
         """Evict what is left of a gang, for no other's sake; of one that cannot go whole only what it can spare."""
@@ -295,6 +333,7 @@ class PendingEvictions:
             _, pods = split(gang, pods)
         going = (pod for pod in pods if self._model.manages(pod) and pod.uid not in self._allowed.expected())
         self._evict(list(going), by, reason, why, whole=gang.preemptible)
+        self.notices.acted_on(gang)
 
     def replace_lost(self, gang: Gang, queue: str, nodes: Mapping[str, str], seconds: float, why: str) -> None:
         """Evict members whose new places are known (UID -> node), and keep these for so many seconds at most."""
@@ -305,22 +344,41 @@ class PendingEvictions:
         self._evict([pod for pod in pods if not pod.deleting], "", EvictionReason.NODE_LOST, why)
 
     def drain(self) -> None:
-        """Evict the gangs that run in queues which are to be drained."""
+        """Evict the gangs that run in queues which are to be drained, once they have had their notice."""
+        now, before = self._clock.monotonic(), self.to_drain
+        self._draining_due, self.to_drain = math.inf, {}
         for queue, holder in self._sharing.drained():
-            why = f"because Queue {queue} is drained: its stopPolicy is HoldAndDrain"
+            why, reason = (
+                f"because Queue {queue} is drained: its stopPolicy is HoldAndDrain",
+                EvictionReason.QUEUE_DRAINED,
+            )
             gang = self._model.gangs.get(holder)
-            if gang is not None:
-                self.evict_gang(gang, EvictionReason.QUEUE_DRAINED, why)
+            if gang is None:
+                continue
+            notice = notice_of(gang, preemption_of(self._sharing.queue_of(gang), self._sharing))
+            staying = [pod for pod in gang.members.values() if pod.bound and not pod.deleting and not gang.keeps(pod)]
+            due = self.notices.due(gang, staying, notice if staying else 0.0, reason, why)
+            if due > now:
+                self._draining_due = min(self._draining_due, due)
+                self.to_drain[gang.uid] = gang
+            else:
+                self.evict_gang(gang, reason, why)
+                before.pop(gang.uid, None)
+        for uid, gang in before.items():
+            if uid not in self.to_drain and gang.ref not in self._leaving_for:
+                self.notices.withdraw(gang, "its Queue is not drained any more")
 
     def _send(self, pending: PendingEviction) -> None:
         """Evict those that are to leave."""
-        pending.sent = True
+        pending.sent, pending.until = True, self._clock.monotonic() + PATIENCE_SECONDS
         for eviction in pending.evictions:
             reason = pending.reasons[eviction.victim.uid]
             pods = [pod for pod in eviction.pods if not self._is_gone(pod)]
             gang, uids = self._model.gangs.get(eviction.gang), {pod.uid for pod in pods}
             whole = gang is not None and all(p.uid in uids for p in gang.members.values() if p.bound and not p.deleting)
             self._evict(pods, str(pending.gang.ref), reason, _purpose(pending, eviction), whole=whole)
+            if gang is not None:
+                self.notices.acted_on(gang)
 
     def _evict(self, pods: Sequence[Pod], by: str, reason: EvictionReason, why: str, *, whole: bool = False) -> None:
         """Have pods of one gang evicted; if that is the `whole` gang, its objects are suspended where they can be."""
@@ -332,10 +390,10 @@ class PendingEvictions:
             if pod.uid not in suspended:
                 effects.evictions[pod.uid] = Evict(pod, by, reason, f"evicted {why}")
         if (gang := self._model.gangs.get(about)) is not None:
-            self.told[gang.uid] = f"{_pods(pods)} evicted {why}"
+            self.told[gang.uid] = f"{in_number(pods)} evicted {why}"
             effects.changed[about] = None
         self._allowed.allow(pod.uid for pod in pods)
-        effects.notes.append(Note(about, warning=True, reason=reason, message=f"{_pods(pods)} evicted {why}"))
+        effects.notes.append(Note(about, warning=True, reason=reason, message=f"{in_number(pods)} evicted {why}"))
 
     def _suspend(self, pods: Sequence[Pod], reason: EvictionReason) -> Collection[str]:
         """Have the objects of pods suspended that can be; return the UIDs of the pods that leave by that."""
@@ -366,8 +424,9 @@ class PendingEvictions:
         return known is None or not known.bound or known.deleting
 
 
-def _pods(pods: Sequence[Pod]) -> str:
-    return "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
+def _takes_no_pods(node: Node | None) -> bool:
+    """Tell whether a node is lost, or gone."""
+    return node is None or any(taint.key == LOST for taint in node.taints)
 
 
 def _purpose(pending: PendingEviction, eviction: VictimEviction) -> str:

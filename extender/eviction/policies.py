@@ -153,10 +153,6 @@ class Policies:
         """Tell whether a gang's age, and not only its priority, decides which gangs may be evicted for it."""
         return self._preemption(claimant.queue).within_queue is WithinQueue.LOWER_OR_NEWER
 
-    def notice(self, queue: str) -> float:
-        """Return how long gangs of a queue are warned before they are evicted (seconds)."""
-        return self._preemption(queue).grace
-
     def _patience(self, claimant: Claimant, now: float) -> float:
         """Return how long a gang has still to wait before others leave so that shares even out, inf if none ever do."""
         policy = self._preemption(claimant.queue)
@@ -201,7 +197,7 @@ class Policies:
                 yield other, partial(_is_up_to, most)
 
     def _preemption(self, queue: str) -> PreemptionPolicy:
-        return PreemptionPolicy() if queue == NAMELESS else self._sharing.tree.queue(queue).preemption
+        return preemption_of(queue, self._sharing)
 
     def _is_settling(self, uids: Iterable[str]) -> bool:
         """Tell whether a holder is just being placed: what is promised to it cannot be evicted."""
@@ -237,7 +233,18 @@ class Policies:
             return None
         preempts = self._preemption(queue).within_queue is not WithinQueue.NEVER and not gang.never_preempts
         who, members = (str(holder), gang.uid, queue, flavor, gang.priority, gang.created), (tuple(core), tuple(extras))
-        return Victim(*who, *members, seconds, gang.checkpoint_interval, preempts)
+        notice = notice_of(gang, self._preemption(queue))
+        return Victim(*who, *members, seconds, gang.unsaved_at_most(now), preempts, notice)
+
+
+def preemption_of(queue: str, sharing: Sharing) -> PreemptionPolicy:
+    """Return by what policies gangs of a queue evict and are evicted; the usual ones for those without a Queue."""
+    return sharing.tree.queue(queue).preemption if queue in sharing.tree else PreemptionPolicy()
+
+
+def notice_of(gang: Gang, policy: PreemptionPolicy) -> float:
+    """Return how long before its eviction a gang is told (seconds): as its queue says, or as it asks."""
+    return max(policy.grace, min(gang.eviction_notice, policy.max_notice))
 
 
 def _earlier(one: float | None, other: float) -> float:

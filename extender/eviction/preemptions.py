@@ -64,8 +64,9 @@ class Preemptions:
 
     @property
     def _is_clearing(self) -> bool:
-        """Tell whether any place is being cleared, or kept for those that have left one."""
-        return bool(self._pending_evictions.under_way or self._pending_evictions.moved.places)
+        """Tell whether any place is being cleared, or kept for those that have left one, or any gang has notice."""
+        pending, notices = self._pending_evictions, self._pending_evictions.notices
+        return bool(pending.under_way or pending.moved.places or notices.standing or notices.loose)
 
     def begin_pass(self) -> None:
         """Begin a pass; if the budgets have changed, gangs may be evicted now that might not before."""
@@ -80,8 +81,10 @@ class Preemptions:
         if self._is_clearing:
             for uid in self._pending_evictions.begin_pass():
                 self._paused[uid] = self._clock.monotonic() + PATIENCE_SECONDS
-        if self._sharing.draining:
+        if self._sharing.draining or self._pending_evictions.to_drain:
             self._pending_evictions.drain()
+        if self._pending_evictions.notices.standing or self._pending_evictions.notices.loose:
+            self._pending_evictions.notices.tidy(searching=bool(self._wanting))
 
     def placed(self, gang: Gang) -> None:
         """Take in that a gang has been placed: evictions that were not sent yet are cancelled."""
@@ -212,17 +215,15 @@ class Preemptions:
     def _begin(
         self, case: Case, option: Option, claimant: Claimant, found: FoundPreemption, leaving: Sequence[str]
     ) -> None:
-        """Have the place cleared, with the notice that the victims' queues give them."""
-        reasons, notice, rights = {}, 0.0, QuotaRights(self._sharing, claimant)
-        for eviction in found.evictions:
-            reasons[eviction.victim.uid] = rights.reason(eviction.victim)
-            notice = max(notice, self._policies.notice(eviction.victim.queue))
+        """Have the place cleared, with the notice that victims get."""
+        rights = QuotaRights(self._sharing, claimant)
+        reasons = {each.victim.uid: rights.reason(each.victim) for each in found.evictions}
         nodes = frozenset(found.plan.nodes.values())
         there = [uid for uid in leaving if self._model.pods[uid].node_name in nodes]
         evicted = [pod.uid for each in found.evictions for pod in each.pods]
         if case.offer(option, evicted).shortage is not None:  # it takes the quota of others that are leaving as well
             there += filter(rights.concern, leaving)
-        self._pending_evictions.start(claimant, found, reasons, notice=notice, leaving=there, replaced=case.replaced)
+        self._pending_evictions.start(claimant, found, reasons, leaving=there, replaced=case.replaced)
 
 
 def find_evictions(  # noqa: PLR0913 - whose evictions, for whom, and by which rules

@@ -13,13 +13,17 @@ from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, Cluste
 from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.api import CONFLICT, NOT_FOUND, ApiServer, JsonObject, PatchForm
 from extender.kube.status import GroupStatusWriter, QueueStatusWriter
-from extender.objects.meta import DecodeError, decode_metadata
+from extender.objects.jobsigns import EVICTION_PLANNED
+from extender.objects.meta import DecodeError, decode_metadata, write_timestamp
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import decode_pod
 from extender.objects.workload import PLACE, Suspendable
 
 #: Who Events come from. Source for the form: k8s.io/api/events/v1 Event.reportingController, a qualified name.
 REPORTING_CONTROLLER = "muster.dev/muster"
+
+#: The condition of a pod that is planned to be evicted.
+EVICTION_PLANNED_CONDITION = "muster.dev/EvictionPlanned"
 
 #: Limits of the Events API, in bytes. Source: k8s.io/kubernetes/pkg/apis/core/validation/events.go.
 _NOTE_BYTES = 1024
@@ -150,6 +154,7 @@ class KubeClusterApi:
 
     def __init__(self, api: ApiServer, clock: Clock, instance: str) -> None:
         self._api = api
+        self._clock = clock
         self._events = EventRecorder(api, clock, instance)
         self._group_statuses = GroupStatusWriter(api, clock)
         self._queue_statuses = QueueStatusWriter(api, clock)
@@ -219,6 +224,27 @@ class KubeClusterApi:
         body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": gates}}
         try:
             await self._api.patch(_path(pod), body, PatchForm.STRATEGIC)
+        except ApiError as error:
+            if _comes_too_late(error):
+                raise ApiError(CONFLICT, "Conflict", f"the pod is another one now: {error.message}") from error
+            raise
+
+    async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:
+        """Write annotation and condition in one request: pods/status takes both, and keeps all other conditions.
+
+        Source: k8s.io/kubernetes pkg/registry/core/pod/strategy.go, podStatusStrategy.PrepareForUpdate, release 1.37.
+        """
+        condition = {
+            "type": EVICTION_PLANNED_CONDITION,
+            "status": "True" if planned else "False",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": write_timestamp(self._clock.now()),
+        }
+        metadata = {"uid": pod.uid, "annotations": {EVICTION_PLANNED: planned or None}}
+        body: JsonObject = {"metadata": metadata, "status": {"conditions": [condition]}}
+        try:
+            await self._api.patch(f"{_path(pod)}/status", body, PatchForm.STRATEGIC)
         except ApiError as error:
             if _comes_too_late(error):
                 raise ApiError(CONFLICT, "Conflict", f"the pod is another one now: {error.message}") from error

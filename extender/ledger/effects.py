@@ -78,6 +78,7 @@ class EvictionReason(StrEnum):
     CONSOLIDATED = "Consolidated"  # to another place, so that a gang fits
     BELOW_MINIMUM = "BelowMinimum"  # what is left of the gang cannot run
     QUEUE_DRAINED = "QueueDrained"
+    MAX_RUNTIME = "MaxRuntimeExceeded"  # it has run for as long as it may
     NODE_LOST = "NodeLost"  # its node is lost, or that of another member with which it has to be together
 
 
@@ -88,6 +89,16 @@ class Evict:
     pod: Pod
     by: str
     reason: EvictionReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodNotice:
+    """Say on a pod when it is `planned` to be evicted, or with "" that it is not any more, and the `reason`."""
+
+    pod: Pod
+    planned: str
+    reason: str
     message: str
 
 
@@ -145,6 +156,8 @@ class CollectedEffects(Struct):
     evictions: dict[str, Evict] = field(default_factory=dict)
     spared: set[str] = field(default_factory=set)
     ungates: dict[str, Ungate] = field(default_factory=dict)
+    notices: dict[str, PodNotice] = field(default_factory=dict)
+    notices_ended: list[str] = field(default_factory=list)
     suspensions: dict[str, Suspension | None] = field(default_factory=dict)
 
 
@@ -160,9 +173,10 @@ class Effects(Struct, Generic[A], frozen=True):
     why each of them waits now (None: it does not wait, or is gone). `milestones` are for the log, `plan_seconds` is how
     long each plan took, `repair_seconds` how long after the loss of a node each was bound that
     replaces a member there, `expired` counts reservations given up at their deadline. `rejections` are why kubelets
-    rejected pods, one for each pod, and `observations` how predictions turned out. `evictions` and `ungates` hold one
-    wish per pod UID; `spared` are those whose eviction is not wanted any more. `suspensions` holds the newest wish per
-    UID of an object, None where it is to stay as it is.
+    rejected pods, one for each pod, and `observations` how predictions turned out. `evictions`, `ungates` and `notices`
+    hold one wish per pod UID; `spared` are those whose eviction is not wanted any more. `notices_ended` are outcomes of
+    notices of eviction, one for each gang. `suspensions` holds the newest wish per UID of an object, None where it is
+    to stay as it is.
     """
 
     answer: A
@@ -181,4 +195,6 @@ class Effects(Struct, Generic[A], frozen=True):
     evictions: Mapping[str, Evict] = _NONE
     spared: Collection[str] = ()
     ungates: Mapping[str, Ungate] = _NONE
+    notices: Mapping[str, PodNotice] = _NONE
+    notices_ended: Sequence[str] = ()
     suspensions: Mapping[str, Suspension | None] = _NONE

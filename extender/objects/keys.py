@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Self, TypeVar
 
 from extender.objects.holdings import OWN_HOLDING_KEYS
+from extender.objects.jobsigns import EVICTION_ACKNOWLEDGED, LAST_CHECKPOINT, NO_SIGNS, SIGN_KEYS, JobSigns, read_signs
 from extender.objects.reason import Problem, quoted
 from extender.objects.text import parse_go_duration, parse_integer
 from extender.objects.topology import SILENT, Objective, RoleGroup, Slice, TopologyTerms
@@ -31,13 +32,21 @@ EXPECTED_DURATION = "muster.dev/expected-duration"
 PREEMPTIBLE = "muster.dev/preemptible"
 BELOW_MINIMUM = "muster.dev/below-minimum"
 CHECKPOINT_INTERVAL = "muster.dev/checkpoint-interval"
+EVICTION_NOTICE = "muster.dev/eviction-notice"
+MAX_RUNTIME = "muster.dev/max-runtime"
 
 _TOPOLOGY_KEYS = frozenset({TOPOLOGY_REQUIRED, TOPOLOGY_PREFERRED, TOPOLOGY_SLICE, TOPOLOGY_ROLE_GROUPS, OBJECTIVE})
 #: Those by which a gang says how it shares the cluster with others.
-SHARING_KEYS = frozenset({QUEUE, EXPECTED_DURATION, PREEMPTIBLE, BELOW_MINIMUM, CHECKPOINT_INTERVAL})
+SHARING_KEYS = frozenset(
+    {QUEUE, EXPECTED_DURATION, PREEMPTIBLE, BELOW_MINIMUM, MAX_RUNTIME, CHECKPOINT_INTERVAL, LAST_CHECKPOINT}
+    | {EVICTION_NOTICE, EVICTION_ACKNOWLEDGED}
+)
 #: Every key by which people ask for something, and where it stands.
 KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE})
 KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, MAX_MEMBER, PLACEMENT, ROLE_MINIMUMS}) | _TOPOLOGY_KEYS | SHARING_KEYS
+
+#: Keys that ask for nothing: what pods hold, and what a running job and Muster tell each other.
+TOLD_KEYS = OWN_HOLDING_KEYS | SIGN_KEYS
 
 #: Scheduling gate that Muster takes off a pod when its gang could start.
 ADMISSION_GATE = "muster.dev/admission"
@@ -101,8 +110,9 @@ class Options:
 
     `packings` are (resource, packing of pods that ask for it), what counts first in front. `role_minimums` are (role,
     least members that must start together) in order of the roles. `topology` is what Muster's own keys say, `peers`
-    what those of other schedulers do; so are `queue` and `peer_queue`. `expected_duration` and
-    `checkpoint_interval` are in seconds.
+    what those of other schedulers do; so are `queue` and `peer_queue`. `expected_duration`, `checkpoint_interval`,
+    `eviction_notice` and `max_runtime` are in seconds. `signs` are what the object says while its job runs; those of a
+    pod are the pod's.
     """
 
     min_member: int | None = None
@@ -118,6 +128,9 @@ class Options:
     preemptible: bool | None = None
     below_minimum: BelowMinimum | None = None
     checkpoint_interval: float | None = None
+    eviction_notice: float | None = None
+    max_runtime: float | None = None
+    signs: JobSigns = NO_SIGNS
     problems: tuple[Problem, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
@@ -145,7 +158,7 @@ class Options:
     @property
     def _sharing(self) -> tuple[object, ...]:
         ends = (self.expected_duration, self.preemptible, self.below_minimum, self.checkpoint_interval)
-        return (self.queue, self.peer_queue, self.max_member, *ends)
+        return (self.queue, self.peer_queue, self.max_member, *ends, self.eviction_notice, self.max_runtime)
 
     def packing_of(self, resources: Container[str]) -> Packing | None:
         """Return the packing of pods that ask for `resources`, None if it is not said."""
@@ -179,7 +192,7 @@ class Options:
         return replace(self, peer_queue=queue) if queue else self
 
 
-_UNSHARED: tuple[object, ...] = ("", "", None, None, None, None, None)
+_UNSHARED: tuple[object, ...] = ("", "", None, None, None, None, None, None, None)
 
 #: The options of an object that asks for nothing, as most pods do.
 NO_OPTIONS = Options()
@@ -189,7 +202,7 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
     """Read the `muster.dev/` keys of an object; unknown keys and bad values become problems, never silence."""
     problems = [
         *_unknown("metadata.labels", labels, KNOWN_LABELS),
-        *_unknown("metadata.annotations", annotations.keys() - OWN_HOLDING_KEYS, KNOWN_ANNOTATIONS),
+        *_unknown("metadata.annotations", annotations.keys() - TOLD_KEYS, KNOWN_ANNOTATIONS),
     ]
     queue = _read_queue(labels.get(QUEUE, ""), annotations.get(QUEUE, ""), problems)
 
@@ -217,6 +230,7 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
             or (),
             objective=read(OBJECTIVE, _objective, _one_of(Objective)),
         )
+    signs = read_signs(annotations)
     return Options(
         min_member=min_member,
         packing=packing,
@@ -226,9 +240,12 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
         queue=queue,
         expected_duration=read(EXPECTED_DURATION, _duration, _DURATION_EXPECTED),
         checkpoint_interval=read(CHECKPOINT_INTERVAL, _duration, _DURATION_EXPECTED),
+        eviction_notice=read(EVICTION_NOTICE, _duration, _DURATION_EXPECTED),
+        max_runtime=read(MAX_RUNTIME, _duration, _DURATION_EXPECTED),
         preemptible=read(PREEMPTIBLE, {"true": True, "false": False}.get, "true or false"),
         below_minimum=read(BELOW_MINIMUM, _below_minimum, _one_of(BelowMinimum)),
-        problems=tuple(problems),
+        signs=signs,
+        problems=(*problems, *signs.problems),
     ).with_maximum(max_member, min_member or 1)
 
 

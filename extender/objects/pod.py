@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from extender.caches import Shared
 from extender.objects.holdings import DeviceHolding, Holdings, read_holdings
+from extender.objects.jobsigns import NO_SIGNS, SIGN_KEYS, JobSigns, read_signs
 from extender.objects.keys import NO_OPTIONS, Options
 from extender.objects.meta import NO_LABELS, BareMeta, ObjectMeta, Selector, read_selector, read_timestamp
 from extender.objects.podclaims import NO_CLAIMS, PodClaims, read_pod_claims, resolve
@@ -174,7 +175,8 @@ class Pod:
     kubelet's, of a pod that it did not admit. `observed` and `predicted` are which GPUs and zones the pod holds, as
     annotations say. `gates` are the names of its scheduling gates. `started_at` is when the kubelet took it on
     (epoch seconds), `active_deadline` how long after that it is ended (seconds). `controller` is the UID of the object
-    that makes another pod when this one is gone, "" for none. `claims` are the ResourceClaims that it needs.
+    that makes another pod when this one is gone, "" for none. `claims` are the ResourceClaims that it needs. `signs`
+    are what its job and Muster tell each other.
     """
 
     uid: str
@@ -205,6 +207,7 @@ class Pod:
     gates: tuple[str, ...] = ()
     controller: str = ""
     claims: PodClaims = NO_CLAIMS
+    signs: JobSigns = NO_SIGNS
 
     def __post_init__(self) -> None:
         """Make a pod that names no group a gang of one."""
@@ -252,8 +255,21 @@ def read_pod(pod: PodObject, default_priority: int = 0) -> Pod:
     have in common (shape, namespace, node, scheduler) is one object for all of them.
     """
     meta, spec, status = pod.metadata or ObjectMeta(), pod.spec or PodSpec(), pod.status or PodStatus()
-    holdings = read_holdings(meta.annotations or {})
-    return assemble(meta, spec, status, read_form(pod), read_words(meta, spec), holdings, default_priority)
+    told = read_told(meta.annotations or {})
+    return assemble(meta, spec, status, read_form(pod), read_words(meta, spec), told, default_priority)
+
+
+class PodTold(NamedTuple):
+    """What annotations tell of a pod: what it holds, and what its job and Muster tell each other."""
+
+    holdings: Holdings
+    signs: JobSigns
+
+
+def read_told(annotations: Mapping[str, str]) -> PodTold:
+    """Read what annotations tell of a pod; of most it is nothing."""
+    signs = NO_SIGNS if SIGN_KEYS.isdisjoint(annotations) else read_signs(annotations)
+    return PodTold(read_holdings(annotations), signs)
 
 
 class PodForm(NamedTuple):
@@ -270,11 +286,11 @@ def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
     status: PodStatusFields,
     form: PodForm,
     words: PodWords,
-    holdings: Holdings,
+    told: PodTold,
     default_priority: int,
 ) -> Pod:
     """Put a pod together from what is its own and what it may have in common with others."""
-    options = words.options
+    options, (holdings, signs) = words.options, told
     if words.group is None and options.packings:
         options = options.alone({resource for resource, _ in form.shape.requests})
     return Pod(
@@ -294,7 +310,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
         gated=bool(words.gates),
         deleting=meta.deletion_timestamp is not None,
         refusal=_read_refusal(status),
-        options=options.with_problems(holdings.problems),
+        options=options.with_problems(holdings.problems + signs.problems),
         problem=form.problem,
         observed=holdings.observed,
         predicted=holdings.predicted,
@@ -306,6 +322,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
         gates=words.gates,
         controller=words.controller,
         claims=resolve(form.claims, status),
+        signs=signs,
     )
 
 

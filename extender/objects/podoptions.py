@@ -11,7 +11,6 @@ from sys import intern
 from typing import Final, NamedTuple
 
 from extender.caches import size_of, sized_cache
-from extender.objects.holdings import OWN_HOLDING_KEYS
 from extender.objects.keys import (
     KNOWN_LABELS,
     MIN_MEMBER,
@@ -19,6 +18,7 @@ from extender.objects.keys import (
     PREFIX,
     QUEUE,
     ROLE,
+    TOLD_KEYS,
     Options,
     parse_count,
     read_options,
@@ -94,7 +94,7 @@ def asking(annotations: Mapping[str, str]) -> dict[str, str]:
     return {
         key: text
         for key, text in annotations.items()
-        if key in _ASKING_KEYS or (key.startswith(PREFIX) and key not in OWN_HOLDING_KEYS)
+        if key in _ASKING_KEYS or (key.startswith(PREFIX) and key not in TOLD_KEYS)
     }
 
 
@@ -200,7 +200,7 @@ def read_pod_options(labels: Mapping[str, str], annotations: Mapping[str, str], 
     words = [
         (key, text)
         for key, text in annotations.items()
-        if key in _READ or (key.startswith(PREFIX) and key not in OWN_HOLDING_KEYS)
+        if key in _READ or (key.startswith(PREFIX) and key not in TOLD_KEYS)
     ]
     peer_queue = read_peer_queue(labels, gates) if KUEUE_QUEUE in labels else ""
     if not (said or words or peer_queue):

@@ -75,6 +75,7 @@ class QueuePreemption(Struct, gc=False, frozen=True, rename="camel"):
     non_preemptible: str | None = None
     min_runtime: str | None = None
     grace: str | None = None
+    max_notice: str | None = None
 
 
 class SparesObject(Struct, gc=False, frozen=True, rename="camel"):
@@ -97,6 +98,7 @@ class QueueSpec(Struct, gc=False, frozen=True, rename="camel"):
     queueing_strategy: str | None = None
     preemption: QueuePreemption | None = None
     max_running_gangs: Int32 | None = None
+    max_runtime: str | None = None
     stop_policy: str | None = None
     spares: SparesObject | None = None
 
@@ -192,6 +194,10 @@ _ONE_NODE: Final = frozenset({"node", "host", "hostname", "kubernetes.io/hostnam
 #: How long a gang waits by default before others leave for it so that shares even out (seconds).
 _FAIR_SHARING_DELAY: Final = 300.0
 
+#: How long before their eviction gangs are told at most by default, whatever they ask for (seconds): a checkpoint of a
+#: large model takes minutes, and meanwhile a more important gang waits.
+_MAX_NOTICE: Final = 600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Quota:
@@ -238,7 +244,8 @@ class PreemptionPolicy:
 
     Preemption while borrowing goes up to the priority `max_priority_threshold`. `fair_sharing` is for gangs that have
     waited for `fair_sharing_delay`. `min_runtime` is how long a gang of this queue runs before it may be preempted,
-    `grace` how long before its eviction it is told (all in seconds). Without `consolidation` none of its gangs moves.
+    `grace` how long before its eviction it is told, `max_notice` how long at most if it asks for that (all in seconds).
+    Without `consolidation` none of its gangs moves.
     """
 
     within_queue: WithinQueue = WithinQueue.LOWER_PRIORITY
@@ -251,6 +258,7 @@ class PreemptionPolicy:
     non_preemptible: NonPreemptible = NonPreemptible.WITHIN_NOMINAL_QUOTA
     min_runtime: float = 0.0
     grace: float = 0.0
+    max_notice: float = _MAX_NOTICE
 
     def most_reclaimed(self, own: int) -> float:
         """Return the highest priority of gangs that give back what they borrow to one of priority `own`."""
@@ -278,6 +286,7 @@ class SparePolicy:
 class Queue:
     """A Queue as written.
 
+    A gang of it, or of those below, runs for `max_runtime` at most (seconds).
     `namespaces` is None where every namespace may use it. `history` is the decayed mean usage by resource (milli-CPU,
     bytes, counts) as the status gave it at `history_at` (RFC 3339). With `problems` the queue cannot be used.
     """
@@ -295,6 +304,7 @@ class Queue:
     strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
     preemption: PreemptionPolicy = PreemptionPolicy()
     max_running_gangs: int | None = None
+    max_runtime: float | None = None
     stop_policy: StopPolicy = StopPolicy.NONE
     spares: SparePolicy | None = None
     history: Mapping[str, float] = field(default_factory=dict)
@@ -330,6 +340,7 @@ def read_queue(queue: QueueObject) -> Queue:
         strategy=reading.choice(spec.queueing_strategy, QueueingStrategy.BEST_EFFORT_FIFO, "spec.queueingStrategy"),
         preemption=reading.preemption(spec.preemption or QueuePreemption()),
         max_running_gangs=spec.max_running_gangs,
+        max_runtime=reading.max_runtime(spec.max_runtime),
         stop_policy=reading.choice(spec.stop_policy, StopPolicy.NONE, "spec.stopPolicy"),
         spares=None if spec.spares is None else reading.spares(spec.spares),
         history=_read_history(status.history or ()),
@@ -423,6 +434,14 @@ class _QueueReader:
             return default
         return seconds
 
+    def max_runtime(self, text: str | None) -> float | None:
+        if text is None:
+            return None
+        seconds = self.duration(text, "spec.maxRuntime", math.inf)
+        if seconds == 0.0:
+            self.refuse("spec.maxRuntime", f"{quoted(text)} is not above 0; stopPolicy HoldAndDrain ends all")
+        return seconds if 0.0 < seconds < math.inf else None
+
     def spares(self, spec: SparesObject) -> SparePolicy:
         nodes = 0 if spec.nodes is None else spec.nodes
         if nodes < 1:
@@ -476,6 +495,7 @@ class _QueueReader:
             ),
             min_runtime=self.duration(spec.min_runtime, f"{where}.minRuntime"),
             grace=self.duration(spec.grace, f"{where}.grace"),
+            max_notice=self.duration(spec.max_notice, f"{where}.maxNotice", _MAX_NOTICE),
         )
 
 

@@ -102,7 +102,7 @@ _MESSAGES = {
     ),
     Reason.BEHIND_HEAD: "the free capacity is held for {head}, which is ahead in the queue",
     Reason.KEPT_FOR_REPAIRS: "the free capacity is kept for repairs of gangs of Queue {queue}",
-    Reason.PREEMPTING: "its place is being cleared; pods of others that are still there: {pods}",
+    Reason.PREEMPTING: "its place is being cleared; pods of others that are still there: {pods}{notice}",
     Reason.BEING_EVICTED: "is being evicted for {by}; pods of it that are still there: {pods}",
     Reason.NODES_LOST: "members on lost nodes ({nodes}): {lost}; there is no other place for them now: {detail}",
     Reason.REPAIRING: "members that were on lost nodes: {lost}; their new places are kept until others come for them",

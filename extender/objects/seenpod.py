@@ -15,9 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from extender.caches import SizedDict
-from extender.objects.holdings import Holdings, read_holdings
 from extender.objects.meta import BareMeta, Body, DecodeError, Decoder, ObjectMeta
-from extender.objects.pod import Pod, PodForm, assemble, read_form
+from extender.objects.pod import Pod, PodForm, PodTold, assemble, read_form, read_told
 from extender.objects.podoptions import PodWords, asking, read_words
 from extender.objects.podspec import (
     PodCondition,
@@ -131,17 +130,17 @@ class SeenPod(NamedTuple):
     status: PodStatusFields
     form: PodForm
     words: PodWords
-    holdings: Holdings
+    told: PodTold
 
     def pod(self, default_priority: int = 0) -> Pod:
         """Return the pod; `default_priority` is that of a pod that names none, the global default."""
-        return assemble(self.metadata, self.spec, self.status, self.form, self.words, self.holdings, default_priority)
+        return assemble(self.metadata, self.spec, self.status, self.form, self.words, self.told, default_priority)
 
 
 class _Annotated(NamedTuple):
-    """What annotations say: what the pod holds, and the text of those that ask for something."""
+    """What annotations say: what they tell of the pod, and the text of those that ask for something."""
 
-    holdings: Holdings
+    told: PodTold
     asked: Raw
 
 
@@ -213,7 +212,7 @@ class SeenPodDecoder:
                 resizes,
             ),
         )
-        holdings, asked = _known(self._annotations, bytes(meta.annotations), _read_annotations)
+        told, asked = _known(self._annotations, bytes(meta.annotations), _read_annotations)
         words = _Words(
             _WordsMeta(meta.namespace, meta.labels, asked, meta.owner_references),
             _WordsSpec(spec.scheduling_gates, spec.scheduling_group),
@@ -224,7 +223,7 @@ class SeenPodDecoder:
             status,
             _known(self._forms, _encode(form), _read_form),
             _known(self._words, _encode(words), _read_words),
-            holdings,
+            told,
         )
 
 
@@ -248,7 +247,7 @@ def _read_form(text: bytes) -> PodForm:
 
 def _read_annotations(text: bytes) -> _Annotated:
     annotations = {} if text == _NULL_TEXT else _decode_annotations(text)
-    return _Annotated(read_holdings(annotations), Raw(_encode(asking(annotations))))
+    return _Annotated(read_told(annotations), Raw(_encode(asking(annotations))))
 
 
 def _read_words(text: bytes) -> PodWords:
@@ -259,5 +258,5 @@ def _read_words(text: bytes) -> PodWords:
 def _plain(pod: PodObject) -> SeenPod:
     """Return a pod that was decoded whole."""
     meta, spec, status = pod.metadata or ObjectMeta(), pod.spec or PodSpec(), pod.status or PodStatus()
-    holdings = read_holdings(meta.annotations or {})
-    return SeenPod(meta, spec, status, read_form(pod), read_words(meta, spec), holdings)
+    told = read_told(meta.annotations or {})
+    return SeenPod(meta, spec, status, read_form(pod), read_words(meta, spec), told)

@@ -86,6 +86,7 @@ class Sharing:
         draining: the Queues that say that their gangs and those below them are to be evicted.
         consolidating: the Queues that say that their gangs move so that others fit.
         sparing: the Queues that keep nodes for repairs.
+        timing: the Queues that say how long their gangs run at most.
     """
 
     def __init__(self, model: ClusterModel, clock: Clock, half_life: float | None = None) -> None:
@@ -96,6 +97,7 @@ class Sharing:
         self.draining: set[str] = set()
         self.consolidating: set[str] = set()
         self.sparing: set[str] = set()
+        self.timing: set[str] = set()
         self.charges = Charges(model, self.queue_of_pod)
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._defaults: dict[str, str] = {}
@@ -213,6 +215,13 @@ class Sharing:
                     numbers = {"running": running, "most": queue.max_running_gangs}
                     return Wait(Reason.TOO_MANY_RUNNING, numbers, {"queue": each})
         return None
+
+    def max_runtime(self, name: str) -> tuple[float, str] | None:
+        """Return how long gangs of a queue run at most (seconds), and which of it and those above it says so."""
+        if not self.timing or name not in self.tree:
+            return None
+        limits = ((self.queues[each].max_runtime, each) for each in self.tree.path(name))
+        return min(((limit, each) for limit, each in limits if limit is not None), default=None)
 
     def drained(self) -> Iterator[tuple[str, GroupRef]]:
         """Iterate over who holds nodes in queues that are to be drained, with the queue that says so."""
@@ -408,12 +417,15 @@ class Sharing:
         self.draining -= {queue.name}
         self.consolidating -= {queue.name}
         self.sparing -= {queue.name}
+        self.timing -= {queue.name}
         if now is not None and now.stop_policy is StopPolicy.HOLD_AND_DRAIN:
             self.draining.add(queue.name)
         if now is not None and now.preemption.consolidation is not None:
             self.consolidating.add(queue.name)
         if now is not None and now.spares is not None:
             self.sparing.add(queue.name)
+        if now is not None and now.max_runtime is not None:
+            self.timing.add(queue.name)
         names = dict.fromkeys([queue.name, *moved])
         defaults = [each for each in (queue, *map(self.queues.get, names)) if each is not None and each.default]
         renewed: dict[str, str] = {}
@@ -499,5 +511,6 @@ def _deciding(queue: Queue) -> tuple[object, ...]:
     return (
         *(queue.uid, queue.parent, queue.flavors, queue.weight, queue.priority, queue.namespaces, queue.default),
         *(queue.strategy, queue.preemption, queue.max_running_gangs, queue.stop_policy, queue.spares),
+        queue.max_runtime,
         queue.problems,
     )

@@ -9,6 +9,8 @@ from extender.clock import Clock
 from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, ClusterEvent, EventSink, PodKey, WatchedKind
 from extender.control.watched import REQUIRED_KINDS, Known
 from extender.explain.views import GroupStatus, QueueReport
+from extender.kube.writer import EVICTION_PLANNED_CONDITION
+from extender.objects.jobsigns import EVICTION_PLANNED
 from extender.objects.meta import Identity
 from extender.objects.podgroup import GroupRef
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
@@ -68,6 +70,21 @@ class SimulatedApi:
             gates = json["spec"].pop("schedulingGates", [])
             if left := [present for present in gates if present["name"] != gate]:
                 json["spec"]["schedulingGates"] = left
+
+        self._cluster.update(WatchedKind.POD, (pod.namespace, pod.name), patch, pod.uid)
+
+    async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:
+        """Write on a pod when it is planned to be evicted, or take that back; raise ApiError 404 or 409 as above."""
+        await asyncio.sleep(self._latency)
+
+        def patch(json: Json) -> None:
+            annotations = json["metadata"].setdefault("annotations", {})
+            annotations.pop(EVICTION_PLANNED, None)
+            if planned:
+                annotations[EVICTION_PLANNED] = planned
+            status = "True" if planned else "False"
+            condition = {"type": EVICTION_PLANNED_CONDITION, "status": status, "reason": reason, "message": message}
+            set_condition(json, condition, self._clock)
 
         self._cluster.update(WatchedKind.POD, (pod.namespace, pod.name), patch, pod.uid)
 

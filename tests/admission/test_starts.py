@@ -21,6 +21,7 @@ from extender.admission.events import (
 )
 from extender.ledger.effects import Suspension
 from extender.objects.jobs import decode_job, read_job
+from extender.objects.jobsigns import JobSigns, NoticePeriod
 from extender.objects.pod import Phase, Pod, read_pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import decode_pod
@@ -476,6 +477,33 @@ class TestLeaving:
         urgent.finish()
         world.judge()
         assert job.carry_out() is not None
+
+    def test_a_job_with_notice_is_suspended_when_it_is_ready(self, world: World) -> None:
+        """Not before; and that it was told is forgotten with its pods, so that it is told anew the next time."""
+        world.nodes(4)
+        job = Submitted(world, "train")
+        world.judge()
+        train = job.start()
+        train.see(0, options=replace(train.pods[0].options, eviction_notice=120.0))
+        world.effects()
+        urgent = world.gang("urgent", 4, priority=100)
+        effects = world.effects()
+        assert effects.notices.keys() == {pod.uid for pod in train.pods}
+        assert not effects.suspensions
+        assert urgent.reason is Reason.PREEMPTING
+        train.see(3, signs=JobSigns(acknowledged=NoticePeriod(world.now, world.now + 120)))
+        world.judge()
+        effects = world.effects()
+        wish = effects.suspensions["job-train"]
+        assert wish is not None
+        assert (wish.suspend, len(wish.pods), effects.evictions) == (True, 4, {})
+        assert effects.notices_ended == ["acknowledged"]
+        job.annotations = {}
+        job.seen(suspend=True)
+        job.delete(0, 1, 2, 3)
+        world.judge()
+        assert not world.effects().notices
+        assert len(urgent.reserved) == 4
 
     def test_a_suspended_job_has_others_evicted(self, world: World) -> None:
         """By the priority of its template."""

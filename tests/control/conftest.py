@@ -51,6 +51,7 @@ class ScriptedApi:
     evictions: list[tuple[str, bool]] = field(default_factory=list)
     eviction_failures: list[ApiError] = field(default_factory=list)
     ungated: list[tuple[str, str]] = field(default_factory=list)
+    notices: list[tuple[str, str, str, str]] = field(default_factory=list)
     suspended: list[tuple[str, str | None]] = field(default_factory=list)
     suspend_failures: list[ApiError] = field(default_factory=list)
     write_seconds: float = 0.0
@@ -79,6 +80,10 @@ class ScriptedApi:
     async def ungate(self, pod: PodKey, gate: str) -> None:
         """Record a gate that is taken off."""
         self.ungated.append((pod.name, gate))
+
+    async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:
+        """Record a notice of eviction."""
+        self.notices.append((pod.name, planned, reason, message))
 
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Record an object, or fail as scripted."""

@@ -12,7 +12,7 @@ from extender.control.evictions import Evictions, Gates, Suspensions
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, WriteWindow
 from extender.control.ports import ApiError, BudgetError
-from extender.ledger.effects import Evict, EvictionReason, Suspension, Ungate
+from extender.ledger.effects import Evict, EvictionReason, PodNotice, Suspension, Ungate
 from extender.objects.keys import ADMISSION_GATE
 from extender.objects.meta import ObjectRef
 from extender.objects.pod import Pod, Shape
@@ -61,6 +61,14 @@ async def stand() -> AsyncIterator[Stand]:
     yield Stand(evictions, Gates(api, outbox), suspensions, api, metrics, refused)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_the_newest_word_about_a_pods_eviction_is_written(stand: Stand) -> None:
+    """What was said before and not written yet is left out."""
+    for planned in ("FROM/UNTIL", ""):
+        stand.evictions.notify(PodNotice(EVICT.pod, planned, "Preempted", "for others"))
+    await asyncio.sleep(1)
+    assert stand.api.notices == [("victim", "", "Preempted", "for others")]
 
 
 async def test_a_pod_is_evicted_told_and_counted(stand: Stand) -> None:

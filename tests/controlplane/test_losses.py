@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from extender.objects.jobsigns import EVICTION_ACKNOWLEDGED
+from extender.objects.keys import EVICTION_NOTICE
+from localcluster.client import PODS
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
 from tests.controlplane.conftest import PROMPT_SECONDS, StartMuster
 from tests.controlplane.replacing import GangController
+from tests.controlplane.test_notices import planned
 from tests.controlplane.test_reclaim import queue
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
@@ -104,6 +108,31 @@ def test_a_node_that_comes_back_keeps_its_members(cluster: Sandbox, muster: Serv
         gang.wait_message("NodesLost: members on lost nodes")
         cluster.revive(node)
         assert cluster.stays_true(lambda: not controller.replaced, 2.0)
+    muster.check()
+
+
+def test_a_gang_that_has_notice_is_made_whole_and_told_again(cluster: Sandbox, muster: Server) -> None:
+    """The place that it was to leave has lost a node: it gets a new member, then notice for the place that is left."""
+    urgent = cluster.priority_class("urgent", 1000)
+    cluster.nodes(MEMBERS, gpus=8)
+    gang = running(cluster, group_annotations={EVICTION_NOTICE: "5m"})
+    high = cluster.gang("high", members=MEMBERS, gpus=8, priority_class=urgent)
+
+    def told(before: str = "") -> bool:
+        said = {planned(pod) for pod in gang.members}
+        return len(said) == 1 and said.isdisjoint({"", before})
+
+    cluster.wait_until(told, "all pods say what is planned", timeout=60)
+    first, dead = planned(gang.members[0]), str(gang.members[0].node)
+    cluster.nodes(1, gpus=8)
+    with GangController(cluster, [gang]) as controller:
+        cluster.silence(dead)
+        wait_whole(cluster, gang, {dead})
+        cluster.wait_until(lambda: told(first), "all pods say what is planned now", timeout=60)
+        assert controller.replaced == ["job-0"]
+        body = {"metadata": {"annotations": {EVICTION_ACKNOWLEDGED: planned(gang.members[0])}}}
+        cluster.api.patch(PODS, gang.members[-1].name, body, namespace=gang.members[-1].namespace)
+        wait_whole(cluster, high, {dead}, timeout=60)
     muster.check()
 
 

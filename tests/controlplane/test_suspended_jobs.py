@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from extender.objects.jobsigns import EVICTION_ACKNOWLEDGED, EVICTION_PLANNED
+from extender.objects.keys import EVICTION_NOTICE
 from localcluster.client import EVENTS, JOBS, NAMESPACES, PODS, Resource
 from localcluster.cluster import LocalCluster
 from localcluster.nodes import GPU
@@ -34,7 +36,10 @@ class Jobs:
     def create(self, name: str, pods: int = 4, *, to: str = "team", **spec: Any) -> None:
         """Create a suspended Indexed Job whose pods ask for a GPU each."""
         container = {"name": "worker", "image": "worker", "resources": {"limits": {GPU: "1"}}}
-        template = {"spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}}
+        template: dict[str, Any] = {
+            "spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}
+        }
+        template["metadata"] = {"annotations": spec.pop("annotations", {})}
         template["spec"] |= spec.pop("pod", {})
         metadata = {"name": name, "namespace": self.namespace, "labels": {"muster.dev/queue": to}}
         body = {"suspend": True, "completionMode": "Indexed", "completions": pods, "parallelism": pods}
@@ -137,6 +142,32 @@ def test_a_job_of_higher_priority_has_another_suspended(jobs: Jobs, device_muste
     jobs.wait_message("low", "Preempted")
     jobs.finish("high")
     jobs.wait_running("low")
+    device_muster.check()
+
+
+def test_a_job_with_notice_is_suspended_once_it_acknowledges(jobs: Jobs, device_muster: Server) -> None:
+    """Until then its pods run and say what is planned; those that it has the next time say nothing of it."""
+    urgent = jobs.cluster.priority_class("urgent", 1000)
+    jobs.cluster.nodes(1, gpus=4)
+    jobs.create("low", annotations={EVICTION_NOTICE: "5m"})
+    jobs.wait_running("low")
+    jobs.create("high", pod={"priorityClassName": urgent})
+
+    def planned() -> set[str]:
+        return {(pod["metadata"].get("annotations") or {}).get(EVICTION_PLANNED, "") for pod in jobs.pods("low")}
+
+    jobs.cluster.wait_until(lambda: len(planned()) == 1 and "" not in planned(), "the pods say what is planned", 30)
+    jobs.wait_message("high", "Preempting")
+    assert jobs.running("low") == 4
+    body = {"metadata": {"annotations": {EVICTION_ACKNOWLEDGED: planned().pop()}}}
+    name = jobs.pods("low")[0]["metadata"]["name"]
+    jobs.cluster.api.patch(PODS, name, body, namespace=jobs.namespace)
+    jobs.wait_running("high")
+    assert jobs.suspended("low")
+    assert not jobs.pods("low")
+    jobs.finish("high")
+    jobs.wait_running("low")
+    assert planned() == {""}
     device_muster.check()
 
 

@@ -73,6 +73,9 @@ class ForgetfulApi:
     async def ungate(self, pod: PodKey, gate: str) -> None:
         """Take a gate off."""
 
+    async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:
+        """Take a notice."""
+
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Suspend or resume an object."""
 

@@ -21,6 +21,7 @@ from extender.objects.devicetaintrule import DeviceTaintRule
 from extender.objects.dradevices import Amount, DeviceKey, NodeScope, PoolKey
 from extender.objects.holdings import DeviceHolding
 from extender.objects.hypernodes import HyperNode
+from extender.objects.jobsigns import JobSigns, NoticePeriod
 from extender.objects.keys import BelowMinimum, Options, Packing
 from extender.objects.levelobjects import LevelList
 from extender.objects.levels import Level
@@ -84,6 +85,7 @@ TERMS = TopologyTerms(
     Objective.ALLTOALL,
     "",
 )
+SIGNS = JobSigns(1.5e9, NoticePeriod(1.6e9, 1.7e9), NoticePeriod(1.4e9, 1.5e9), (PROBLEM,))
 OPTIONS = Options(
     min_member=3,
     packing=Packing.SPREAD,
@@ -96,6 +98,9 @@ OPTIONS = Options(
     preemptible=False,
     below_minimum=BelowMinimum.REPAIR,
     checkpoint_interval=600.0,
+    eviction_notice=60.0,
+    max_runtime=3600.0,
+    signs=SIGNS,
     problems=(PROBLEM,),
 )
 SHAPE = Shape(
@@ -141,6 +146,7 @@ POD = Pod(
         "extended",
         (ExtendedRequest("main", "nvidia.com/gpu", "r"),),
     ),
+    signs=SIGNS,
 )
 NODE = Node("n", "u", {"cpu": 1}, {"l": "v"}, (Taint("k", "v", "NoSchedule"),), PROBLEM, {"a": "b"}, deleting=True)
 TOPOLOGY = NodeTopology(

@@ -295,6 +295,40 @@ class TestUngate:
         assert (refused.value.status, refused.value.reason) == (code, reason)
 
 
+class TestNotify:
+    """A pod is told that it is to be evicted."""
+
+    @pytest.mark.parametrize(("planned", "status"), [("FROM/UNTIL", "True"), ("", "False")])
+    async def test_annotation_and_condition_are_one_patch(
+        self, script: ApiScript, api: KubeClusterApi, planned: str, status: str
+    ) -> None:
+        """Other conditions stay as they are: the patch is a strategic one."""
+        script.plan(f"{POD_PATH}/status", OK)
+        await api.notify(POD, planned, "Preempted", "for others")
+        (request,) = script.requests
+        assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+        assert request.body is not None
+        assert request.body["metadata"] == {
+            "uid": "uid-p",
+            "annotations": {"muster.dev/eviction-planned": planned or None},
+        }
+        (condition,) = request.body["status"]["conditions"]
+        assert condition.pop("lastTransitionTime")
+        assert condition == {
+            "type": "muster.dev/EvictionPlanned",
+            "status": status,
+            "reason": "Preempted",
+            "message": "for others",
+        }
+
+    async def test_a_namesake_is_a_conflict(self, script: ApiScript, api: KubeClusterApi) -> None:
+        """It is told nothing."""
+        complaint = 'Pod "p" is invalid: metadata.uid: Invalid value: "uid-p": field is immutable'
+        script.plan(f"{POD_PATH}/status", refuses(422, "Invalid", complaint))
+        with pytest.raises(ApiError, match="409 Conflict: the pod is another one now"):
+            await api.notify(POD, "", "Withdrawn", "")
+
+
 class TestSuspending:
     """Jobs are suspended and resumed by one patch each."""
 

@@ -73,7 +73,11 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
         {"head": "ns/b", "queue": "train"},
         "ns/b is ahead in Queue train, and no gang may pass it",
     ),
-    Reason.PREEMPTING: ({"pods": 16}, {}, "its place is being cleared; pods of others that are still there: 16"),
+    Reason.PREEMPTING: (
+        {"pods": 16},
+        {"notice": "; they have notice until noon"},
+        "its place is being cleared; pods of others that are still there: 16; they have notice until noon",
+    ),
     Reason.BEING_EVICTED: (
         {"pods": 3},
         {"by": "ns/b"},

@@ -23,7 +23,8 @@ class Victim:
 
     `name` is namespace/name. `core` are the bound pods that can only go together, none if they are to stay; `extras`
     those beyond minMember: each may go alone, the first to go first. `seconds` is how long it has run;
-    `checkpoint_interval` is after how much work it saves it (seconds), as far as it says. One that `preempts` has gangs
+    `unsaved_at_most` is how much of that is lost at most (seconds), as far as it says. It is told `notice` seconds
+    before it is evicted. One that `preempts` has gangs
     of lower priority in its queue evicted in turn, if it finds no place elsewhere.
     """
 
@@ -36,13 +37,14 @@ class Victim:
     core: tuple[Pod, ...]
     extras: tuple[Pod, ...]
     seconds: float
-    checkpoint_interval: float | None = None
+    unsaved_at_most: float | None = None
     preempts: bool = False
+    notice: float = 0.0
 
     @property
     def unsaved(self) -> float:
         """Return how many seconds of work are lost at most, as far as is known when it saves its work."""
-        return self.seconds if self.checkpoint_interval is None else min(self.seconds, self.checkpoint_interval)
+        return self.seconds if self.unsaved_at_most is None else min(self.seconds, self.unsaved_at_most)
 
     @property
     def pieces(self) -> Iterator[Piece]:
