@@ -1,7 +1,8 @@
 """Hand out what is left to members beyond minMember: evenly among equals, one unit at a time.
 
-A unit is a pod, or a pod with the others of its slice. The queue whose turn it is has the next one. There the gang of
-the highest priority has it, of several the one with the fewest members beyond its minimum, of these the oldest.
+A unit is a pod, or a pod with the others of its slice, or with those that its part of the gang cannot be without. The
+queue whose turn it is has the next one. There the gang of the highest priority has it, of several the one with the
+fewest members beyond its minimum, of these the oldest.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from extender.cluster.model import ClusterModel
 from extender.eviction.preemptions import Preemptions
 from extender.judge import Case, judge
 from extender.ledger.reservations import Reservations
+from extender.objects.pod import Pod
 from extender.placement.capacityview import Capacity, PodSet, PodSetRequest, settled_on
 from extender.placement.joining import Joining
 from extender.placement.plan import Plan
@@ -115,9 +117,9 @@ class Extras:
         for pod in gang.unplaced():
             if pod.uid in seen or pod.uid in gang.refused:
                 continue
-            together = [pod] if joining is None else joining.with_slice(pod)
+            together = _together(pod, gang, joining)
             together = [each for each in together if each.uid not in gang.refused]
-            if len(together) > spaces:
+            if not 0 < len(together) <= spaces:
                 continue
             request = PodSetRequest(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
             if len(together) > 1:
@@ -158,6 +160,13 @@ class Extras:
         view = case.view(Option())
         eligible = case.eligible(view)
         return any(view.room(Capacity.FREE, shape, eligible) for shape in entry.gang.wanted)
+
+
+def _together(pod: Pod, gang: Gang, joining: Joining | None) -> list[Pod]:
+    """Return the members that are placed together with one: of its part of the gang, or of its slice."""
+    tree = gang.tree
+    unit = [pod] if tree is None or not tree.has_choice else gang.unit(pod)
+    return unit if joining is None or unit != [pod] else joining.with_slice(pod)
 
 
 def _case(entry: Entry, pod_set: PodSet, cycle: Cycle) -> Case:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from extender.cluster import membership
-from extender.cluster.membership import Census, GangKind, Tally, Voice, census_of, tally_of_one
+from extender.cluster.membership import Census, GangKind, Tally, Voice, tally_of_one
 from extender.objects import keys
+from extender.objects.branches import Branch, Have, Standing
 from extender.objects.jobsigns import NO_SIGNS, JobSigns
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import GroupRef, PodGroup
@@ -100,14 +101,16 @@ class Gang:
     @property
     def min_member(self) -> int:
         """Return how many members must start together: those of all roles with a minimum of their own at least."""
+        minimums = self.role_minimums
+        return max(self._stated_minimum, sum(minimums.values())) if minimums else self._stated_minimum
+
+    @property
+    def _stated_minimum(self) -> int:
         if self._is_pod:
             return 1
         if self.group is not None:
-            stated = self.group.min_member
-        else:
-            stated = max((kind.min_member for kind in self._tally), default=1)
-        minimums = self.role_minimums
-        return max(stated, sum(minimums.values())) if minimums else stated
+            return self.group.min_member
+        return max((kind.min_member for kind in self._tally), default=1)
 
     @property
     def spaces(self) -> int:
@@ -125,15 +128,52 @@ class Gang:
     @property
     def role_minimums(self) -> Mapping[str, int]:
         """Return how many members of which role must start together at least, by role; by the steps that have begun."""
-        group = self.group
-        described = group is not None and (group.role_minimums or group.options.role_minimums or group.steps)
-        if self._is_pod or not (described or self._tally.voices):
+        tree = self.tree
+        if tree is None and (self.group is None or not self.group.steps):
             return membership.NO_MINIMUMS  # as of most gangs, with every event of every member
-        minimums = membership.role_minimums(self.group, self._said())
-        if self.group is None or not self.group.steps:
-            return minimums
-        begun = {step.role: step.least for step in self.group.steps if self.census_of(step.role).exist > step.after}
+        minimums = membership.NO_MINIMUMS if tree is None else tree.needs(self.standing)
+        begun = self._begun
         return {role: max(minimums.get(role, 0), begun.get(role, 0)) for role in {**minimums, **begun}}
+
+    @property
+    def tree(self) -> Branch | None:
+        """Return the parts that the gang has, None if it has none."""
+        group = self.group
+        described = group is not None and (group.tree or group.role_minimums or group.options.says_parts)
+        if self._is_pod or not (described or self._tally.voices):
+            return None
+        return membership.tree(group, self._said())
+
+    @property
+    def _begun(self) -> dict[str, int]:
+        """Return how many members are needed of roles whose step has begun."""
+        steps = () if self.group is None else self.group.steps
+        return {step.role: step.least for step in steps if self.census_of(step.role).exist > step.after}
+
+    def standing(self, role: str) -> Standing:
+        """Return how many members of a role could have a place, and how many have one."""
+        census = self.census_of(role)
+        placed = census.secured + census.placeable - self.wanted_roles.get(role, 0)
+        return Standing(census.exist - census.gated, placed)
+
+    def unit(self, pod: Pod) -> list[Pod]:
+        """Return the members that are to be placed with one beyond the minimum, itself included.
+
+        That is itself alone, unless it is of a part of the gang that lacks members: then those that it lacks, none if
+        they are not there.
+        """
+        tree = self.tree
+        part = None if tree is None else tree.unit(pod.role, lambda role: self.standing(role).placed)
+        if part is None:
+            return [pod]
+        gaps = {role: least - self.standing(role).placed for role, least in part.needs(self.standing).items()}
+        lacking = {role: gap for role, gap in gaps.items() if gap > 0}
+        chosen: list[Pod] = []
+        for each in self.unplaced():
+            if lacking.get(each.role, 0) and each.uid not in self.refused:
+                lacking[each.role] -= 1
+                chosen.append(each)
+        return [] if any(lacking.values()) else chosen
 
     @property
     def is_complete(self) -> bool:
@@ -164,9 +204,9 @@ class Gang:
         """
         if self.group is None or not self.group.steps or self.has_minimum:
             return False
-        first = membership.role_minimums(self.group, self._said())
+        tree = self.tree
         secured = self.census().secured >= self.group.min_member
-        return secured and all(self.census_of(role).secured >= minimum for role, minimum in first.items())
+        return secured and (tree is None or tree.holds(lambda role: self.census_of(role).secured))
 
     @property
     def priority(self) -> int:
@@ -342,12 +382,17 @@ class Gang:
 
     def would_have_minimum(self, more: Mapping[str, int]) -> bool:
         """Tell whether the gang would have its minimum with so many members of each role bound more, or less if < 0."""
-        if self.census().secured + sum(more.values()) < self.min_member:
+        if self.census().secured + sum(more.values()) < self._stated_minimum:
             return False
-        minimums = self.role_minimums
-        return not minimums or all(
-            self.census_of(role).secured + more.get(role, 0) >= n for role, n in minimums.items()
-        )
+        tree, have = self.tree, self._with(more)
+        return (tree is None or tree.holds(have)) and all(have(role) >= n for role, n in self._begun.items())
+
+    def torn(self, more: Mapping[str, int]) -> frozenset[str]:
+        """Return the roles of parts that lack their minimum with so many members of each role bound more."""
+        return frozenset() if self.tree is None else self.tree.torn(self._with(more))
+
+    def _with(self, more: Mapping[str, int]) -> Have:
+        return lambda role: self.census_of(role).secured + more.get(role, 0)
 
     def keeps(self, pod: Pod) -> bool:
         """Tell whether a member is not to be evicted, whatever for."""
@@ -435,7 +480,7 @@ class Gang:
 
     def census_of(self, role: str) -> Census:
         """Count the members of one role by state."""
-        return census_of((kind, members) for kind, members in self._tally.kinds.items() if kind.role == role)
+        return self._tally.census_of(role)
 
     def _said(self) -> tuple[Voice, ...]:
         """Return what members ask for on behalf of the gang, first in member order first."""
@@ -527,10 +572,5 @@ def held_back(gang: Gang, slotted: int) -> Pod | None:
 
 def role_gaps(gang: Gang) -> dict[str, int]:
     """Return how many more members of each role must get a place, for the roles that lack any."""
-    gaps = {}
-    for role, minimum in gang.role_minimums.items():
-        census = gang.census_of(role)
-        promised = census.placeable - gang.wanted_roles.get(role, 0)
-        if (gap := minimum - census.secured - promised) > 0:
-            gaps[role] = gap
-    return gaps
+    gaps = {role: minimum - gang.standing(role).placed for role, minimum in gang.role_minimums.items()}
+    return {role: gap for role, gap in gaps.items() if gap > 0}

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from extender.objects import keys
+from extender.objects.branches import Branch, of_roles
 from extender.objects.keys import BelowMinimum, Options, Packing
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import PodGroup
@@ -118,6 +119,7 @@ class Tally:
 
     __slots__ = (
         "__weakref__",
+        "_by_role",
         "_census",
         "gated",
         "held",
@@ -140,6 +142,7 @@ class Tally:
         self.wanted_roles: dict[str, int] = {}
         self.unplaced: dict[str, Pod] = {}
         self._census: Census | None = None
+        self._by_role: dict[str, Census] = {}
         for pod in members:
             self.add(pod)
 
@@ -153,6 +156,15 @@ class Tally:
         if self._census is None:
             self._census = census_of(self.kinds.items())
         return self._census
+
+    def census_of(self, role: str) -> Census:
+        """Count the members of one role by state; kept until any changes."""
+        if not self._by_role:
+            kinds: dict[str, list[tuple[GangKind, int]]] = {}
+            for kind, members in self.kinds.items():
+                kinds.setdefault(kind.role, []).append((kind, members))
+            self._by_role = {each: census_of(own) for each, own in kinds.items()}
+        return self._by_role.get(role, _NONE)
 
     def add(self, pod: Pod) -> None:
         """Count a member that has no node promised."""
@@ -197,6 +209,8 @@ class Tally:
     def count(self, member: _Member, change: int) -> None:
         """Count one member more or less, whether or not it wants a place."""
         self._census = None
+        if self._by_role:
+            self._by_role = {}
         _change(self.kinds, member.kind, change)
         if member.voice is not None:
             _change(self.voices, member.voice, change)
@@ -204,6 +218,9 @@ class Tally:
             _change(self.held, member.held, change)
         if member.gated is not None:
             _change(self.gated, member.gated, change)
+
+
+_NONE: Final = Census()
 
 
 def census_of(kinds: Iterable[tuple[GangKind, int]]) -> Census:
@@ -270,7 +287,7 @@ def _kind(pod: Pod) -> GangKind:
         pod.priority,
         pod.role,
         pod.options.min_member or 1,
-        pod.options.min_member is not None or bool(pod.options.role_minimums),
+        pod.options.min_member is not None or pod.options.says_parts,
         pod.problem is not None,
         pod.never_preempts,
         pod.options.preemptible is False,
@@ -318,12 +335,12 @@ def packing(group: PodGroup | None, said: Iterable[Voice], shapes: Iterable[Shap
     return next((found for word in words if (found := word.packing_of(asked)) is not None), Packing.BINPACK)
 
 
-def role_minimums(group: PodGroup | None, said: Sequence[Voice]) -> Mapping[str, int]:
-    """Return how many members of which role must start together at least."""
-    words = [voice.options.role_minimums for voice in said]
-    if group is not None:
-        words = [group.options.role_minimums, *words, group.role_minimums]
-    return dict(next((word for word in words if word), ()))
+def tree(group: PodGroup | None, said: Iterable[Voice]) -> Branch | None:
+    """Return the parts that a gang has, None if it has none."""
+    for word in _words(group, said):
+        if word.says_parts:
+            return word.tree or of_roles(word.role_minimums)
+    return None if group is None else group.root
 
 
 def topology(group: PodGroup | None, said: Sequence[Voice], roles: Iterable[str]) -> TopologyRequest:

@@ -298,15 +298,21 @@ class Reservations:
     def open_barrier(self, gang: Gang) -> bool:
         """Let all held members go if those that must start together are there; return whether so.
 
-        These are minMember members, and of each role its own minimum: arrived, bound or succeeded.
+        These are minMember members, and of each part of the gang its own minimum: arrived, bound or succeeded. Those of
+        a part that the gang can do without go when the minimum of that part is there.
         """
         reservation = self.ledger.of_gang(gang.uid)
         now = self._clock.monotonic()
-        if reservation is None or gang.census().secured + reservation.arrived(now) < gang.min_member:
+        tree = gang.tree
+        any_parts = tree is not None and tree.has_choice  # of which some may have fewer members than those planned
+        if reservation is None or (
+            not any_parts and gang.census().secured + reservation.arrived(now) < gang.min_member
+        ):
             return False
-        if gang.role_minimums and not gang.would_have_minimum(reservation.arrived_roles(now)):
+        arrived = reservation.arrived_roles(now) if any_parts or gang.role_minimums else {}
+        if (any_parts or gang.role_minimums) and not gang.would_have_minimum(arrived):
             return False
-        held = reservation.release_held()
+        held = reservation.release_held(gang.torn(arrived) if any_parts else ())
         self._effects.released += held
         if not reservation.started:
             reservation.started = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
@@ -93,9 +93,10 @@ class Reservation:
             self._held[uid] = None
             self.progressed_at = now
 
-    def release_held(self) -> list[str]:
-        """Let every member at the barrier go on to its Binding; return their UIDs."""
-        released, self._held = list(self._held), {}
+    def release_held(self, kept: Collection[str] = ()) -> list[str]:
+        """Let the members at the barrier go on to their Bindings whose roles are not `kept`; return their UIDs."""
+        released = [uid for uid in self._held if not kept or self.slots[uid].pod.role not in kept]
+        self._held = {uid: None for uid in self._held if self.slots[uid].pod.role in kept} if kept else {}
         for uid in released:
             self.slots[uid].state = SlotState.BINDING
         self._binding.update(released)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Self, TypeVar
 
+from extender.objects.branches import Branch, read_tree
 from extender.objects.holdings import OWN_HOLDING_KEYS
 from extender.objects.jobsigns import EVICTION_ACKNOWLEDGED, LAST_CHECKPOINT, NO_SIGNS, SIGN_KEYS, JobSigns, read_signs
 from extender.objects.reason import Problem, quoted
@@ -22,6 +23,7 @@ MAX_MEMBER = "muster.dev/max-member"
 ROLE = "muster.dev/role"
 PLACEMENT = "muster.dev/placement"
 ROLE_MINIMUMS = "muster.dev/role-minimums"
+TREE = "muster.dev/tree"
 TOPOLOGY_REQUIRED = "muster.dev/topology-required"
 TOPOLOGY_PREFERRED = "muster.dev/topology-preferred"
 TOPOLOGY_SLICE = "muster.dev/topology-slice"
@@ -43,7 +45,7 @@ SHARING_KEYS = frozenset(
 )
 #: Every key by which people ask for something, and where it stands.
 KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE})
-KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, MAX_MEMBER, PLACEMENT, ROLE_MINIMUMS}) | _TOPOLOGY_KEYS | SHARING_KEYS
+KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, MAX_MEMBER, PLACEMENT, ROLE_MINIMUMS, TREE}) | _TOPOLOGY_KEYS | SHARING_KEYS
 
 #: Keys that ask for nothing: what pods hold, and what a running job and Muster tell each other.
 TOLD_KEYS = OWN_HOLDING_KEYS | SIGN_KEYS
@@ -81,6 +83,11 @@ MOST_ROLES = 64
 _LONGEST_VALUE = 8_192
 _ROLES_EXPECTED = f"at most {MOST_ROLES} roles with whole numbers of at least 1, such as leader=1,worker=4"
 
+_TREE_EXPECTED = (
+    'parts as JSON, such as {"parts": [{"name": "a", "required": "rack", "roles": {"leader": 1, "worker": 4}}]}: '
+    "names of roles are there once, and no minimum is above the number of parts"
+)
+
 _DURATION_EXPECTED = "a duration such as 90m or 1h30m, or a number of seconds"
 
 _Read = TypeVar("_Read")
@@ -109,16 +116,17 @@ class Options:
     """What the labels and annotations of one object ask for; None and empty where they say nothing.
 
     `packings` are (resource, packing of pods that ask for it), what counts first in front. `role_minimums` are (role,
-    least members that must start together) in order of the roles. `topology` is what Muster's own keys say, `peers`
-    what those of other schedulers do; so are `queue` and `peer_queue`. `expected_duration`, `checkpoint_interval`,
-    `eviction_notice` and `max_runtime` are in seconds. `signs` are what the object says while its job runs; those of a
-    pod are the pod's.
+    least members that must start together) in order of the roles; a `tree` says it of parts. `topology` is what
+    Muster's own keys say, `peers` what those of other schedulers do; so are `queue` and `peer_queue`.
+    `expected_duration`, `checkpoint_interval`, `eviction_notice` and `max_runtime` are in seconds. `signs` are what
+    the object says while its job runs; those of a pod are the pod's.
     """
 
     min_member: int | None = None
     max_member: int | None = None
     packing: Packing | None = None
     role_minimums: tuple[tuple[str, int], ...] = ()
+    tree: Branch | None = None
     topology: TopologyTerms = SILENT
     peers: TopologyTerms = SILENT
     packings: tuple[tuple[str, Packing], ...] = ()
@@ -137,7 +145,7 @@ class Options:
     def __post_init__(self) -> None:
         """Hash once: members are counted by their options, with every event of every pod."""
         asked = (self.min_member, self.packing, self.packings, self.role_minimums, self.topology, self.peers)
-        object.__setattr__(self, "_hash", hash((asked, self._sharing, self.problems)))
+        object.__setattr__(self, "_hash", hash((asked, self.tree, self._sharing, self.problems)))
 
     def __hash__(self) -> int:
         """Return the precomputed hash."""
@@ -146,8 +154,13 @@ class Options:
     @property
     def speaks_for_gang(self) -> bool:
         """Tell whether anything is asked for that members of one gang can disagree about, minMember aside."""
-        said = bool(self.role_minimums or self.packings) or self.packing is not None
+        said = bool(self.role_minimums or self.tree or self.packings) or self.packing is not None
         return said or self.topology is not SILENT or self.peers is not SILENT or self._sharing != _UNSHARED
+
+    @property
+    def says_parts(self) -> bool:
+        """Tell whether parts of the gang have minimums of their own."""
+        return bool(self.role_minimums) or self.tree is not None
 
     @property
     def asks_muster(self) -> bool:
@@ -231,10 +244,16 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
             objective=read(OBJECTIVE, _objective, _one_of(Objective)),
         )
     signs = read_signs(annotations)
+    tree = read(TREE, lambda text: read_tree(text, is_level, _slices), _TREE_EXPECTED)
+    if tree is not None:
+        if minimums:
+            problems.append(Problem(f"metadata.annotations[{ROLE_MINIMUMS}]", f"says nothing beside {TREE}"))
+        topology = topology.or_else(tree.terms)
     return Options(
         min_member=min_member,
         packing=packing,
         role_minimums=minimums or (),
+        tree=tree,
         topology=topology,
         packings=packings if packing is None else (),
         queue=queue,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
 
+from extender.objects.branches import Branch, of_roles
 from extender.objects.keys import ADMISSION_GATE, MOST_ROLES, NO_OPTIONS, Options, read_options
 from extender.objects.manifest import Manifest
 from extender.objects.meta import ObjectMeta, ObjectRef
@@ -142,17 +143,19 @@ class GroupProgress:
 class PodGroup:
     """The object that describes a gang.
 
-    `min_member` counts pods, `role_minimums` those of single roles; `min_resources` is in milli-CPU, bytes and counts;
-    `schedule_timeout` is in seconds, None for the default of the settings. `priority` is None where the members' own
-    counts, and so is `never_preempts`. `problem` says why the object cannot be used. `about` is the object where it is
-    no PodGroup, `steps` what its controller makes later. One that `goes_whole` loses no member by eviction but with all
-    others. `told` is the phase that Muster last wrote to its status, "" for none; it decides nothing.
+    `min_member` counts pods, `role_minimums` those of single roles, a `tree` those of parts. `min_resources` is in
+    milli-CPU, bytes and counts; `schedule_timeout` is in seconds, None for the default of the settings. `priority` is
+    None where the members' own counts, and so is `never_preempts`. `problem` says why the object cannot be used.
+    `about` is the object where it is no PodGroup, `steps` what its controller makes later. One that `goes_whole` loses
+    no member by eviction but with all others. `told` is the phase that Muster last wrote to its status, "" for none; it
+    decides nothing.
     """
 
     ref: GroupRef
     uid: str
     min_member: int = 1
     role_minimums: tuple[tuple[str, int], ...] = ()
+    tree: Branch | None = None
     min_resources: Mapping[str, int] = field(default_factory=dict)
     schedule_timeout: float | None = None
     priority: int | None = None
@@ -169,7 +172,8 @@ class PodGroup:
     def __post_init__(self) -> None:
         """Make a PodGroup with too many roles one that cannot be used: each of its pods would be compared with each.
 
-        What it says of its greatest number of members does not count where that is below its minimum.
+        Where the parts of its tree are to be together is what other schedulers' words ask for. What it says of its
+        greatest number of members does not count where that is below its minimum.
         """
         roles = max(len(self.role_minimums), len(self.steps))
         if roles > MOST_ROLES:
@@ -177,9 +181,20 @@ class PodGroup:
             object.__setattr__(self, "problem", self.problem or Problem("spec", message))
             object.__setattr__(self, "role_minimums", ())
             object.__setattr__(self, "steps", ())
+        if self.tree is not None:
+            problem = self.tree.problem("spec")
+            peers = self.options.peers.or_else(self.tree.terms)
+            object.__setattr__(self, "options", replace(self.options, peers=peers))
+            object.__setattr__(self, "problem", self.problem or problem)
+            object.__setattr__(self, "tree", None if problem else self.tree)
         if self.options.max_member is not None:
             least = max(self.min_member, sum(count for _, count in self.role_minimums))
             object.__setattr__(self, "options", self.options.with_maximum(self.options.max_member, least))
+
+    @property
+    def root(self) -> Branch | None:
+        """Return the tree of its parts, None if it has none."""
+        return self.tree or (of_roles(self.role_minimums) if self.role_minimums else None)
 
     @property
     def told_finished(self) -> bool:

@@ -237,6 +237,16 @@ class TopologyTerms:
         """Return the precomputed hash."""
         return self._hash
 
+    def or_else(self, other: TopologyTerms) -> TopologyTerms:
+        """Return these terms, and of the other ones those of which these say nothing."""
+        return replace(
+            self,
+            required=self.required or other.required,
+            preferred=self.preferred or other.preferred,
+            slices=self.slices or other.slices,
+            role_groups=self.role_groups or other.role_groups,
+        )
+
 
 #: What an object says that says nothing.
 SILENT = TopologyTerms()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Final, TypeAlias
 
 from extender.cluster.gangs import Gang, core, member_order, role_gaps
+from extender.objects.branches import Branch
 from extender.objects.pod import Pod, Shape
 
 _Kind: TypeAlias = tuple[str, Shape]
@@ -32,6 +33,10 @@ def other_cores(
     ones those that ask for more of a resource than is `free` are left out. Members that kube-scheduler refuses are in
     none. Complexity: O(members), then O(kinds of members^2) for each choice.
     """
+    tree = gang.tree
+    if tree is not None and tree.has_choice:
+        yield from _other_parts(gang, tree, free)
+        return
     members: dict[_Kind, list[Pod]] = {}
     for pod in gang.unplaced():
         if pod.uid not in gang.refused:
@@ -48,6 +53,22 @@ def other_cores(
         asks_too_much = number < _MOST_COUNTED and not _is_within(free, counts, kinds)
         if counts != tuple(usual[kind] for kind in kinds) and not asks_too_much:
             chosen = [pod for kind, count in zip(kinds, counts, strict=True) for pod in members[kind][:count]]
+            yield sorted(chosen, key=member_order)
+
+
+def _other_parts(gang: Gang, tree: Branch, free: Mapping[str, int] | None) -> Iterator[list[Pod]]:
+    """Yield what other parts of the gang lack that would do as well; those that ask for too much are left out."""
+    by_role: dict[str, list[Pod]] = {}
+    for pod in gang.unplaced():
+        if pod.uid not in gang.refused:
+            by_role.setdefault(pod.role, []).append(pod)
+    for minimums in islice(tree.choices(gang.standing), 1, _MOST_COUNTED):
+        gaps = {role: max(least - gang.standing(role).placed, 0) for role, least in minimums.items()}
+        if any(len(by_role.get(role, ())) < gap for role, gap in gaps.items()):
+            continue
+        chosen = [pod for role, gap in gaps.items() for pod in by_role.get(role, ())[:gap]]
+        kinds = Counter((pod.role, pod.shape) for pod in chosen)
+        if chosen and _is_within(free, list(kinds.values()), list(kinds)):
             yield sorted(chosen, key=member_order)
 
 

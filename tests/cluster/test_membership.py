@@ -5,6 +5,7 @@ from __future__ import annotations
 from extender.cluster import membership
 from extender.cluster.gangs import member_order
 from extender.cluster.membership import Voice
+from extender.objects.branches import of_roles
 from extender.objects.keys import BelowMinimum, Options, Packing
 from extender.objects.pod import Pod
 from extender.objects.podgroup import PodGroup
@@ -72,11 +73,11 @@ def test_role_minimums_are_the_pod_groups_annotation_then_the_members_then_its_f
     """Muster's own key counts before Volcano's field, wherever it stands; the first word counts as a whole."""
     field, own, members = (("a", 1),), (("b", 2), ("c", 3)), (("d", 4),)
     said = heard(speaker("m", role_minimums=members))
-    assert membership.role_minimums(group(field, role_minimums=own), said) == dict(own)
-    assert membership.role_minimums(group(field), said) == dict(members)
-    assert membership.role_minimums(group(field), ()) == dict(field)
-    assert membership.role_minimums(None, said) == dict(members)
-    assert membership.role_minimums(None, ()) == {}
+    assert membership.tree(group(field, role_minimums=own), said) == of_roles(own)
+    assert membership.tree(group(field), said) == of_roles(members)
+    assert membership.tree(group(field), ()) == of_roles(field)
+    assert membership.tree(None, said) == of_roles(members)
+    assert membership.tree(None, ()) is None
 
 
 def test_own_keys_count_before_other_schedulers() -> None:

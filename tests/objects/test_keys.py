@@ -93,7 +93,7 @@ def test_an_unknown_key_is_a_problem() -> None:
         "muster.dev/last-checkpoint, muster.dev/max-member, muster.dev/max-runtime, muster.dev/min-member, "
         "muster.dev/objective, muster.dev/placement, muster.dev/preemptible, muster.dev/queue, "
         "muster.dev/role-minimums, muster.dev/topology-preferred, muster.dev/topology-required, "
-        "muster.dev/topology-role-groups, muster.dev/topology-slice"
+        "muster.dev/topology-role-groups, muster.dev/topology-slice, muster.dev/tree"
     )
     assert options.problems == (
         Problem("metadata.labels[muster.dev/placement]", labels),
