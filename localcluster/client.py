@@ -57,6 +57,9 @@ JOBS = Resource("batch/v1", "Job", "jobs", namespaced=True)
 POD_DISRUPTION_BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True)
 POD_GROUPS = Resource("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups", namespaced=True)
 QUEUES = Resource("muster.dev/v1alpha1", "Queue", "queues", namespaced=False)
+COMPOSITE_POD_GROUPS = Resource(
+    "scheduling.k8s.io/v1alpha3", "CompositePodGroup", "compositepodgroups", namespaced=True
+)
 NATIVE_POD_GROUPS = Resource("scheduling.k8s.io/v1beta1", "PodGroup", "podgroups", namespaced=True)
 
 

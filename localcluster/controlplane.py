@@ -41,6 +41,12 @@ NATIVE_PODGROUP_API_SERVER = ApiServerOptions(
     feature_gates=NATIVE_PODGROUP_GATES, runtime_config={"scheduling.k8s.io/v1beta1": True}
 )
 
+#: Serves groups of them too, which are alpha in 1.37.
+COMPOSITE_API_SERVER = ApiServerOptions(
+    feature_gates={**NATIVE_PODGROUP_GATES, "TopologyAwareWorkloadScheduling": True, "CompositePodGroup": True},
+    runtime_config={**NATIVE_PODGROUP_API_SERVER.runtime_config, "scheduling.k8s.io/v1alpha3": True},
+)
+
 
 class ControlPlane(Startable):
     """One etcd and one kube-apiserver on free loopback ports, with their data, logs and keys in one folder."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -32,6 +33,7 @@ from extender.objects.nodetopology import NodeTopology
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.queue import Queue
+from extender.objects.sources.native import COMPOSITE, NATIVE
 from extender.settings import Settings
 
 
@@ -100,6 +102,30 @@ class Observations:
 
     def group_seen(self, group: PodGroup) -> None:
         """Take in a PodGroup that was added or changed; a new UID starts a new life that inherits nothing."""
+        compositions = self._model.compositions
+        if compositions.concern(group):
+            self._recompose(group.ref, lambda: compositions.put(group))
+        if group.ref not in compositions:
+            self._gang_seen(group)
+
+    def _recompose(self, ref: GroupRef, change: Callable[[], object]) -> None:
+        """Take in that a group is part of another one, or consists of others: pods are of the outermost one's gang."""
+        compositions, gangs = self._model.compositions, self._model.gangs
+        before = compositions.root(ref)
+        change()
+        after = compositions.root(ref)
+        for old in {before, ref} - {after}:
+            gang = gangs.get(old)
+            for pod in list(gang.members.values()) if gang is not None else ():
+                named = GroupRef(NATIVE, pod.namespace, pod.role) if old.api == COMPOSITE else old
+                self.pod_seen(replace(pod, group=named))
+            if gang is not None and gang.group is not None and compositions.root(old) != old:
+                self._gang_gone(old, gang.group.uid)
+        for root in dict.fromkeys((after, before)):
+            if compositions.root(root) == root and (described := compositions.gang(root)) is not None:
+                self._gang_seen(described)
+
+    def _gang_seen(self, group: PodGroup) -> None:
         admission, known = self._admission, self._model.gangs.get(group.ref)
         unchanged = known is not None and known.group == group
         gang, ended = self._model.gangs.put_group(group, admission.clock.monotonic())
@@ -114,6 +140,12 @@ class Observations:
 
     def group_gone(self, ref: GroupRef, uid: str) -> None:
         """Forget a PodGroup that was deleted; what it had reserved is released, what runs runs on."""
+        compositions = self._model.compositions
+        if ref in compositions:
+            self._recompose(ref, lambda: compositions.drop(ref, uid))
+        self._gang_gone(ref, uid)
+
+    def _gang_gone(self, ref: GroupRef, uid: str) -> None:
         gang = self._model.gangs.drop_group(ref, uid)
         if gang is not None:
             self._admission.reservations.end_life(uid, f"PodGroup {ref} was deleted")

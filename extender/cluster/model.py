@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from extender.cluster.compositions import Compositions
 from extender.cluster.devicebooks import DeviceBooks
 from extender.cluster.gangs import Gang
 from extender.cluster.noderoom import gpu_problems
@@ -185,6 +186,7 @@ class ClusterModel:
         self._tree = TreeKeeper(self.table, goal)
         self.gangs = GangRegistry()
         self.workloads = Workloads()
+        self.compositions = Compositions()
         self.pods: dict[str, Pod] = {}
         self._excessive: dict[str, Pod] = {}  # bound, and ask for more than any node has: as they were read
         self.network = LevelSources(levels, preset, self.table.outdate)
@@ -234,9 +236,11 @@ class ClusterModel:
         return self.gangs.get(pod.group)
 
     def as_asked(self, pod: Pod) -> Pod:
-        """Return a pod in the gang of its object, with the devices that it asks for, bound within what its node has."""
+        """Return a pod in the gang that it is of, with the devices that it asks for, bound within what its node has."""
         if pod.controller and self.workloads.known and self.manages(pod):
             pod = self.workloads.put_pod(pod)
+        if pod.group in self.compositions:
+            pod = self.compositions.placed(pod, pod.group)
         concerned = pod.claims.claims or pod.claims.extended or self.devices.columns.twins_of or self.devices.mapped
         return self._within_node(self.devices.pod(pod) if concerned else pod)
 

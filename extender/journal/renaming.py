@@ -29,7 +29,7 @@ from extender.objects.meta import ObjectRef, Requirement, SelectorTerm
 from extender.objects.node import CLIQUE_LABEL, READY, Ailment, Node
 from extender.objects.pod import Pod
 from extender.objects.podclaims import PodClaim, PodClaims
-from extender.objects.podgroup import GroupRef
+from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.podoptions import LEADING_ROLES
 from extender.objects.podspec import DOOM, Taint, Toleration
 from extender.objects.queue import Flavor, Queue
@@ -372,6 +372,7 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     Suspendable: {"place": Anonymiser.place},
     LabelGroup: {"keys": _KEY, "selector": Anonymiser.value},
     TopologyTerms: {"required": _LEVEL, "preferred": _LEVEL},
+    PodGroup: {"parent": Anonymiser.value},
     Branch: {"name": _ROLE, "required": _LEVEL, "preferred": _LEVEL},
     SelectorTerm: {"labels": Anonymiser.value, "fields": Anonymiser.field_requirements},
     NodeScope: {"name": _PLACE},

@@ -126,7 +126,6 @@ class Options:
     max_member: int | None = None
     packing: Packing | None = None
     role_minimums: tuple[tuple[str, int], ...] = ()
-    tree: Branch | None = None
     topology: TopologyTerms = SILENT
     peers: TopologyTerms = SILENT
     packings: tuple[tuple[str, Packing], ...] = ()
@@ -139,6 +138,7 @@ class Options:
     eviction_notice: float | None = None
     max_runtime: float | None = None
     signs: JobSigns = NO_SIGNS
+    tree: Branch | None = None
     problems: tuple[Problem, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 

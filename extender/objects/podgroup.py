@@ -147,7 +147,8 @@ class PodGroup:
     milli-CPU, bytes and counts; `schedule_timeout` is in seconds, None for the default of the settings. `priority` is
     None where the members' own counts, and so is `never_preempts`. `problem` says why the object cannot be used.
     `about` is the object where it is no PodGroup, `steps` what its controller makes later. One that `goes_whole` loses
-    no member by eviction but with all others. `told` is the phase that Muster last wrote to its status, "" for none; it
+    no member by eviction but with all others. It is part of its `parent`, if it has one; one that consists of groups
+    needs `parts_needed` of them. `told` is the phase that Muster last wrote to its status, "" for none; it
     decides nothing.
     """
 
@@ -155,7 +156,6 @@ class PodGroup:
     uid: str
     min_member: int = 1
     role_minimums: tuple[tuple[str, int], ...] = ()
-    tree: Branch | None = None
     min_resources: Mapping[str, int] = field(default_factory=dict)
     schedule_timeout: float | None = None
     priority: int | None = None
@@ -167,6 +167,9 @@ class PodGroup:
     steps: tuple[GroupProgress, ...] = ()
     goes_whole: bool = False
     never_preempts: bool | None = None
+    tree: Branch | None = None
+    parent: GroupRef | None = None
+    parts_needed: int = 0
     told: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:

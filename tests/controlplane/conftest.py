@@ -17,7 +17,7 @@ from localcluster.build import built_binaries
 from localcluster.client import QUEUES
 from localcluster.cluster import LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
-from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, STOCK_API_SERVER, ApiServerOptions
+from localcluster.controlplane import COMPOSITE_API_SERVER, STOCK_API_SERVER, ApiServerOptions
 from localcluster.credentials import Connection
 from localcluster.devices import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from localcluster.errors import ApiError
@@ -235,12 +235,12 @@ def judged(
 
 @pytest.fixture(scope="session")
 def native_local_cluster(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[LocalCluster]:
-    """Run an API server that serves native PodGroups, with kwok and Muster's manifests."""
+    """Run an API server that serves native PodGroups and groups of them, with kwok and Muster's manifests."""
     if release in WITHOUT_NATIVE_PODGROUPS:
         pytest.skip(
             f"Kubernetes {release} does not serve PodGroups as scheduling.k8s.io/v1beta1, all that Muster reads"
         )
-    with running_cluster(tmp_path_factory, "native", NATIVE_PODGROUP_API_SERVER, release) as running:
+    with running_cluster(tmp_path_factory, "native", COMPOSITE_API_SERVER, release) as running:
         yield running
 
 

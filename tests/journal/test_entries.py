@@ -13,6 +13,7 @@ from extender.admission.events import Event
 from extender.journal.entries import EVENTS, EntryError, EntryReader, EntryWriter, JournalEntry, Readings, read_outcome
 from extender.journal.outcomes import Raised
 from extender.ledger.effects import Effects
+from extender.objects.branches import Branch
 from extender.objects.budget import DisruptionBudget
 from extender.objects.computedomain import ComputeDomain
 from extender.objects.deviceclass import DeviceClass
@@ -69,6 +70,7 @@ from extender.objects.resourceslice import (
     PoolDevice,
     ResourceSlice,
 )
+from extender.objects.sources.native import COMPOSITE
 from extender.objects.sources.volcano import VOLCANO
 from extender.objects.topology import SILENT, Objective, RoleGroup, Slice, TopologyTerms
 from extender.objects.workload import ExpectedPods, Suspendable
@@ -174,6 +176,11 @@ GROUP = PodGroup(
     *(REF, "u", 4, (("a", 2),), {"cpu": 8}, 30.5, 5, "2026", 3, OPTIONS, PROBLEM, ABOUT, (GroupProgress("a", 1, 2),)),
     goes_whole=True,
     never_preempts=True,
+    tree=Branch(
+        "", 1, (Branch("a", 1, (Branch("p", 2), Branch("d", 1)), "rack"), Branch("b", 1)), slices=(Slice(2, "node"),)
+    ),
+    parent=GroupRef(COMPOSITE, "default", "parent"),
+    parts_needed=2,
 )
 HYPER_NODE = HyperNode(
     ABOUT, 1, "rack", frozenset({"a", "b"}), ("n-.*",), ((Requirement("k", "Exists"),),), ("c",), (PROBLEM,)

@@ -31,6 +31,7 @@ JOB: Final = "batch"
 SOURCES: Final[tuple[Source, ...]] = (
     coscheduling.SOURCE,
     native.SOURCE,
+    native.COMPOSITE_SOURCE,
     grove.SOURCE,
     kueue.SOURCE,
     jobset.SOURCE,

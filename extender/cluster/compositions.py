@@ -1,0 +1,98 @@
+"""Gangs that several objects describe: PodGroups that are parts of another group, and what these make together.
+
+    CompositePodGroup serve, two of its groups      the gang: serve, with the pods of all four PodGroups
+      CompositePodGroup r0, both                      part r0
+        PodGroup r0-prefill, 4 pods                     members of role r0-prefill
+        PodGroup r0-decode, 2 pods                      members of role r0-decode
+      CompositePodGroup r1 ...                        part r1
+
+Objects come in any order. Until a group is known that others name, it is the one that their gang is called by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from extender.objects.branches import MOST_DEPTH, Branch
+from extender.objects.pod import Pod
+from extender.objects.podgroup import GroupRef, PodGroup
+
+
+class Compositions:
+    """Keep the groups that have a parent, or parts, and tell which gang each is of."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupRef, PodGroup] = {}
+        self._parts: dict[GroupRef, dict[GroupRef, None]] = {}
+
+    def __contains__(self, ref: GroupRef) -> bool:
+        """Tell whether a group is known that has a parent or parts."""
+        return ref in self._groups
+
+    def concern(self, group: PodGroup) -> bool:
+        """Tell whether a group is part of others, or consists of them, or was."""
+        return group.parent is not None or group.parts_needed > 0 or group.ref in self._groups
+
+    def put(self, group: PodGroup) -> None:
+        """Take in a group that was added or changed."""
+        self.drop(group.ref, "")
+        if group.parent is None and not group.parts_needed:
+            return
+        self._groups[group.ref] = group
+        if group.parent is not None:
+            self._parts.setdefault(group.parent, {})[group.ref] = None
+
+    def drop(self, ref: GroupRef, uid: str) -> bool:
+        """Forget a group if it is still the one with `uid`, "" for any; return whether it was."""
+        group = self._groups.get(ref)
+        if group is None or (uid and group.uid != uid):
+            return False
+        del self._groups[ref]
+        if group.parent is not None:
+            self._parts[group.parent].pop(ref)
+            if not self._parts[group.parent]:
+                del self._parts[group.parent]
+        return True
+
+    def root(self, ref: GroupRef) -> GroupRef:
+        """Return the outermost group that is known around one, itself if there is none.
+
+        Of groups that are each other's parents it is one of them.
+        """
+        for _ in range(MOST_DEPTH):
+            group = self._groups.get(ref)
+            if group is None or group.parent is None:
+                break
+            ref = group.parent
+        return ref
+
+    def placed(self, pod: Pod, leaf: GroupRef) -> Pod:
+        """Return a pod that names the group `leaf` as the member that it is."""
+        root = self.root(leaf)
+        return pod if root == leaf else replace(pod, group=root, role=leaf.name)
+
+    def gang(self, root: GroupRef) -> PodGroup | None:
+        """Return what all groups inside the outermost one amount to; None if that is not known."""
+        group = self._groups.get(root)
+        if group is None:
+            return None
+        problems = tuple(problem for part in self._inside(root, 0) for problem in part.options.problems)
+        return replace(group, tree=self._branch(group, 0), options=group.options.with_problems(problems))
+
+    def _inside(self, ref: GroupRef, depth: int) -> Iterator[PodGroup]:
+        for part in self._parts.get(ref, ()) if depth < MOST_DEPTH else ():
+            yield self._groups[part]
+            yield from self._inside(part, depth + 1)
+
+    def _branch(self, group: PodGroup, depth: int) -> Branch:
+        """Return a group as a part, with one that nobody can be of for each of its own that is not there yet."""
+        terms = group.options.topology.or_else(group.options.peers)
+        levels = (terms.required, terms.preferred, terms.slices) if depth else ("", "", ())
+        if not group.parts_needed:
+            return Branch(group.ref.name, group.min_member, (), *levels)
+        known = sorted(self._parts.get(group.ref, ()) if depth < MOST_DEPTH else ())
+        parts = [self._branch(self._groups[part], depth + 1) for part in known]
+        missing = range(len(parts), group.parts_needed)
+        parts += (Branch(f"{group.ref.name} (part {number + 1})", 1) for number in missing)
+        return Branch(group.ref.name, group.parts_needed, tuple(parts), *levels)
