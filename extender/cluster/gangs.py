@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import itemgetter
 
 from extender.cluster import membership
 from extender.cluster.membership import Census, GangKind, Tally, Voice, tally_of_one
@@ -384,14 +385,15 @@ class Gang:
         """Tell whether the gang would have its minimum with so many members of each role bound more, or less if < 0."""
         if self.census().secured + sum(more.values()) < self._stated_minimum:
             return False
-        tree, have = self.tree, self._with(more)
+        tree, have = self.tree, self.have(more)
         return (tree is None or tree.holds(have)) and all(have(role) >= n for role, n in self._begun.items())
 
     def torn(self, more: Mapping[str, int]) -> frozenset[str]:
         """Return the roles of parts that lack their minimum with so many members of each role bound more."""
-        return frozenset() if self.tree is None else self.tree.torn(self._with(more))
+        return frozenset() if self.tree is None else self.tree.torn(self.have(more))
 
-    def _with(self, more: Mapping[str, int]) -> Have:
+    def have(self, more: Mapping[str, int]) -> Have:
+        """Return how many members of a role are bound or have succeeded, with so many of each more."""
         return lambda role: self.census_of(role).secured + more.get(role, 0)
 
     def keeps(self, pod: Pod) -> bool:
@@ -522,6 +524,30 @@ def split(gang: Gang, placed: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
             less[pod.role] += 1
     spared = {pod.uid for pod in extras}
     return [pod for pod in placed if pod.uid not in spared], extras
+
+
+def shed(gang: Gang, placed: Sequence[Pod], extras: Sequence[Pod]) -> list[tuple[Pod, ...]]:
+    """Return extras as `split` finds them by what leaves together: those of a part that is none without one of them.
+
+    First come those of parts that lack members anyway, then the others in their order.
+    """
+    tree = gang.tree
+    if tree is None or not tree.has_choice:
+        return [(pod,) for pod in extras]
+    left = Counter(pod.role for pod in placed if not pod.bound)
+    units: list[tuple[bool, tuple[Pod, ...]]] = []
+    taken: set[str] = set()
+    for pod in extras:
+        if pod.uid in taken:
+            continue
+        torn = pod.role in gang.torn(left)
+        left[pod.role] -= 1
+        part = tree.unit(pod.role, gang.have(left))
+        unit = [pod] if part is None else [each for each in extras if each.role in part.roles and each.uid not in taken]
+        left.subtract(each.role for each in unit if each is not pod)
+        taken.update(each.uid for each in unit)
+        units.append((not torn, tuple(unit)))
+    return [unit for _, unit in sorted(units, key=itemgetter(0))]
 
 
 def core_size(gang: Gang, slotted: int) -> int:

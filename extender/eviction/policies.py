@@ -11,7 +11,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
-from extender.cluster.gangs import Gang, member_order, split
+from extender.cluster.gangs import Gang, member_order, shed, split
 from extender.cluster.model import ClusterModel
 from extender.eviction.search.units import Piece, Victim, VictimEviction
 from extender.judge import Case
@@ -228,13 +228,16 @@ class Policies:
         if gang is None:
             return None
         core, extras = split(gang, staying)
+        together = shed(gang, staying, extras)
+        units = {pod.uid: pods[0].uid for pods in together if len(pods) > 1 for pod in pods}
+        extras = [pod for pods in together for pod in pods]
         core = core if gang.preemptible else []
         if not core and not extras:
             return None
         preempts = self._preemption(queue).within_queue is not WithinQueue.NEVER and not gang.never_preempts
         who, members = (str(holder), gang.uid, queue, flavor, gang.priority, gang.created), (tuple(core), tuple(extras))
         notice = notice_of(gang, self._preemption(queue))
-        return Victim(*who, *members, seconds, gang.unsaved_at_most(now), preempts, notice)
+        return Victim(*who, *members, seconds, gang.unsaved_at_most(now), preempts, notice, units)
 
 
 def preemption_of(queue: str, sharing: Sharing) -> PreemptionPolicy:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.admission.events import Decide, PodSeen
+from extender.admission.events import Decide, PodGone, PodSeen
 from extender.objects.branches import Branch
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason
@@ -135,3 +135,28 @@ def test_others_start_where_the_first_part_has_no_place(world: World, gpus: int)
         add(job, name, roles)
     world.judge()
     assert placed(job) == (["a"] * 3 + ["b"] * 3 if gpus == 8 else ["b"] * 3 + ["c"] * 3)
+
+
+@pytest.mark.parametrize(("pods", "leave"), [(1, "ccc"), (3, "ccc"), (4, "bbbccc")])
+def test_parts_leave_whole_for_others(world: World, pods: int, leave: str) -> None:
+    """Who needs a node of a replica that is not needed has all of that replica evicted, the last one first."""
+    world.nodes(9)
+    job = serving(world, least=1)
+    job.run()
+    urgent = world.gang("urgent", pods, 8, priority=10)
+    world.judge()
+    evicted = sorted(each.pod.name[0] for each in world.effects().evictions.values())
+    assert (urgent.reason, "".join(evicted)) == (Reason.PREEMPTING, leave)
+
+
+def test_a_part_that_lacks_members_leaves_before_others(world: World) -> None:
+    """Two pods of a replica that lost its third are of no use to the gang."""
+    world.nodes(9)
+    job = serving(world, least=1)
+    job.run()
+    world.tell(PodGone(job.pods.pop(3).uid))
+    world.nodes(1, 0, prefix="cpus")
+    world.gang("urgent", 2, 8, priority=10)
+    world.judge()
+    world.judge()
+    assert sorted(each.pod.name[0] for each in world.effects().evictions.values()) == ["b", "b"]

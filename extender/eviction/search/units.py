@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -22,10 +22,10 @@ class Victim:
     """A gang that may be evicted.
 
     `name` is namespace/name. `core` are the bound pods that can only go together, none if they are to stay; `extras`
-    those beyond minMember: each may go alone, the first to go first. `seconds` is how long it has run;
-    `unsaved_at_most` is how much of that is lost at most (seconds), as far as it says. It is told `notice` seconds
-    before it is evicted. One that `preempts` has gangs
-    of lower priority in its queue evicted in turn, if it finds no place elsewhere.
+    those beyond minMember: each may go alone, the first to go first, but for those that have one of them in
+    common in `units` (by UID), which go together. `seconds` is how long it has run; `unsaved_at_most` is how much of
+    that is lost at most (seconds), as far as it says. It is told `notice` seconds before it is evicted. One that
+    `preempts` has gangs of lower priority in its queue evicted in turn, if it finds no place elsewhere.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Victim:
     unsaved_at_most: float | None = None
     preempts: bool = False
     notice: float = 0.0
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unsaved(self) -> float:
@@ -49,9 +50,17 @@ class Victim:
     @property
     def pieces(self) -> Iterator[Piece]:
         """Iterate over what can go: its extras, the first to go first, and its core."""
-        yield from (Piece(self, (pod,), core=False) for pod in self.extras)
+        yield from (Piece(self, pods, core=False) for pods in self.together(self.extras))
         if self.core:
             yield Piece(self, self.core, core=True)
+
+    def together(self, extras: Sequence[Pod]) -> Iterator[tuple[Pod, ...]]:
+        """Yield some of the extras, those that go together as one."""
+        if not self.units:
+            yield from ((pod,) for pod in extras)
+            return
+        for _, pods in groupby(extras, key=lambda pod: self.units.get(pod.uid, pod.uid)):
+            yield tuple(pods)
 
 
 class Piece(NamedTuple):
@@ -80,7 +89,7 @@ class VictimEviction:
         if len(self.pods) == len(self.victim.core) + len(self.victim.extras):
             yield from self.victim.pieces
         else:
-            yield from (Piece(self.victim, (pod,), core=False) for pod in self.pods)
+            yield from (Piece(self.victim, pods, core=False) for pods in self.victim.together(self.pods))
 
 
 class Cost(NamedTuple):
@@ -136,8 +145,9 @@ class Units:
         self._extras: list[range] = []
         cores: list[bool] = []
         for number, victim in enumerate(victims):
-            extras = range(len(self._pods), len(self._pods) + len(victim.extras))
-            self._pods += [(pod,) for pod in victim.extras]
+            together = list(victim.together(victim.extras))
+            extras = range(len(self._pods), len(self._pods) + len(together))
+            self._pods += together
             self._extras += [range(0)] * len(extras)
             if victim.core:
                 self._pods.append(victim.core)
