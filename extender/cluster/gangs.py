@@ -155,7 +155,7 @@ class Gang:
         """Return how many members of a role could have a place, and how many have one."""
         census = self.census_of(role)
         placed = census.secured + census.placeable - self.wanted_roles.get(role, 0)
-        return Standing(census.exist - census.gated, placed)
+        return Standing(census.exist - census.gated, placed, census.secured)
 
     def unit(self, pod: Pod) -> list[Pod]:
         """Return the members that are to be placed with one beyond the minimum, itself included.

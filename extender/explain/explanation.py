@@ -72,7 +72,7 @@ class GangFacts:
     members hold of their nodes, where that is known, both by UID. `doubts` says by node what was reported of it and is
     not believed. `start` is when a gang that waits for others to end is expected to start, where they have said when
     that is. `suggestions` are the smallest changes with which it would be placed now, None where none were searched
-    for. A `hypothetical` gang does not exist: it was only asked about.
+    for. A `hypothetical` gang does not exist: it was only asked about. `parts` are those of the gang, in words.
     """
 
     view: GangView
@@ -85,6 +85,7 @@ class GangFacts:
     start: Start | None = None
     suggestions: tuple[SuggestedChange, ...] | None = None
     hypothetical: bool = False
+    parts: str = ""
 
 
 def explanation(facts: GangFacts) -> Explanation:
@@ -131,6 +132,7 @@ def remarks(facts: GangFacts) -> tuple[str, ...]:
     names = " > ".join(level.name for level in levels.levels) or "none"
     return (
         *([] if wait is None else [f"waits: {wait.reason.value}: {wait.message}"]),
+        *([facts.parts] if facts.parts else []),
         *_account_lines(account),
         *([] if facts.start is None else [_expected(facts.start)]),
         *([] if account.placement is None else _consequences(account.placement)),
@@ -322,7 +324,16 @@ def explain_further(collected: Collected) -> GangFacts:
         doubts={node: doubt for node in nodes if (doubt := occupancy.distrust(node))},
         start=collected.start,
         suggestions=_suggestions(collected),
+        parts=parts_in_words(inquiry.gang),
     )
+
+
+def parts_in_words(gang: Gang) -> str:
+    """Say of each part of a gang how much of it is bound or has succeeded, "" of one that has no parts in parts."""
+    tree = gang.tree
+    if tree is None or not (tree.has_choice or any(part.parts for part in tree.parts)):
+        return ""
+    return f"parts: {tree.words(gang.have({}))}"
 
 
 def _suggestions(collected: Collected) -> tuple[SuggestedChange, ...] | None:

@@ -40,10 +40,11 @@ Have: TypeAlias = Callable[[str], int]
 
 
 class Standing(NamedTuple):
-    """How many members of a role could have a place or have one, and how many have one."""
+    """How many members of a role could have a place or have one, how many have one, and are on it or have succeeded."""
 
     free: int
     placed: int
+    secured: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +132,14 @@ class Branch:
             return self.parts
         return sorted(self.parts, key=lambda part: part.distance(standing))
 
-    def distance(self, standing: Callable[[str], Standing]) -> tuple[int, bool, int]:
-        """Return how many members are not there, whether none has a place, and how many lack one."""
+    def distance(self, standing: Callable[[str], Standing]) -> tuple[int, bool, int, int]:
+        """Return how many members are not there, whether none has a place, how many lack one, and are not on it."""
         there = {role: (standing(role), least) for role, least in self.needs(standing).items()}
         lacking = sum(max(least - have.free, 0) for have, least in there.values())
         gap = sum(max(least - have.placed, 0) for have, least in there.values())
         begun = any(have.placed for have, _ in there.values())
-        return lacking, not begun, gap if begun else 0
+        missing = sum(max(least - have.secured, 0) for have, least in there.values())
+        return lacking, not begun, gap if begun else 0, missing if begun else 0
 
     def unit(self, role: str, have: Have) -> Branch | None:
         """Return the outermost part inside this one that has the role and does not hold, None if all do."""
@@ -151,12 +153,16 @@ class Branch:
         parts = (part.torn(have) if part.holds(have) else part.roles for part in self.parts)
         return frozenset[str]().union(*parts)
 
-    def lines(self, have: Have, depth: int = 0) -> Iterator[tuple[int, Branch, int]]:
-        """Yield each part with how deep it is and how many of its parts hold, of a leaf how many members count."""
-        held = sum(part.holds(have) for part in self.parts) if self.parts else have(self.name)
-        yield depth, self, held
-        for part in self.parts:
-            yield from part.lines(have, depth + 1)
+    def words(self, have: Have) -> str:
+        """Say how many of its parts hold, and the same of each of them; of a leaf how many members of how many count.
+
+        `serve 1 of 2 needed (r0 whole (p 4/4, d 2/2), r1 0 of 2 needed (p 0/4, d 1/2))`
+        """
+        if not self.parts:
+            return f"{self.name} {have(self.name)}/{self.least}"
+        held = sum(part.holds(have) for part in self.parts)
+        state = "whole" if held == len(self.parts) else f"{held} of {self.least} needed"
+        return f"{self.name or 'all'} {state} ({', '.join(part.words(have) for part in self.parts)})"
 
     def problem(self, where: str) -> Problem | None:
         """Return why it can be no gang, None if it can."""
