@@ -31,7 +31,7 @@ from extender.objects.jobsigns import NO_SIGNS
 from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology
 from extender.objects.pod import Pod
-from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.podgroup import ANY_NAME, GroupRef, PodGroup
 from extender.objects.queue import Queue
 from extender.objects.sources.native import COMPOSITE, NATIVE
 from extender.settings import Settings
@@ -65,6 +65,7 @@ class Observations:
         if news and self._kubelets.follow(pod, before, self._effects if deciding else None):
             admission.reconsider()
         if change.gang is not None:
+            self._describe(change.gang)
             if pod.controller and self._model.workloads.managed:
                 self.starts.pod_seen(pod, before)
             self._follow_member(pod, before, change.gang)
@@ -78,6 +79,12 @@ class Observations:
             pod.options.problems or pod.problem is not None or pod.claims.claims or pod.signs.last_checkpoint
         ):
             admission.problems.about_pod(pod)
+
+    def _describe(self, gang: Gang) -> None:
+        """Let a gang that no object names be what is said of all that are called alike."""
+        said = None if gang.group is not None else self._model.compositions.described(gang.ref)
+        if said is not None:
+            self._gang_seen(said)
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod that was deleted."""
@@ -97,16 +104,34 @@ class Observations:
             if pod is not None and pod.bound:
                 admission.tenure.repairs.lost(pod, change.gang)
             self._effects.changed[change.gang.ref] = None
+            if not change.gang.members and self._model.compositions.described(change.gang.ref) == change.gang.group:
+                self._gang_gone(change.gang.ref, change.gang.uid)
             if self._model.gangs.get(change.gang.ref) is None:
                 admission.reservations.end_life(change.gang.uid, "the gang is gone")
 
     def group_seen(self, group: PodGroup) -> None:
         """Take in a PodGroup that was added or changed; a new UID starts a new life that inherits nothing."""
         compositions = self._model.compositions
+        if group.ref.name.endswith(ANY_NAME):
+            self._follow_alike(group.ref, group)
+            return
         if compositions.concern(group):
             self._recompose(group.ref, lambda: compositions.put(group))
         if group.ref not in compositions:
             self._gang_seen(group)
+
+    def _follow_alike(self, ref: GroupRef, group: PodGroup | None) -> None:
+        """Take in what an object says of all gangs that are called alike but for a hash; None if it is gone."""
+        compositions, gangs = self._model.compositions, self._model.gangs
+        prefix = ref.name.removesuffix(ANY_NAME)
+        like = [each for each in gangs.refs() if each.api == ref.api and each.namespace == ref.namespace]
+        compositions.put_any_name(ref, group)
+        for each in [each for each in like if each.name.rpartition("-")[0] == prefix.removesuffix("-")]:
+            gang, said = gangs.get(each), compositions.described(each)
+            if said is not None:
+                self._gang_seen(said)
+            elif gang is not None and gang.group is not None:
+                self._gang_gone(each, gang.group.uid)
 
     def _recompose(self, ref: GroupRef, change: Callable[[], object]) -> None:
         """Take in that a group is part of another one, or consists of others: pods are of the outermost one's gang."""
@@ -141,6 +166,9 @@ class Observations:
     def group_gone(self, ref: GroupRef, uid: str) -> None:
         """Forget a PodGroup that was deleted; what it had reserved is released, what runs runs on."""
         compositions = self._model.compositions
+        if ref.name.endswith(ANY_NAME):
+            self._follow_alike(ref, None)
+            return
         if ref in compositions:
             self._recompose(ref, lambda: compositions.drop(ref, uid))
         self._gang_gone(ref, uid)

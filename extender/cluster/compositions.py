@@ -14,21 +14,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgspec
+
 from extender.objects.branches import MOST_DEPTH, Branch
 from extender.objects.pod import Pod
-from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.podgroup import ANY_NAME, GroupRef, PodGroup
 
 
 class Compositions:
     """Keep the groups that have a parent, or parts, and tell which gang each is of."""
 
     def __init__(self) -> None:
+        self._of_any_name: dict[GroupRef, PodGroup] = {}
         self._groups: dict[GroupRef, PodGroup] = {}
         self._parts: dict[GroupRef, dict[GroupRef, None]] = {}
 
     def __contains__(self, ref: GroupRef) -> bool:
         """Tell whether a group is known that has a parent or parts."""
         return ref in self._groups
+
+    def put_any_name(self, ref: GroupRef, group: PodGroup | None) -> None:
+        """Take in what stands for all gangs whose names begin as `ref` says, or that nothing does any more."""
+        self._of_any_name.pop(ref, None)
+        if group is not None:
+            self._of_any_name[ref] = group
+
+    def described(self, ref: GroupRef) -> PodGroup | None:
+        """Return what is said of a gang by an object that does not know its name, None for nothing."""
+        if not self._of_any_name:
+            return None
+        prefix, _, own = ref.name.rpartition("-")
+        group = self._of_any_name.get(msgspec.structs.replace(ref, name=f"{prefix}-{ANY_NAME}"))
+        return None if group is None else replace(group, ref=ref, uid=f"{group.uid}/{own}")
 
     def concern(self, group: PodGroup) -> bool:
         """Tell whether a group is part of others, or consists of them, or was."""

@@ -126,6 +126,9 @@ class GroupRef(msgspec.Struct, frozen=True, order=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
 
+#: How the name of a gang ends that stands for all whose names differ from its own in what follows the last `-`.
+ANY_NAME: Final = "*"
+
 #: What a pod is given for the group that it does not name; the pod puts its own name in its place.
 NO_GROUP: Final = GroupRef(POD, "", "")
 

@@ -132,6 +132,9 @@ class _SubmissionReader:
             yield Submitted(ref, gang.group, tuple(gang.pods.values()), tuple(remarks), gang.alone)
 
     def _describe(self, group: PodGroup, by: Manifest) -> None:
+        if group.parent is not None or group.parts_needed:
+            message = "a gang of several objects is explained once it is in the cluster, not from a file"
+            raise by.refuse("spec.parentCompositePodGroupName" if group.parent else "kind", message)
         gang = self.gangs.setdefault(group.ref, _Gathered())
         gang.group = replace(group, uid=f"{HYPOTHETICAL}{group.ref.api}/{group.ref}", created=self._created)
         if group.options.problems:

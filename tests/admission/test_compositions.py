@@ -6,10 +6,12 @@ from itertools import permutations
 
 import pytest
 
-from extender.admission.events import GroupGone, GroupSeen, PodSeen
+from extender.admission.events import GroupGone, GroupSeen, PodGone, PodSeen
+from extender.objects.keys import Options
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.reason import Reason
+from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET, decode_leader_worker_set, read_leader_worker_set
 from extender.objects.sources.native import (
     COMPOSITE,
     NATIVE,
@@ -147,3 +149,50 @@ def test_what_a_composite_cannot_be_is_told() -> None:
     """A count below one is a problem; the basic policy needs any one of the groups."""
     assert str(composite("c", 0).problem) == "spec.schedulingPolicy.gang.minGroupCount: 0 is not at least 1"
     assert composite("c", None).parts_needed == 1
+
+
+def leader_ready(identity: str = "Hash") -> PodGroup:
+    """Return what a LeaderWorkerSet says of its groups, whose workers are made when the leader is ready."""
+    text = """{"metadata": {"name": "llm", "namespace": "default", "uid": "u"}, "spec": {"groupIdentity": "Hash",
+        "startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 3}}}"""
+    (group,) = read_leader_worker_set(decode_leader_worker_set(text.replace("Hash", identity).encode()))
+    return group
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_leader_with_a_hash_does_not_wait_for_workers_that_it_makes(world: World, late: bool) -> None:
+    """The object stands for groups of any name: the leader starts, then its two workers together; nothing is left."""
+    world.nodes(3)
+    assert leader_ready("Ordinal").ref.name == "llm-0"
+    described = leader_ready()
+    ref = GroupRef(LEADER_WORKER_SET, "default", "llm-0a0b")
+    job, options = Job(world, ref), Options(min_member=3)
+
+    def see(name: str, role: str) -> Pod:
+        pod = world.pod(name, 8, group=ref, role=role, options=options)
+        job.pods.append(pod)
+        world.tell(PodSeen(pod))
+        world.judge()
+        return pod
+
+    if not late:
+        world.tell(GroupSeen(described))
+    leader = see("llm-x", "leader")
+    if late:
+        assert job.reason is Reason.MEMBERS_MISSING
+        world.tell(GroupSeen(described))
+        world.judge()
+    assert set(job.reserved) == {"llm-x"}
+    job.run()
+    one = see("llm-x-1", "worker")
+    assert not job.reserved
+    two = see("llm-x-2", "worker")
+    assert set(job.reserved) == {"llm-x-1", "llm-x-2"}
+    for pod in (leader, one, two):
+        world.tell(PodGone(pod.uid))
+    assert list(world.admission.model.gangs) == []
+    job.pods.clear()
+    see("llm-y", "leader")
+    world.tell(GroupGone(described.ref, "u/*"))
+    world.judge()
+    assert (job.reason, job.reserved) == (Reason.MEMBERS_MISSING, {})

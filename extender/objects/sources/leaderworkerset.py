@@ -15,7 +15,7 @@ from msgspec import Struct
 from extender.objects.manifest import Manifest
 from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef
 from extender.objects.peers import field_of
-from extender.objects.podgroup import GroupRef, PodGroup, SubmittedPodSet, numbered
+from extender.objects.podgroup import ANY_NAME, GroupRef, PodGroup, SubmittedPodSet, numbered
 from extender.objects.podspec import PodSpec, PodTemplate
 from extender.objects.reason import Problem
 from extender.objects.sources.roster import RosterPart, first_negative, gang_of, role_of
@@ -58,9 +58,10 @@ class RolloutStrategy(Struct, gc=False, frozen=True, rename="camel"):
 
 
 class LeaderWorkerSetSpec(Struct, gc=False, frozen=True, rename="camel"):
-    """Spec of a LeaderWorkerSet; `startup_policy` is LeaderCreated or LeaderReady."""
+    """Spec of a LeaderWorkerSet; `startup_policy` is LeaderCreated or LeaderReady, `group_identity` Ordinal or Hash."""
 
     replicas: Int32 | None = None
+    group_identity: str | None = None
     leader_worker_template: LeaderWorkerTemplate | None = None
     startup_policy: str | None = None
     rollout_strategy: RolloutStrategy | None = None
@@ -79,7 +80,8 @@ decode_leader_worker_set = Decoder(LeaderWorkerSet)
 def read_leader_worker_set(workload: LeaderWorkerSet) -> tuple[PodGroup, ...]:
     """Read a `leaderworkerset.x-k8s.io/v1` LeaderWorkerSet into its groups; none where their pods say everything.
 
-    A bad count becomes the `problem` of the first group; there are no others then.
+    A bad count becomes the `problem` of the first group; there are no others then. Of groups that are known by a hash
+    there is one, which stands for all.
     """
     meta = workload.metadata or ObjectMeta()
     spec = workload.spec or LeaderWorkerSetSpec()
@@ -88,18 +90,20 @@ def read_leader_worker_set(workload: LeaderWorkerSet) -> tuple[PodGroup, ...]:
     if not exclusive and spec.startup_policy != _LEADER_READY:
         return ()
     problem = first_negative({"spec.replicas": spec.replicas, f"{_TEMPLATE}.size": template.size})
-    first, *others = [_group(meta, template, index) for index in range(1 if problem else max(_groups(spec), 1))]
+    hashed = spec.group_identity == "Hash"
+    indices = [ANY_NAME] if hashed else map(str, range(1 if problem else max(_groups(spec), 1)))
+    first, *others = [_group(meta, template, index) for index in indices]
     if exclusive:
         options = first.options.with_problems((_two_steps(exclusive),))
         first = replace(first, options=options)  # people need not be told for each group
     return (replace(first, problem=problem), *others)
 
 
-def _group(meta: ObjectMeta, template: LeaderWorkerTemplate, index: int) -> PodGroup:
+def _group(meta: ObjectMeta, template: LeaderWorkerTemplate, index: str) -> PodGroup:
     workers = max((1 if template.size is None else template.size) - 1, 0)
     leader = role_of(template.leader_template or template.worker_template, "leader")
     parts = (RosterPart.of(leader, 1), RosterPart.of(role_of(template.worker_template, "worker"), workers, first=0))
-    ref = GroupRef(LEADER_WORKER_SET, meta.namespace or "", _group_name(meta.name or "", str(index)))
+    ref = GroupRef(LEADER_WORKER_SET, meta.namespace or "", _group_name(meta.name or "", index))
     group = gang_of(ref, ObjectRef.of(f"{LEADER_WORKER_SET}/v1", "LeaderWorkerSet", meta), meta, parts)
     return replace(group, uid=f"{group.uid}/{index}")
 
