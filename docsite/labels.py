@@ -52,6 +52,12 @@ MEANINGS: Mapping[str, Key] = {
         "leader=1,worker=4",
         "how many of each role must start together ([more](../gangs.md#a-minimum-for-each-role))",
     ),
+    keys.TREE: Key(
+        "annotation",
+        _GANG_OBJECT,
+        '{"parts": [{"name": "a", "required": "rack", "roles": {"worker": 4}}]}',
+        "parts in parts, with a minimum and levels of their own ([more](../gangs.md#parts-in-parts))",
+    ),
     keys.PLACEMENT: Key(
         "annotation",
         _GANG_OBJECT,

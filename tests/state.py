@@ -96,6 +96,11 @@ class State:
 
     # Where there is room.
 
+    @property
+    def table(self) -> NodeTable:
+        """Return the nodes, to ask other questions of them."""
+        return self._table
+
     def rows(self, *names: str) -> list[int]:
         """Return where nodes stand in arrays."""
         return list(self._table.rows_of(list(names)))

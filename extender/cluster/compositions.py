@@ -103,7 +103,7 @@ class Compositions:
             yield from self._inside(part, depth + 1)
 
     def _branch(self, group: PodGroup, depth: int) -> Branch:
-        """Return a group as a part, with one that nobody can be of for each of its own that is not there yet."""
+        """Return a group as a part, with an empty one for each of its own that is not there yet."""
         terms = group.options.topology.or_else(group.options.peers)
         levels = (terms.required, terms.preferred, terms.slices) if depth else ("", "", ())
         if not group.parts_needed:

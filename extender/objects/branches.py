@@ -185,19 +185,19 @@ def of_roles(minimums: tuple[tuple[str, int], ...]) -> Branch:
     return Branch("", len(minimums), tuple(Branch(role, least) for role, least in minimums))
 
 
-class _Part(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
+class _WrittenPart(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """A part as people write it: its own parts, and roles with the least number of their members."""
 
     name: str = ""
     minimum: int | None = None
-    parts: list[_Part] = msgspec.field(default_factory=list)
+    parts: list[_WrittenPart] = msgspec.field(default_factory=list)
     roles: dict[str, int] = msgspec.field(default_factory=dict)
     required: str = ""
     preferred: str = ""
     slices: str = ""
 
 
-_decode = msgspec.json.Decoder(_Part)
+_decode = msgspec.json.Decoder(_WrittenPart)
 
 
 def read_tree(
@@ -213,7 +213,10 @@ def read_tree(
 
 
 def _read(
-    part: _Part, is_level: Callable[[str], bool], read_slices: Callable[[str], tuple[Slice, ...] | None], depth: int
+    part: _WrittenPart,
+    is_level: Callable[[str], bool],
+    read_slices: Callable[[str], tuple[Slice, ...] | None],
+    depth: int,
 ) -> Branch | None:
     inner = [_read(each, is_level, read_slices, depth + 1) for each in part.parts if depth < MOST_DEPTH]
     parts = [each for each in inner if each is not None]

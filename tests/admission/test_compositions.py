@@ -74,8 +74,7 @@ def test_objects_and_pods_come_in_any_order(order: tuple[int, ...]) -> None:
         for event in parts[index]:
             world.tell(event)
         world.judge()
-    model = world.admission.model
-    assert [gang.ref for gang in model.gangs] == [SERVE]
+    assert [gang.ref for gang in world.state.gangs()] == [SERVE]
     gang = Job(world, SERVE).gang
     assert gang.uid == "u-serve"
     assert {pod.role for pod in gang.members.values()} == {"r0.p", "r0.d", "r1.p", "r1.d"}
@@ -142,7 +141,7 @@ def test_groups_that_are_each_others_parents_start_nothing(world: World) -> None
         world.tell(GroupSeen(each))
     world.tell(PodSeen(pods(world, "l-0")[0]))
     world.judge()
-    assert all(gang.unplaced_count == len(gang.members) for gang in world.admission.model.gangs)
+    assert all(gang.unplaced_count == len(gang.members) for gang in world.state.gangs())
 
 
 def test_what_a_composite_cannot_be_is_told() -> None:
@@ -190,7 +189,7 @@ def test_a_leader_with_a_hash_does_not_wait_for_workers_that_it_makes(world: Wor
     assert set(job.reserved) == {"llm-x-1", "llm-x-2"}
     for pod in (leader, one, two):
         world.tell(PodGone(pod.uid))
-    assert list(world.admission.model.gangs) == []
+    assert world.state.gangs() == []
     job.pods.clear()
     see("llm-y", "leader")
     world.tell(GroupGone(described.ref, "u/*"))

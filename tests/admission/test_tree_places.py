@@ -63,7 +63,7 @@ def question(world: World, job: Job, tree: Branch, roles: Counter[str]) -> Place
     for role, count in sorted(roles.items()):
         pods += [pod for pod in job.pods if pod.role == role][:count]
     topology = TopologyRequest(terms.required, "", terms.slices, terms.role_groups)
-    return Placeable(world.admission.model.table, tuple(pods), PlacementTerms(topology=topology), {}, frozenset())
+    return Placeable(world.state.table, tuple(pods), PlacementTerms(topology=topology), {}, frozenset())
 
 
 @pytest.mark.parametrize("first", range(0, 5 * SHARE, SHARE))

@@ -48,10 +48,11 @@ COUNTS: Mapping[str, Limit] = {
     # Nodes that fail are told from those that are well, lost members get a new place before they are evicted, and
     # Queues keep nodes for that. Gangs are told before they are evicted, answer, and end when they run for too long.
     # Jobs that are suspended are gangs of expected pods: what these are, which pods take their part, and two writes.
-    "lines in extender": Limit(57_600, goal=38_000),
+    # Gangs have parts in parts, native groups of groups are one gang, and KAI's PodGroups are read.
+    "lines in extender": Limit(59_500, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
-    "own imports of a module, on average": Limit(5.97, goal=3.5),
+    "own imports of a module, on average": Limit(6.05, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
     "class names in several modules": Limit(0, goal=0),
     "words of dialect": Limit(0, goal=0),
