@@ -74,10 +74,10 @@ class Starts:
         if managed is None:
             return
         if before is not None and before.group == pod.group:
-            if managed.stage is StartStage.HELD and _is_there(before) != _is_there(pod):
+            if managed.stage is StartStage.HELD and managed.is_played(before) != managed.is_played(pod):
                 self._look_again(managed.workload.uid)
             return
-        if managed.expected and _is_there(pod):
+        if managed.expected and managed.is_played(pod):
             self._take(managed, pod)
 
     def pod_gone(self, pod: Pod) -> None:
@@ -112,7 +112,7 @@ class Starts:
                 places = read_place(workload.place, workload.uids)
                 for uid, pod in expected.items():
                     self._put(managed, pod.nominated_to(places.get(uid, "")))
-                for pod in filter(_is_there, there):
+                for pod in filter(managed.is_played, there):
                     self._take(managed, pod)
             self._workloads.outdated.pop(workload.uid, None)
 
@@ -133,7 +133,8 @@ class Starts:
             return
         if managed is None:
             stage = StartStage.HELD if workload.suspended else StartStage.RUNNING
-            managed = self._workloads.managed[uid] = ManagedWorkload(workload, stage)
+            managed = ManagedWorkload(workload, stage)
+            self._workloads.manage(managed)
             for child in self._workloads.children(uid):
                 self._pod_seen(self._model.pods[child])
         managed.workload = workload
@@ -151,12 +152,15 @@ class Starts:
         workload = managed.workload
         if workload.ref != workload.group.ref:
             return
-        group = with_minimum(managed, sum(1 for pod in self._children(managed) if pod.phase is Phase.SUCCEEDED))
+        group = workload.group
+        if not workload.described:
+            group = with_minimum(managed, sum(1 for pod in self._children(managed) if pod.phase is Phase.SUCCEEDED))
         strange = [each for each in workload.pods if not self._model.manages(each.template)]
         if strange and workload.suspended and not workload.ended and group.problem is None:
             message = f"{strange[0].template.scheduler_name} is none of Muster's schedulers"
             group = replace(group, problem=Problem("spec.template.spec.schedulerName", message))
-        self._group_seen(group)
+        if not workload.described or group.problem is not None:
+            self._group_seen(group)
 
     def _look_again(self, uid: str) -> None:
         self._workloads.outdated[uid] = None
@@ -169,8 +173,8 @@ class Starts:
             return
         for expected in list(managed.expected):
             self._drop(managed, expected)
-        del self._workloads.managed[uid]
-        if managed.workload.ref == managed.workload.group.ref:
+        self._workloads.release(managed)
+        if managed.workload.ref == managed.workload.group.ref and not managed.workload.described:
             self._group_gone(managed.workload.ref, uid)
 
     def _expected(self, managed: ManagedWorkload) -> dict[str, Pod]:
@@ -181,8 +185,11 @@ class Starts:
         return managed.all_expected(priorities.values, priorities.default)
 
     def _children(self, managed: ManagedWorkload) -> list[Pod]:
-        pods = self._model.pods
-        return [pods[uid] for uid in self._workloads.children(managed.workload.uid) if uid in pods]
+        pods, workload = self._model.pods, managed.workload
+        if workload.named:
+            gang = self._model.gangs.get(workload.ref)
+            return [] if gang is None else [pod for pod in gang.members.values() if not pod.is_expected]
+        return [pods[uid] for uid in self._workloads.children(workload.uid) if uid in pods]
 
     def _sync(self, managed: ManagedWorkload, most: int = MOST_PODS) -> int:
         """Expect the pods that an object would make now, besides those that are there; return how many are new.
@@ -213,7 +220,7 @@ class Starts:
             self._describe(managed)
             wanted = self._expected(managed)
             left = ManagedWorkload(managed.workload, managed.stage, wanted)
-            for pod in filter(_is_there, self._children(managed)):
+            for pod in filter(managed.is_played, self._children(managed)):
                 if (taken := taken_by(pod, left)) is not None:
                     del wanted[taken.uid]
             return wanted
@@ -257,8 +264,3 @@ class Starts:
         self._admission.reconsider(pod.group)
         if gang is not None and self._model.gangs.get(gang.ref) is None:
             reservations.end_life(gang.uid, "the gang is gone")
-
-
-def _is_there(pod: Pod) -> bool:
-    """Tell whether a pod plays its part: it has not ended, and is to stay."""
-    return not (pod.done or pod.deleting)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from types import MappingProxyType
 
-from extender.objects.pod import EXPECTED, Pod
-from extender.objects.podgroup import PodGroup
+from extender.objects.pod import EXPECTED, Phase, Pod
+from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.workload import MANAGE_JOBS, Suspendable
 
 
@@ -41,6 +41,14 @@ class ManagedWorkload:
             self._made = (made_of, workload.expected(priorities, default))
         return dict(self._made[1])
 
+    def is_played(self, pod: Pod) -> bool:
+        """Tell whether a pod plays its part: it is to stay, and has not ended.
+
+        One that has succeeded has played it for good, where the object does not say itself how many have.
+        """
+        done = pod.phase is Phase.FAILED if self.workload.described else pod.done
+        return not (done or pod.deleting)
+
     @property
     def can_be_suspended(self) -> bool:
         """Tell whether it runs, as far as is known."""
@@ -61,6 +69,7 @@ class Workloads:
         self._namespaces: set[str] = set()
         self._children: dict[str, dict[str, None]] = {}  # UID of a controller -> UIDs of its pods
         self.managed: dict[str, ManagedWorkload] = {}
+        self._named: dict[GroupRef, str] = {}  # gang -> UID of the managed object whose pods name it
         self.outdated: dict[str, None] = {}
 
     def put(self, workload: Suspendable) -> None:
@@ -70,6 +79,20 @@ class Workloads:
     def drop(self, uid: str) -> None:
         """Forget an object that was deleted, or names no queue any more."""
         self.known.pop(uid, None)
+
+    def manage(self, managed: ManagedWorkload) -> None:
+        """Manage an object from now on."""
+        workload = managed.workload
+        self.managed[workload.uid] = managed
+        if workload.named:
+            self._named[workload.ref] = workload.uid
+
+    def release(self, managed: ManagedWorkload) -> None:
+        """Manage an object no more."""
+        workload = managed.workload
+        del self.managed[workload.uid]
+        if self._named.get(workload.ref) == workload.uid:
+            del self._named[workload.ref]
 
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> list[Suspendable]:
         """Take in a namespace's labels; return the objects there if that has opted in or out."""
@@ -94,7 +117,7 @@ class Workloads:
             return pod
         self._children.setdefault(pod.controller, {})[pod.uid] = None
         managed = self.managed.get(pod.controller)
-        return pod if managed is None else replace(pod, group=managed.workload.ref)
+        return pod if managed is None else replace(pod, group=managed.workload.ref)  # one that is named is as it is
 
     def drop_pod(self, pod: Pod) -> None:
         """Forget a pod."""
@@ -113,7 +136,10 @@ class Workloads:
         if not self.managed:
             return None
         uid = pod.uid.removeprefix(EXPECTED).partition("/")[0] if pod.is_expected else pod.controller
-        return self.managed.get(uid)
+        managed = self.managed.get(uid)
+        if managed is None and pod.controller and self._named:
+            return self.managed.get(self._named.get(pod.group, ""))
+        return managed
 
     def of_pods(self, pods: Mapping[str, Pod]) -> Iterator[ManagedWorkload]:
         """Iterate over the managed objects that expect any of these pods, each once."""

@@ -24,7 +24,7 @@ from extender.objects.deviceclass import decode_device_class, read_device_class
 from extender.objects.devices import decode_device, read_device
 from extender.objects.devicetaintrule import decode_device_taint_rule, read_device_taint_rule
 from extender.objects.hypernodes import decode_hyper_node, read_hyper_node
-from extender.objects.jobs import decode_job, is_part, read_job
+from extender.objects.jobs import decode_job, read_job
 from extender.objects.keys import QUEUE
 from extender.objects.lease import decode_lease, read_lease
 from extender.objects.levelobjects import (
@@ -62,6 +62,8 @@ from extender.objects.seenpod import decode_seen_pod
 from extender.objects.sources.controllers import Job
 from extender.objects.sources.source import WorkloadKind
 from extender.objects.sources.table import SOURCES
+from extender.objects.suspendables import read_suspendable
+from extender.objects.workload import Suspendable, is_part
 
 T = TypeVar("T")
 
@@ -116,6 +118,16 @@ class Known:
     def __init__(self) -> None:
         self.priorities = PriorityClasses()
         self.gangs = DescribedGangs()
+        self._suspendable: set[str] = set()
+
+    def suspendable(self, uid: str, workload: Suspendable | None) -> Iterator[News]:
+        """Take in an object as one that Muster may resume, or, with None, as one that it may not, or that is gone."""
+        if workload is not None:
+            self._suspendable.add(uid)
+            yield events.WorkloadSeen(workload)
+        elif uid in self._suspendable:
+            self._suspendable.discard(uid)
+            yield events.WorkloadGone(uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +203,25 @@ def _priority_gone(who: Identity, known: Known) -> Iterator[News]:
 
 
 def _groups(kind: WorkloadKind[Any]) -> Watched[Any]:
-    """Return the row of a kind by which a source describes gangs."""
+    """Return the row of a kind by which a source describes gangs, of which some may be suspended."""
+
+    def seen(item: Any, known: Known) -> Iterator[News]:  # noqa: ANN401 - what the row decodes
+        meta, groups = item.metadata or ObjectMeta(), kind.read(item, known.priorities.values)
+        yield from known.gangs.seen(identify(meta).uid, groups)
+        held = kind.suspending is not None and QUEUE in (meta.labels or {}) and not is_part(meta)
+        yield from known.suspendable(meta.uid or "", read_suspendable(kind, item, groups[0]) if held else None)
+
+    def gone(who: Identity, known: Known) -> Iterator[News]:
+        yield from known.suspendable(who.uid, None)
+        yield from known.gangs.seen(who.uid, ())
+
     return Watched(
         kind.name,
         kind.kind,
         tuple(f"/apis/{kind.group}/{version}/{kind.resource}" for version in kind.versions),
         kind.decode,
-        lambda item, known: known.gangs.seen(identify(item.metadata).uid, kind.read(item, known.priorities.values)),
-        lambda who, known: known.gangs.seen(who.uid, ()),
+        seen,
+        gone,
         namespaced=True,
         vital=kind.vital,
     )
@@ -237,7 +260,8 @@ def _namespace(item: MetadataOnly) -> News:
 
 
 def _job(item: Job) -> News:
-    return events.WorkloadGone(identify(item.metadata).uid) if is_part(item) else events.WorkloadSeen(read_job(item))
+    meta = item.metadata or ObjectMeta()
+    return events.WorkloadGone(identify(meta).uid) if is_part(meta) else events.WorkloadSeen(read_job(item))
 
 
 def _calibration(item: ConfigMap) -> News:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -14,10 +14,11 @@ from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.api import CONFLICT, NOT_FOUND, ApiServer, JsonObject, PatchForm
 from extender.kube.status import GroupStatusWriter, QueueStatusWriter
 from extender.objects.jobsigns import EVICTION_PLANNED
+from extender.objects.keys import PLACE
 from extender.objects.meta import DecodeError, decode_metadata, write_timestamp
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import decode_pod
-from extender.objects.workload import PLACE, Suspendable
+from extender.objects.workload import Suspendable
 
 #: Who Events come from. Source for the form: k8s.io/api/events/v1 Event.reportingController, a qualified name.
 REPORTING_CONTROLLER = "muster.dev/muster"
@@ -258,7 +259,7 @@ class KubeClusterApi:
         if place is not None:
             meta["resourceVersion"] = workload.version
         try:
-            await self._api.patch(path, {"metadata": meta, "spec": {"suspend": place is None}})
+            await self._api.patch(path, {"metadata": meta} | _nested(workload.field, place is None))
         except ApiError as error:
             if _comes_too_late(error):
                 raise ApiError(CONFLICT, "Conflict", f"{about} is another one now: {error.message}") from error
@@ -303,6 +304,12 @@ def _comes_too_late(error: ApiError) -> bool:
 def _forbids(error: ApiError) -> bool:
     """Tell whether an eviction is refused for the sake of a budget."""
     return isinstance(error, BudgetError) or (error.status == _INTERNAL_ERROR and _TWO_BUDGETS in error.message)
+
+
+def _nested(field: Sequence[str], value: object) -> JsonObject:
+    """Return an object whose field at that path has a value."""
+    first, *rest = field
+    return {first: _nested(rest, value) if rest else value}
 
 
 def _path(pod: PodKey) -> str:

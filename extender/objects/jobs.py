@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-import msgspec
-
+from extender.objects.keys import PLACE
 from extender.objects.meta import Decoder, ObjectMeta, ObjectRef
 from extender.objects.pod import Pod, read_pod
 from extender.objects.podgroup import MOST_PODS, GroupRef, bare_pod
@@ -20,18 +19,12 @@ from extender.objects.sources.controllers import Job, JobSpec, JobStatus
 from extender.objects.sources.roster import RosterPart, first_negative, gang_of, role_of
 from extender.objects.sources.table import JOB
 from extender.objects.text import parse_integer
-from extender.objects.workload import PLACE, ExpectedPods, Suspendable
+from extender.objects.workload import ExpectedPods, Suspendable
 
 _FINISHED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _INDEXED = "Indexed"
 
 decode_job = Decoder(Job)
-
-
-def is_part(job: Job) -> bool:
-    """Tell whether another object decides when the Job runs, as a JobSet does; a CronJob only makes Jobs."""
-    owners = (job.metadata or ObjectMeta()).owner_references or ()
-    return any(owner.controller and owner.kind != "CronJob" for owner in owners)
 
 
 def read_job(job: Job) -> Suspendable:
@@ -48,9 +41,7 @@ def read_job(job: Job) -> Suspendable:
     numbers = () if problem else _numbers(spec, status)
     ref = GroupRef(JOB, about.namespace, about.name)
     at_once = 0 if problem else _at_a_time(spec)
-    annotations = {key: text for key, text in (meta.annotations or {}).items() if key != PLACE}
-    asking = msgspec.structs.replace(meta, annotations=annotations)
-    group = gang_of(ref, about, asking, [RosterPart.of(role_of(template, ""), at_once)])
+    group = gang_of(ref, about, meta, [RosterPart.of(role_of(template, ""), at_once)])
     ended = meta.deletion_timestamp is not None or any(
         each.type in _FINISHED and each.status == "True" for each in status.conditions or ()
     )

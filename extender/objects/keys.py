@@ -22,6 +22,8 @@ MIN_MEMBER = "muster.dev/min-member"
 MAX_MEMBER = "muster.dev/max-member"
 ROLE = "muster.dev/role"
 PLACEMENT = "muster.dev/placement"
+#: Annotation of an object that Muster has resumed: where its pods are planned.
+PLACE = "muster.dev/place"
 ROLE_MINIMUMS = "muster.dev/role-minimums"
 TREE = "muster.dev/tree"
 TOPOLOGY_REQUIRED = "muster.dev/topology-required"
@@ -47,8 +49,8 @@ SHARING_KEYS = frozenset(
 KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE})
 KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, MAX_MEMBER, PLACEMENT, ROLE_MINIMUMS, TREE}) | _TOPOLOGY_KEYS | SHARING_KEYS
 
-#: Keys that ask for nothing: what pods hold, and what a running job and Muster tell each other.
-TOLD_KEYS = OWN_HOLDING_KEYS | SIGN_KEYS
+#: Keys that ask for nothing: what pods hold, where they are planned, and what a running job and Muster tell each other.
+TOLD_KEYS = OWN_HOLDING_KEYS | SIGN_KEYS | {PLACE}
 
 #: Scheduling gate that Muster takes off a pod when its gang could start.
 ADMISSION_GATE = "muster.dev/admission"

@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from extender.objects.meta import ObjectRef
+from extender.objects.meta import ObjectMeta, ObjectRef
 from extender.objects.pod import EXPECTED, Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 
 #: Label of a namespace with the value "true": Muster resumes and suspends its Jobs that name a queue.
 MANAGE_JOBS: Final = "muster.dev/manage-jobs"
-
-#: Annotation of an object that Muster has resumed: where its pods are planned.
-PLACE: Final = "muster.dev/place"
 
 #: Longer places are not written (characters): all annotations of an object may take 256 KiB.
 _LONGEST_PLACE: Final = 150_000
@@ -42,7 +39,8 @@ class Suspendable:
     `resource` is what the API calls its collection: `jobs`. `version` is its resourceVersion. `group` is the gang that
     its pods are without naming another one. Of the pods that it has at a time, `left` have not succeeded, nor others in
     their place. `place` is where its pods were planned when Muster resumed it. One that has `ended` makes no pods any
-    more.
+    more. It is suspended by its `field`. Of one that is `described` other news tell of the gang. Pods of one whose pods
+    others make for it are `named`: they are told by the gang that they name, not by their controller.
     """
 
     about: ObjectRef
@@ -54,6 +52,9 @@ class Suspendable:
     suspended: bool
     ended: bool = False
     place: str = ""
+    field: tuple[str, ...] = ("spec", "suspend")
+    described: bool = False
+    named: bool = False
 
     @property
     def uid(self) -> str:
@@ -84,6 +85,11 @@ class Suspendable:
                     rank = rank._replace(indices=(*rank.indices, number))
                 found[uid] = replace(base, uid=uid, name=f"{base.name}-{number}", rank=rank)
         return found
+
+
+def is_part(meta: ObjectMeta) -> bool:
+    """Tell whether another object decides when this one runs, as a JobSet of its Jobs; a CronJob only makes Jobs."""
+    return any(owner.controller and owner.kind != "CronJob" for owner in meta.owner_references or ())
 
 
 def write_place(uids: Iterable[str], nodes: Mapping[str, str]) -> str:

@@ -22,13 +22,14 @@ from extender.admission.events import (
 from extender.ledger.effects import Suspension
 from extender.objects.jobs import decode_job, read_job
 from extender.objects.jobsigns import JobSigns, NoticePeriod
+from extender.objects.keys import PLACE
 from extender.objects.pod import Phase, Pod, read_pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import decode_pod
 from extender.objects.queue import Queue
 from extender.objects.reason import Reason
 from extender.objects.sources.table import JOB
-from extender.objects.workload import MANAGE_JOBS, PLACE
+from extender.objects.workload import MANAGE_JOBS
 from tests.builders import written
 from tests.worlds import Job, World
 

@@ -35,10 +35,16 @@ class JobSpec(Struct, gc=False, frozen=True, rename="camel"):
 
 
 class JobCondition(Struct, gc=False, frozen=True):
-    """A condition of a Job."""
+    """A condition of a Job, or of an object that makes Jobs or pods."""
 
     type: str | None = None
     status: str | None = None
+
+
+class Conditions(Struct, gc=False, frozen=True):
+    """The part of the status of an operator's object that says whether it has ended."""
+
+    conditions: list[JobCondition] | None = None
 
 
 class JobStatus(Struct, gc=False, frozen=True, rename="camel"):

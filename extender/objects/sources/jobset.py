@@ -16,9 +16,9 @@ from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef
 from extender.objects.peers import field_of
 from extender.objects.podgroup import GroupRef, PodGroup, SubmittedPodSet, numbered
 from extender.objects.reason import Problem
-from extender.objects.sources.controllers import COMPLETION_INDEX, JobSpec, at_a_time, pods_of_job
+from extender.objects.sources.controllers import COMPLETION_INDEX, Conditions, JobSpec, at_a_time, pods_of_job
 from extender.objects.sources.roster import RosterPart, first_negative, gang_of, role_of
-from extender.objects.sources.source import Source, WorkloadKind, one
+from extender.objects.sources.source import Source, Suspending, WorkloadKind, one
 
 JOBSET: Final = "jobset.x-k8s.io"
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
@@ -67,6 +67,7 @@ class JobSetSpec(Struct, gc=False, frozen=True, rename="camel"):
 
     replicated_jobs: list[ReplicatedJob] | None = None
     startup_policy: StartupPolicy | None = None
+    suspend: bool | None = None
 
 
 class JobSet(Struct, gc=False, frozen=True):
@@ -74,6 +75,7 @@ class JobSet(Struct, gc=False, frozen=True):
 
     metadata: ObjectMeta | None = None
     spec: JobSetSpec | None = None
+    status: Conditions | None = None
 
 
 decode_job_set = Decoder(JobSet)
@@ -163,7 +165,14 @@ SOURCE = Source(
     api=JOBSET,
     noun="JobSet",
     label=JOBSET_NAME,
-    kinds=(WorkloadKind(JOBSET, "JobSet", "jobsets", ("v1alpha2",), decode_job_set, one(read_job_set), job_set_pods),),
+    kinds=(
+        WorkloadKind(
+            *(JOBSET, "JobSet", "jobsets", ("v1alpha2",), decode_job_set, one(read_job_set), job_set_pods),
+            suspending=Suspending(
+                ("spec", "suspend"), lambda item: bool((item.spec or JobSetSpec()).suspend), by_jobs=True
+            ),
+        ),
+    ),
     role=lambda labels, _annotations: labels.get(JOBSET_ROLE, ""),
     role_keys=(JOBSET_ROLE,),
     outer_index=JOBSET_JOB,

@@ -19,9 +19,9 @@ from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef, Resourc
 from extender.objects.podgroup import GroupRef, PodGroup, SubmittedPodSet, numbered
 from extender.objects.reason import Problem
 from extender.objects.requests import ResourceListError, read_amounts
-from extender.objects.sources.controllers import Replicated
+from extender.objects.sources.controllers import Conditions, Replicated
 from extender.objects.sources.roster import RosterPart, first_negative, gang_of, role_of
-from extender.objects.sources.source import Keyed, PriorityValues, Source, WorkloadKind
+from extender.objects.sources.source import Keyed, PriorityValues, Source, Suspending, WorkloadKind
 
 KUBEFLOW: Final = "kubeflow.org"
 KUBEFLOW_JOB: Final = "training.kubeflow.org/job-name"
@@ -60,6 +60,7 @@ class RunPolicy(Struct, gc=False, frozen=True, rename="camel"):
     """The part of a Kubeflow RunPolicy that is about scheduling."""
 
     scheduling_policy: KubeflowSchedulingPolicy | None = None
+    suspend: bool | None = None
 
 
 class ElasticPolicy(Struct, gc=False, frozen=True, rename="camel"):
@@ -102,6 +103,12 @@ class KubeflowJob(Struct, gc=False, frozen=True, rename="camel"):
     api_version: str | None = None
     metadata: ObjectMeta | None = None
     spec: KubeflowSpec | None = None
+    status: Conditions | None = None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Tell whether it makes no pods."""
+        return bool(((self.spec or KubeflowSpec()).run_policy or RunPolicy()).suspend)
 
 
 decode_kubeflow_job = Decoder(KubeflowJob)
@@ -221,7 +228,12 @@ def _kind(kind: KubeflowKind) -> WorkloadKind[KubeflowJob]:
     versions = ("v2beta1", "v1") if kind is KubeflowKind.MPI else ("v1",)
     resource = f"{kind.lower()}s"
     read, expand = partial(_read, kind), partial(kubeflow_pods, kind)
-    return WorkloadKind(KUBEFLOW, kind, resource, versions, decode_kubeflow_job, read, expand)
+    # The MPI operator has the launcher made by a Job of its own.
+    suspending: Suspending[KubeflowJob] = Suspending(
+        ("spec", "runPolicy", "suspend"), lambda job: job.is_suspended, by_jobs=kind is KubeflowKind.MPI
+    )
+    decode = decode_kubeflow_job
+    return WorkloadKind(KUBEFLOW, kind, resource, versions, decode, read, expand, suspending=suspending)
 
 
 SOURCE = Source(

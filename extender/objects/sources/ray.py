@@ -16,8 +16,9 @@ from extender.objects.manifest import Manifest
 from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef
 from extender.objects.podgroup import GroupRef, PodGroup, SubmittedPodSet, numbered
 from extender.objects.podspec import PodSpec, PodTemplate
+from extender.objects.sources.controllers import Conditions
 from extender.objects.sources.roster import RosterPart, first_negative, gang_of, role_of
-from extender.objects.sources.source import Keyed, Source, WorkloadKind, one
+from extender.objects.sources.source import Keyed, Source, Suspending, WorkloadKind, one
 
 RAY: Final = "ray.io"
 RAY_CLUSTER: Final = "ray.io/cluster"
@@ -68,6 +69,7 @@ class RayClusterSpec(Struct, gc=False, frozen=True, rename="camel"):
     enable_in_tree_autoscaling: bool | None = None
     head_group_spec: RayHeadGroup | None = None
     worker_group_specs: list[RayWorkerGroup] | None = None
+    suspend: bool | None = None
 
 
 class RayCluster(Struct, gc=False, frozen=True):
@@ -75,6 +77,7 @@ class RayCluster(Struct, gc=False, frozen=True):
 
     metadata: ObjectMeta | None = None
     spec: RayClusterSpec | None = None
+    status: Conditions | None = None
 
 
 decode_ray_cluster = Decoder(RayCluster)
@@ -153,7 +156,8 @@ SOURCE = Source(
     gang_keys=(RAY_CLUSTER,),
     kinds=(
         WorkloadKind(
-            RAY, "RayCluster", "rayclusters", ("v1",), decode_ray_cluster, one(read_ray_cluster), ray_cluster_pods
+            *(RAY, "RayCluster", "rayclusters", ("v1",), decode_ray_cluster, one(read_ray_cluster), ray_cluster_pods),
+            suspending=Suspending(("spec", "suspend"), lambda item: bool((item.spec or RayClusterSpec()).suspend)),
         ),
     ),
     role=_role,

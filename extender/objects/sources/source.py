@@ -28,12 +28,25 @@ Expand: TypeAlias = Callable[[Manifest], Sequence[SubmittedPodSet]]
 
 
 @dataclass(frozen=True, slots=True)
+class Suspending(Generic[T]):
+    """How objects of a kind say that they are suspended, and make no pods until they are resumed.
+
+    `field` leads to what says so, `is_set` reads it. Where Jobs that an object makes have its pods, as `by_jobs` says,
+    these are told by the gang that they name, else by their controller.
+    """
+
+    field: tuple[str, ...]
+    is_set: Callable[[T], bool]
+    by_jobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadKind(Generic[T]):
     """A kind of object that describes gangs, or of which a controller makes pods.
 
     `versions` are those of the API that are understood, newest first. `read` returns the gangs that an object
-    describes, none where its pods say everything. `expand` is None for a kind that makes no pods. What is known too
-    late of a `vital` kind starts a gang in part.
+    describes, none where its pods say everything. `expand` is None for a kind that makes no pods, `suspending` for one
+    that always makes them. What is known too late of a `vital` kind starts a gang in part.
     """
 
     group: str
@@ -44,6 +57,7 @@ class WorkloadKind(Generic[T]):
     read: Callable[[T, PriorityValues], Sequence[PodGroup]]
     expand: Expand | None = None
     vital: bool = False
+    suspending: Suspending[T] | None = None
 
     @property
     def name(self) -> str:
