@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,13 +27,23 @@ from tests.worlds import World
 GPU = "nvidia.com/gpu"
 
 
-def template(gpus: int = 8, **spec: Any) -> Json:
+def template(gpus: int = 8) -> Json:
     """Return a pod template for Muster."""
     resources = {"limits": {GPU: str(gpus)}, "requests": {GPU: str(gpus)}}
-    return {"spec": {"schedulerName": "muster", "containers": [{"name": "main", "resources": resources}]} | spec}
+    spec = {"schedulerName": "muster", "containers": [{"name": "main", "resources": resources}]}
+    return {"metadata": {"labels": {}}, "spec": spec}
 
 
-def job_set(suspend: bool) -> Json:
+def templates(value: object) -> Iterator[Json]:
+    """Yield the pod templates that are somewhere in an object."""
+    if isinstance(value, dict) and "schedulerName" in (value.get("spec") or {}):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from templates(each)
+
+
+def job_set() -> Json:
     """Return a JobSet of a driver and two Jobs with two workers each."""
     jobs = [
         {"name": "driver", "template": {"spec": {"template": template(1)}}},
@@ -47,38 +56,38 @@ def job_set(suspend: bool) -> Json:
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "spec": {"suspend": suspend, "replicatedJobs": jobs},
+        "spec": {"suspend": True, "replicatedJobs": jobs},
     }
 
 
-def pytorch_job(suspend: bool) -> Json:
+def pytorch_job() -> Json:
     """Return a PyTorchJob of a master and four workers."""
     specs = {
         "Master": {"replicas": 1, "restartPolicy": "Never", "template": template(1)},
         "Worker": {"replicas": 4, "restartPolicy": "Never", "template": template()},
     }
-    spec = {"runPolicy": {"suspend": suspend}, "pytorchReplicaSpecs": specs}
+    spec = {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": specs}
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": spec}
 
 
-def mpi_job(suspend: bool) -> Json:
+def mpi_job() -> Json:
     """Return an MPIJob of the MPI operator: a launcher, which a Job of its own makes, and four workers."""
     specs = {
         "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": template(1)},
         "Worker": {"replicas": 4, "restartPolicy": "Never", "template": template()},
     }
-    spec = {"runPolicy": {"suspend": suspend}, "mpiReplicaSpecs": specs}
+    spec = {"runPolicy": {"suspend": True}, "mpiReplicaSpecs": specs}
     return {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "spec": spec}
 
 
-def ray_cluster(suspend: bool) -> Json:
+def ray_cluster() -> Json:
     """Return a RayCluster of a head and two groups of two workers each."""
     groups = [{"groupName": name, "replicas": 2, "template": template()} for name in ("a", "b")]
-    spec = {"suspend": suspend, "headGroupSpec": {"template": template(1)}, "workerGroupSpecs": groups}
+    spec = {"suspend": True, "headGroupSpec": {"template": template(1)}, "workerGroupSpecs": groups}
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": spec}
 
 
-KINDS: dict[str, Callable[[bool], Json]] = {
+KINDS: dict[str, Callable[[], Json]] = {
     "JobSet": job_set,
     "PyTorchJob": pytorch_job,
     "MPIJob": mpi_job,
@@ -91,7 +100,7 @@ class Submitted:
     """An object as the API server has it, and the operator that makes its pods: one of one GPU, four of eight."""
 
     world: World
-    make: Callable[[bool], Json]
+    make: Callable[[], Json]
     name: str = "train"
     labels: dict[str, str] = field(default_factory=lambda: {"muster.dev/queue": "team"})
     owners: list[Json] = field(default_factory=list)
@@ -105,7 +114,8 @@ class Submitted:
 
     def item(self) -> Json:
         """Return the object."""
-        item = copy.deepcopy(self.make(self.suspend))
+        item = self.make()
+        (item["spec"].get("runPolicy") or item["spec"])["suspend"] = self.suspend
         item["metadata"] = {
             "namespace": "default",
             "name": self.name,
@@ -120,7 +130,7 @@ class Submitted:
         self.change(item)
         return item
 
-    def seen(self, suspend: bool | None = None) -> list[str]:
+    def seen(self, *, suspend: bool | None = None) -> list[str]:
         """Let the engine see the object as it is now; return which news that is."""
         self.suspend = self.suspend if suspend is None else suspend
         self.version += 1
@@ -134,7 +144,7 @@ class Submitted:
     def gone(self) -> None:
         """Delete it."""
         row = next(row for row in WATCHED if row.kind == self.item()["kind"])
-        news: list[Any] = list(row.gone(Identity(f"uid-{self.name}", "default", self.name), self.known))
+        news: list[Any] = list(row.gone(Identity("default", self.name, f"uid-{self.name}"), self.known))
         for each in news:
             self.world.tell(each)
 
@@ -148,7 +158,7 @@ class Submitted:
         if wish is not None:
             assert wish.suspend or wish.workload.version == str(self.version), "an outdated version is resumed"
             self.annotations = {} if wish.suspend else {PLACE: wish.place}
-            self.seen(wish.suspend)
+            self.seen(suspend=wish.suspend)
         return wish
 
     def create(self, most: int = 99) -> None:
@@ -184,10 +194,16 @@ class Submitted:
     @property
     def gang(self) -> Gang:
         """Return its gang."""
-        api = self.make(True)["apiVersion"].partition("/")[0]
+        api = self.make()["apiVersion"].partition("/")[0]
         gang = self.world.state.gang(GroupRef(api, "default", self.name))
         assert gang is not None
         return gang
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong with its gang."""
+        group = self.gang.group
+        return "" if group is None else str(group.problem)
 
     @property
     def reserved(self) -> dict[str, str]:
@@ -276,14 +292,13 @@ def test_one_that_is_preempted_is_suspended_and_comes_back(submitted: Submitted)
     assert (wish.suspend, wish.reason, len(wish.pods)) == (True, "Preempted", 5)
     assert not effects.evictions
     submitted.annotations = {}
-    submitted.seen(True)
+    submitted.seen(suspend=True)
     submitted.end()
     submitted.world.judge()
     urgent.run()
     assert submitted.wish() is None
     urgent.finish()
     submitted.world.judge()
-    submitted.world.later(600)
     assert submitted.carry_out() is not None
     submitted.create()
     submitted.run()
@@ -322,7 +337,7 @@ def test_what_has_succeeded_is_not_expected_again(submitted: Submitted) -> None:
     submitted.pods[first] = replace(submitted.pods[first], phase=Phase.SUCCEEDED)
     submitted.world.tell(PodSeen(submitted.pods[first]))
     submitted.annotations = {}
-    submitted.seen(True)
+    submitted.seen(suspend=True)
     for uid in list(submitted.pods)[1:]:
         submitted.world.tell(PodGone(submitted.pods.pop(uid).uid))
     submitted.world.judge()
@@ -368,15 +383,13 @@ def test_pods_of_another_scheduler_are_a_problem(submitted: Submitted) -> None:
     """It would be resumed for pods that others place."""
 
     def elsewhere(item: Json) -> None:
-        text = written(item).decode().replace('"schedulerName":"muster"', '"schedulerName":"other"')
-        item |= __import__("json").loads(text)
+        for each in templates(item):
+            each["spec"]["schedulerName"] = "other"
 
     submitted.change = elsewhere
     submitted.seen()
     submitted.world.judge()
-    wait = submitted.world.state.wait(submitted.gang.uid)
-    assert wait is not None
-    assert wait.reason is Reason.INVALID_POD_GROUP
+    assert "other is none of Muster's schedulers" in submitted.problem
     assert submitted.wish() is None
 
 
@@ -384,16 +397,11 @@ def test_pods_that_name_another_gang_are_a_problem(submitted: Submitted) -> None
     """They would not be told to be its own."""
 
     def grouped(item: Json) -> None:
-        name = {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "mine"}}}
-        item |= __import__("json").loads(
-            written(item)
-            .decode()
-            .replace('{"spec":{"schedulerName"', written(name).decode()[:-1] + ',"spec":{"schedulerName"')
-        )
+        for each in templates(item):
+            each["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "mine"
 
     submitted.change = grouped
     submitted.seen()
     submitted.world.judge()
-    problem = submitted.gang.group.problem if submitted.gang.group is not None else None
-    assert "name another gang, default/mine" in str(problem)
+    assert "name another gang, default/mine" in submitted.problem
     assert submitted.wish() is None
