@@ -136,8 +136,14 @@ class ApiClient:
         self.request("DELETE", resource.path(namespace, name), body=_delete_options(grace_seconds))
 
     def delete_all(self, resource: Resource, namespace: str | None = None) -> None:
-        """Delete every object of a namespace (or of a resource without namespaces), without grace."""
-        self.request("DELETE", resource.path(namespace), body=_delete_options(0))
+        """Delete every object of a namespace (or of a resource without namespaces), without grace, in parts."""
+        query = {"limit": "500"}
+        while True:
+            answer = self.request("DELETE", resource.path(namespace), body=_delete_options(0), query=query)
+            token = answer.get("metadata", {}).get("continue")
+            if not token:
+                return
+            query |= {"continue": token}
 
     def resource_of(self, item: JsonObject) -> Resource:
         """Return the resource that keeps objects like `item`, asking the API server once per kind."""

@@ -14,6 +14,7 @@ from localcluster.components import (
     kube_scheduler,
     kwok,
     muster,
+    operator,
 )
 from localcluster.controlplane import STOCK_API_SERVER, ApiServerOptions, ControlPlane
 from localcluster.credentials import Connection
@@ -159,6 +160,14 @@ class LocalCluster(Startable):
             launcher=launcher,
         )
         self._schedulers.append(server)
+        self._servers.append(server)
+        return server
+
+    def operator(self, executable: Path) -> Server:
+        """Return an operator's controllers with all rights, to be started; their definitions are there already."""
+        server = operator(
+            executable, self.folder, self._reaper, port=free_ports(1)[0], connection=self.control_plane.admin
+        )
         self._servers.append(server)
         return server
 

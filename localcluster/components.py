@@ -168,6 +168,15 @@ def kwok(executable: Path, folder: Path, reaper: Reaper, *, port: int, connectio
     )
 
 
+def operator(executable: Path, folder: Path, reaper: Reaper, *, port: int, connection: Connection) -> Server:
+    """Return the controllers of an operator that makes pods, a program of OPERATOR_BINARIES."""
+    name = executable.name
+    kubeconfig = connection.write_kubeconfig(folder / f"{name}.kubeconfig")
+    address = f"{LOOPBACK}:{port}"
+    arguments = [str(executable), f"--kubeconfig={kubeconfig}", f"--health-probe-bind-address={address}"]
+    return Server(Command(name, arguments, folder), reaper, lambda: probe(f"http://{address}/healthz"))
+
+
 def muster(  # noqa: PLR0913 - the parts of a command line, by keyword
     folder: Path,
     reaper: Reaper,

@@ -24,6 +24,8 @@ class Binary(StrEnum):
     HELM = "helm"
     KUBECONFORM = "kubeconform"
     DRA_ORACLE = "dra-oracle"
+    TRAINING_OPERATOR = "training-operator"
+    JOBSET = "jobset"
 
 
 #: What nearly all tests and `make cluster` run. kube-controller-manager is left out: they need none of its controllers
@@ -34,6 +36,8 @@ DEFAULT_BINARIES = (Binary.ETCD, Binary.KUBE_APISERVER, Binary.KUBE_SCHEDULER, B
 DEVICE_BINARIES = (Binary.KUBE_CONTROLLER_MANAGER,)
 #: What tests check alert rules, the chart, manifests and the model of devices with. `make cluster` does without.
 CHECKING_BINARIES = (Binary.PROMTOOL, Binary.HELM, Binary.KUBECONFORM, Binary.DRA_ORACLE)
+#: The controllers of operators that make pods, for the nightly stories about them: those build them first.
+OPERATOR_BINARIES = (Binary.TRAINING_OPERATOR, Binary.JOBSET)
 
 #: The dependency whose version the programs of a Kubernetes module are linked with.
 _KUBERNETES = "k8s.io/kubernetes"
@@ -118,6 +122,8 @@ CHECKING_MODULES = (
     # A program of ours around kube-scheduler's allocator of devices, which is a library.
     Module("dra-oracle", {Binary.DRA_ORACLE: "."}),
 )
+#: Programs of ours that run other projects' controllers without their webhooks.
+OPERATOR_MODULES = tuple(Module(name, {name: "."}) for name in OPERATOR_BINARIES)
 
 #: What an older release shares with the newest one: an older API server works with a newer etcd, and kubectl only
 #: renders manifests here. Not kube-controller-manager, which must not be newer than its API server.
@@ -135,9 +141,9 @@ class Release(StrEnum):
     def modules(self) -> tuple[Module, ...]:
         """Return the Go modules that this release's programs come from; each program is in one of them at most."""
         if self is NEWEST:
-            return (KUBERNETES, KWOK, *CHECKING_MODULES)
+            return (KUBERNETES, KWOK, *CHECKING_MODULES, *OPERATOR_MODULES)
         own = {**_API_SERVER_AND_SCHEDULER, **(_CONTROLLERS if self.has_controllers else {})}
-        return (Module(f"{KUBERNETES.name}-{self}", own), _SHARED, KWOK, *CHECKING_MODULES)
+        return (Module(f"{KUBERNETES.name}-{self}", own), _SHARED, KWOK, *CHECKING_MODULES, *OPERATOR_MODULES)
 
     @property
     def has_controllers(self) -> bool:

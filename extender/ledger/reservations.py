@@ -31,6 +31,9 @@ from extender.settings import Settings
 #: More doublings than any pause has.
 _MOST_DOUBLINGS: Final = 32
 
+#: What operators ask for by containers that they add to pods.
+_ADDED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -236,21 +239,28 @@ class Reservations:
                 self._effects.suspensions[workload.uid] = Suspension(workload, suspend=False, place=place)
 
     def hand_over(self, expected: Pod, pod: Pod) -> None:
-        """Give a pod that has come the slot of the one that was expected, unless it asks for more.
+        """Give a pod that has come the slot of the one that was expected, unless it asks for more than there is.
 
-        The API server adds tolerations to every pod: whether the node admits it is looked at again.
+        The API server adds tolerations to every pod: whether the node admits it is looked at again. Operators add
+        containers with a little of their own, for which the node may have room: Ray an autoscaler, Kubeflow one that
+        waits for the master.
         """
         entry = self.ledger.of_pod(expected.uid)
         if entry is None or not pod.placeable:
             return
         reservation, slot = entry
-        kept = slot.pod.shape
-        if pod.group != reservation.ref or not pod.shape.is_covered_by(kept):
+        kept, table = slot.pod.shape, self._model.table
+        more = {name for name, amount in pod.shape.requests if amount > kept.request(name)}
+        if pod.group != reservation.ref or more - _ADDED:
             return
+        short = table.short_of(slot.node)
         self.ledger.release(expected.uid)
         self.ledger.promise(reservation, [(pod, slot.node)], self._clock.monotonic())
+        if not more.isdisjoint(table.short_of(slot.node) - short):
+            self.ledger.release(pod.uid)
+            return
         if pod.shape != kept:
-            self._model.table.touch(slot.node)
+            table.touch(slot.node)
         self._unnominated[pod.uid] = None
         self.nominate()
 

@@ -163,7 +163,8 @@ class Submitted:
 
     def create(self, most: int = 99) -> None:
         """Let the operator make its pods; Jobs that it makes are watched only if they name a queue."""
-        found, pending = [], [self.item()]
+        found: list[Json] = []
+        pending = [self.item()]
         while pending:
             for child in children(pending.pop(0), []):
                 (found if child["kind"] == "Pod" else pending).append(child)

@@ -16,7 +16,7 @@ import yaml
 
 from extender.objects.keys import ADMISSION_GATE
 from localcluster.build import built_binaries
-from localcluster.client import EVENTS, JOBS, NAMESPACES, POD_GROUPS, PODS, JsonObject
+from localcluster.client import EVENTS, NAMESPACES, POD_GROUPS, PODS, JsonObject
 from localcluster.cluster import MUSTER_NAMESPACE, MUSTER_SERVICE_ACCOUNT, LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, ApiServerOptions
@@ -246,17 +246,30 @@ def test_who_shows_no_certificate_or_a_wrong_one_cannot_bind(
     assert "muster_verb_seconds_count{" not in secured.metrics()
 
 
-def suspended_job(namespace: str) -> JsonObject:
-    """Return a Job of one pod that is suspended, and waits in the queue."""
-    container = {"name": "worker", "image": "worker", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    pod = {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}
-    labels = {"muster.dev/queue": QUEUE["metadata"]["name"]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "job", "namespace": namespace, "labels": labels},
-        "spec": {"suspend": True, "template": {"spec": pod}},
-    }
+def suspended(namespace: str) -> Iterator[JsonObject]:
+    """Yield an object of one pod of each kind that can be suspended; all are, and wait in the queue."""
+    container = {"name": "worker", "image": "worker", "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}}
+    metadata = {"name": "job", "namespace": namespace, "labels": {"muster.dev/queue": QUEUE["metadata"]["name"]}}
+    jobs = [{"name": "workers", "template": {"spec": {"template": template}}}]
+    for api_version, kind, spec in (
+        ("batch/v1", "Job", {"suspend": True, "template": template}),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", {"suspend": True, "replicatedJobs": jobs}),
+        ("ray.io/v1", "RayCluster", {"suspend": True, "headGroupSpec": {"template": template}}),
+    ):
+        yield {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+    for kind, field in (
+        ("PyTorchJob", "pytorchReplicaSpecs"),
+        ("TFJob", "tfReplicaSpecs"),
+        ("XGBoostJob", "xgbReplicaSpecs"),
+        ("PaddleJob", "paddleReplicaSpecs"),
+        ("JAXJob", "jaxReplicaSpecs"),
+        ("MPIJob", "mpiReplicaSpecs"),
+    ):
+        spec = {"runPolicy": {"suspend": True}, field: {"Worker": {"replicas": 1, "template": template}}}
+        version = "v2beta1" if kind == "MPIJob" else "v1"
+        own = metadata | {"name": kind.lower()}  # Kubeflow's pods do not say of which kind their job is
+        yield {"apiVersion": f"kubeflow.org/{version}", "kind": kind, "metadata": own, "spec": spec}
 
 
 def test_muster_uses_every_right_that_it_is_granted_and_needs_no_other(
@@ -292,13 +305,15 @@ def test_muster_uses_every_right_that_it_is_granted_and_needs_no_other(
     cluster.nodes(1, gpus=8, prefix="more")
     with cluster.namespace("jobs") as namespace:
         cluster.api.patch(NAMESPACES, namespace, {"metadata": {"labels": {"muster.dev/manage-jobs": "true"}}})
-        cluster.api.create(suspended_job(namespace))
-        wait_until(
-            lambda: not cluster.api.get(JOBS, "job", namespace)["spec"]["suspend"],
-            timeout_seconds=10,
-            description="a Job is resumed",
-        )
-        cluster.api.delete(JOBS, "job", namespace)
+        objects = [(cluster.api.resource_of(item), cluster.api.create(item)) for item in suspended(namespace)]
+
+        def waiting() -> list[str]:
+            found = [cluster.api.get(resource, item["metadata"]["name"], namespace) for resource, item in objects]
+            return [item["kind"] for item in found if item["spec"].get("runPolicy", item["spec"])["suspend"]]
+
+        wait_until(lambda: not waiting(), timeout_seconds=20, description="each of them is resumed")
+        for resource, item in objects:
+            cluster.api.delete(resource, item["metadata"]["name"], namespace)
     muster.check()
 
     refused = [

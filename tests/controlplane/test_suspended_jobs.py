@@ -1,4 +1,7 @@
-"""Suspended Jobs with the real Job controller: no pods before there is a place, and none too early, twice or lost."""
+"""Suspended objects with their real controllers: no pods before there is a place, and none too early, twice or lost.
+
+Jobs, PyTorchJobs of the training operator, and JobSets. The latter two's controllers are built by the nightly tests.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +17,17 @@ import pytest
 
 from extender.objects.jobsigns import EVICTION_ACKNOWLEDGED, EVICTION_PLANNED
 from extender.objects.keys import EVICTION_NOTICE
-from localcluster.client import EVENTS, JOBS, NAMESPACES, PODS, Resource
+from localcluster.build import ensure_binaries
+from localcluster.client import EVENTS, JOBS, NAMESPACES, PODS, JsonObject, Resource
 from localcluster.cluster import LocalCluster
+from localcluster.manifests import apply_all
 from localcluster.nodes import GPU
 from localcluster.processes import Server
+from localcluster.programs import OPERATOR_BINARIES
 from localcluster.sandbox import Sandbox
 from tests.controlplane.conftest import muster_starter
+from tests.controlplane.crds import foreign_definitions
+from tests.controlplane.test_facts import remove
 from tests.controlplane.test_reclaim import queue
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(600)]
@@ -27,33 +36,89 @@ QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas", namespaced=True)
 NAMESPACE = "suspended"
 
 
+def indexed(pods: int, template: JsonObject) -> JsonObject:
+    """Return the spec of an Indexed Job."""
+    return {"completionMode": "Indexed", "completions": pods, "parallelism": pods, "template": template}
+
+
+def pytorch(pods: int, template: JsonObject) -> JsonObject:
+    """Return the spec of a PyTorchJob whose pods stay when it ends."""
+    specs = {
+        name: {"replicas": count, "restartPolicy": "Never", "template": template}
+        for name, count in (("Master", 1), ("Worker", pods - 1))
+    }
+    return {"runPolicy": {"suspend": True, "cleanPodPolicy": "None"}, "pytorchReplicaSpecs": specs}
+
+
+def job_set(pods: int, template: JsonObject) -> JsonObject:
+    """Return the spec of a JobSet of two Jobs, with what its webhook fills in."""
+    job = {"name": "workers", "replicas": 2, "groupName": "default", "template": {"spec": indexed(pods // 2, template)}}
+    return {
+        "suspend": True,
+        "replicatedJobs": [job],
+        "successPolicy": {"operator": "All"},
+        "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+        "network": {"enableDNSHostnames": False, "publishNotReadyAddresses": True},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A kind whose objects can be suspended: the label by which their pods are called after them, and their specs."""
+
+    resource: Resource
+    label: str
+    spec: Callable[[int, JsonObject], JsonObject]
+
+
+KINDS = {
+    "Job": Suspended(JOBS, "job-name", lambda pods, template: {"suspend": True} | indexed(pods, template)),
+    "PyTorchJob": Suspended(
+        Resource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", namespaced=True),
+        "training.kubeflow.org/job-name",
+        pytorch,
+    ),
+    "JobSet": Suspended(
+        Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", namespaced=True),
+        "jobset.sigs.k8s.io/jobset-name",
+        job_set,
+    ),
+}
+
+
 class Jobs:
-    """Jobs of one namespace that has opted in."""
+    """Objects of one kind in one namespace that has opted in."""
 
-    def __init__(self, cluster: Sandbox, namespace: str) -> None:
-        self.cluster, self.namespace = cluster, namespace
+    def __init__(self, cluster: Sandbox, namespace: str, kind: str = "Job") -> None:
+        self.cluster, self.namespace, self.kind = cluster, namespace, KINDS[kind]
 
-    def create(self, name: str, pods: int = 4, *, to: str = "team", **spec: Any) -> None:
-        """Create a suspended Indexed Job whose pods ask for a GPU each."""
-        container = {"name": "worker", "image": "worker", "resources": {"limits": {GPU: "1"}}}
-        template: dict[str, Any] = {
-            "spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}
-        }
-        template["metadata"] = {"annotations": spec.pop("annotations", {})}
-        template["spec"] |= spec.pop("pod", {})
+    def create(self, name: str, pods: int = 4, *, to: str = "team", **more: Any) -> None:
+        """Create a suspended object whose pods ask for a GPU each; `pod` and `annotations` are of these pods."""
+        container = {"name": "pytorch", "image": "worker", "resources": {"limits": {GPU: "1"}}}
+        template: JsonObject = {"metadata": {"annotations": more.pop("annotations", {})}}
+        template["spec"] = {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}
+        template["spec"] |= more.pop("pod", {})
         metadata = {"name": name, "namespace": self.namespace, "labels": {"muster.dev/queue": to}}
-        body = {"suspend": True, "completionMode": "Indexed", "completions": pods, "parallelism": pods}
-        manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
-        self.cluster.api.create(manifest | {"spec": body | {"template": template} | spec})
+        manifest = {"apiVersion": self.kind.resource.api_version, "kind": self.kind.resource.kind, "metadata": metadata}
+        self.cluster.api.create(manifest | {"spec": self.kind.spec(pods, template) | more})
+
+    def delete(self, name: str) -> None:
+        """Delete an object."""
+        self.cluster.api.delete(self.kind.resource, name, self.namespace)
+
+    def get(self, name: str) -> JsonObject:
+        """Return an object."""
+        return self.cluster.api.get(self.kind.resource, name, self.namespace)
 
     def suspended(self, name: str) -> bool:
-        """Return whether a Job is suspended."""
-        return bool(self.cluster.api.get(JOBS, name, self.namespace)["spec"]["suspend"])
+        """Return whether an object is suspended."""
+        spec = self.get(name)["spec"]
+        return bool(spec.get("runPolicy", spec)["suspend"])
 
     def pods(self, name: str = "") -> list[dict[str, Any]]:
         """Return the pods of a Job, or of all."""
         found = self.cluster.api.list_items(PODS, self.namespace)
-        return [pod for pod in found if not name or pod["metadata"]["labels"]["job-name"] == name]
+        return [pod for pod in found if not name or pod["metadata"]["labels"][self.kind.label] == name]
 
     def running(self, name: str) -> int:
         """Count the pods of a Job that run."""
@@ -65,7 +130,7 @@ class Jobs:
 
     def messages(self, name: str) -> list[str]:
         """Return `Reason: note` of the Events about a Job."""
-        uid = self.cluster.api.get(JOBS, name, self.namespace)["metadata"]["uid"]
+        uid = self.get(name)["metadata"]["uid"]
         events = self.cluster.api.list_items(EVENTS, self.namespace)
         return [f"{each['reason']}: {each.get('note')}" for each in events if each["regarding"].get("uid") == uid]
 
@@ -77,23 +142,49 @@ class Jobs:
 
     def finish(self, name: str) -> None:
         """Let all pods of a Job succeed."""
-        for pod in self.cluster.api.list_items(PODS, self.namespace, labelSelector=f"job-name={name}"):
+        for pod in self.cluster.api.list_items(PODS, self.namespace, labelSelector=f"{self.kind.label}={name}"):
             patch = {"status": {"phase": "Succeeded"}}
             self.cluster.api.patch(PODS, pod["metadata"]["name"], patch, namespace=self.namespace, subresource="status")
 
 
-@pytest.fixture
-def jobs(device_cluster: Sandbox) -> Iterator[Jobs]:
-    """Return the Jobs of a namespace that has opted in, whose queue has no quota."""
+@pytest.fixture(scope="module")
+def operators(device_local_cluster: LocalCluster) -> Iterator[None]:
+    """Run the controllers of the training operator and of JobSet."""
+    programs = ensure_binaries(OPERATOR_BINARIES)
+    definitions = [
+        each for each in foreign_definitions() if each["spec"]["group"] in {"kubeflow.org", "jobset.x-k8s.io"}
+    ]
+    for definition in definitions:
+        for version in definition["spec"]["versions"]:
+            anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+            properties = version["schema"]["openAPIV3Schema"]["properties"]
+            properties |= {"spec": anything, "status": anything}
+            version["subresources"] = {"status": {}}
+    apply_all(device_local_cluster.admin, definitions)
+    servers = [device_local_cluster.operator(program) for program in programs.values()]
+    for server in servers:
+        server.start()
+    yield
+    for server in servers:
+        server.kill()
+    remove(device_local_cluster.admin, definitions)
+
+
+@pytest.fixture(params=["Job", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("PyTorchJob", "JobSet"))])
+def jobs(device_cluster: Sandbox, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    """Return the objects of each kind in a namespace that has opted in, whose queue has no quota."""
+    if request.param != "Job":
+        request.getfixturevalue("operators")
     device_cluster.create(queue("team"))
     with device_cluster.namespace(NAMESPACE) as namespace:
         labels = {"metadata": {"labels": {"muster.dev/manage-jobs": "true"}}}
         device_cluster.api.patch(NAMESPACES, namespace, labels)
-        yield Jobs(device_cluster, namespace)
-        for job in device_cluster.api.list_items(JOBS, namespace):
-            device_cluster.api.patch(JOBS, job["metadata"]["name"], {"spec": {"suspend": True}}, namespace=namespace)
-            with contextlib.suppress(Exception):
-                device_cluster.api.delete(JOBS, job["metadata"]["name"], namespace)
+        found = Jobs(device_cluster, namespace, request.param)
+        yield found
+        for resource in dict.fromkeys((found.kind.resource, JOBS)):
+            for job in device_cluster.api.list_items(resource, namespace):
+                with contextlib.suppress(Exception):
+                    device_cluster.api.delete(resource, job["metadata"]["name"], namespace)
         device_cluster.api.delete_all(PODS, namespace)
 
 
@@ -120,12 +211,12 @@ def test_other_namespaces_are_left_alone(jobs: Jobs, device_muster: Server) -> N
     """A namespace without the label keeps its suspended Jobs as they are."""
     jobs.cluster.nodes(1, gpus=8)
     with jobs.cluster.namespace("other") as namespace:
-        others = Jobs(jobs.cluster, namespace)
+        others = Jobs(jobs.cluster, namespace, jobs.kind.resource.kind)
         others.create("theirs")
         jobs.create("ours")
         jobs.wait_running("ours")
         assert others.suspended("theirs")
-        jobs.cluster.api.delete(JOBS, "theirs", namespace)
+        others.delete("theirs")
     device_muster.check()
 
 
@@ -224,6 +315,7 @@ def test_killed_at_any_step_none_is_lost_or_resumed_twice(jobs: Jobs, device_mus
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("jobs", ["Job"], indirect=True)
 def test_a_thousand_jobs_of_eight(
     jobs: Jobs, device_muster: Server, record_property: Callable[[str, object], None]
 ) -> None:

@@ -5,7 +5,15 @@ import re
 import pytest
 
 from localcluster.errors import LocalClusterError
-from localcluster.programs import CHECKING_BINARIES, DEFAULT_BINARIES, KUBERNETES, KWOK, Binary, Release
+from localcluster.programs import (
+    CHECKING_BINARIES,
+    DEFAULT_BINARIES,
+    KUBERNETES,
+    KWOK,
+    OPERATOR_BINARIES,
+    Binary,
+    Release,
+)
 
 
 def pinned(release: Release, name: Binary) -> str:
@@ -46,7 +54,7 @@ def test_staging_modules_are_those_of_the_release(release: Release) -> None:
 @pytest.mark.parametrize("release", Release)
 def test_release_has_every_program_once(release: Release) -> None:
     """Whatever the tests run comes from one module of the release, and that one pins every dependency's checksum."""
-    for name in (*DEFAULT_BINARIES, *CHECKING_BINARIES):
+    for name in (*DEFAULT_BINARIES, *CHECKING_BINARIES, *OPERATOR_BINARIES):
         (module,) = (module for module in release.modules if name in module.packages)
         assert (module.directory / "go.sum").stat().st_size > 0
 
