@@ -330,6 +330,18 @@ class TestStarting:
         assert job.job.gang.has_minimum
         assert other.job.reason is Reason.INSUFFICIENT_CAPACITY
 
+    @pytest.mark.parametrize(("cpu", "kept"), [("50m", True), ("1k", False)])
+    def test_what_an_operator_adds_is_taken_from_what_is_left(self, world: World, cpu: str, kept: bool) -> None:
+        """A container that waits for the master, say: the place stays if its node has that much."""
+        world.nodes(4)
+        job = Submitted(world, "first")
+        world.judge()
+        job.carry_out()
+        added = [{"name": "wait", "resources": {"requests": {"cpu": cpu}}}]
+        job.create(0, initContainers=added)
+        assert (job.pods[0].uid in {slot.pod.uid for slot in self._slots(job).values()}) == kept
+        world.check_promises()
+
     def test_a_pod_that_is_not_admitted_any_more_is_placed_elsewhere(self, world: World) -> None:
         """A webhook has given it a node selector that its node does not have."""
         world.nodes(2)

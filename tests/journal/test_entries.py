@@ -275,6 +275,9 @@ EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
             suspended=True,
             ended=True,
             place="n*2",
+            field=("spec", "runPolicy", "suspend"),
+            described=True,
+            named=True,
         )
     ),
     events.WorkloadGone("uid"),

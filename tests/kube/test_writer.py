@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from extender.clock import ManualClock
@@ -350,6 +352,16 @@ class TestSuspending:
         (request,) = script.requests
         meta = {"uid": "uid-j", "annotations": {"muster.dev/place": None}}
         assert request.body == {"metadata": meta, "spec": {"suspend": True}}
+
+    async def test_other_kinds_are_suspended_by_fields_of_their_own(
+        self, script: ApiScript, api: KubeClusterApi
+    ) -> None:
+        """Kubeflow's is in the run policy."""
+        script.plan(JOB_PATH, OK)
+        await api.suspend(replace(WORKLOAD, field=("spec", "runPolicy", "suspend")))
+        (request,) = script.requests
+        assert request.body is not None
+        assert request.body["spec"] == {"runPolicy": {"suspend": True}}
 
     async def test_namesake_is_a_conflict(self, script: ApiScript, api: KubeClusterApi) -> None:
         """The server calls another UID invalid; for the caller it is a 409."""
