@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	coscheduling "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	volcano "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
 func main() {
@@ -24,6 +26,8 @@ func main() {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(kubeflowv1.AddToScheme(scheme))
+	utilruntime.Must(coscheduling.AddToScheme(scheme)) // it watches whichever PodGroups there are
+	utilruntime.Must(volcano.AddToScheme(scheme))
 	manager, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
 		Scheme:                 scheme,
 		Metrics:                metrics.Options{BindAddress: "0"},
