@@ -11,10 +11,11 @@ from extender.control.watched import REQUIRED_KINDS, Known
 from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.writer import EVICTION_PLANNED_CONDITION
 from extender.objects.jobsigns import EVICTION_PLANNED
+from extender.objects.keys import PLACE
 from extender.objects.meta import Identity
 from extender.objects.podgroup import GroupRef
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
-from extender.objects.workload import PLACE, Suspendable
+from extender.objects.workload import Suspendable
 from muster_lab.simulation.cluster import Cluster, has_condition, set_condition
 from muster_lab.simulation.evictions import evict
 from muster_lab.simulation.objects import ROWS, Json, ObjectChange
