@@ -144,6 +144,12 @@ MEANINGS: Mapping[str, Key] = {
         "0,1",
         "written with the Binding: the GPUs it is expected to get ([more](../operations.md#which-gpus-a-pod-holds))",
     ),
+    keys.PLACE: Key(
+        "annotation",
+        "the object",
+        "node-1*8,node-2*8",
+        "written when Muster resumes it: where its pods are planned ([more](../suspended-jobs.md#what-happens))",
+    ),
     holdings.PREDICTED_ZONES: Key("annotation", "pods", "0", "written with the Binding: the same for NUMA zones"),
 }
 

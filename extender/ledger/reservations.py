@@ -250,7 +250,8 @@ class Reservations:
             return
         reservation, slot = entry
         kept, table = slot.pod.shape, self._model.table
-        more = {name for name, amount in pod.shape.requests if amount > kept.request(name)}
+        requests = () if pod.shape.is_covered_by(kept) else pod.shape.requests
+        more = {name for name, amount in requests if amount > kept.request(name)}
         if pod.group != reservation.ref or more - _ADDED:
             return
         short = table.short_of(slot.node)

@@ -49,6 +49,7 @@ COUNTS: Mapping[str, Limit] = {
     # Queues keep nodes for that. Gangs are told before they are evicted, answer, and end when they run for too long.
     # Jobs that are suspended are gangs of expected pods: what these are, which pods take their part, and two writes.
     # Gangs have parts in parts, native groups of groups are one gang, and KAI's PodGroups are read.
+    # Operators' objects are suspended too: how each kind says so, and whose pods are told by a gang's name.
     "lines in extender": Limit(59_500, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.

@@ -92,13 +92,13 @@ class Jobs:
     def __init__(self, cluster: Sandbox, namespace: str, kind: str = "Job") -> None:
         self.cluster, self.namespace, self.kind = cluster, namespace, KINDS[kind]
 
-    def create(self, name: str, pods: int = 4, *, to: str = "team", **more: Any) -> None:
+    def create(self, name: str, pods: int = 4, **more: Any) -> None:
         """Create a suspended object whose pods ask for a GPU each; `pod` and `annotations` are of these pods."""
         container = {"name": "pytorch", "image": "worker", "resources": {"limits": {GPU: "1"}}}
         template: JsonObject = {"metadata": {"annotations": more.pop("annotations", {})}}
         template["spec"] = {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}
         template["spec"] |= more.pop("pod", {})
-        metadata = {"name": name, "namespace": self.namespace, "labels": {"muster.dev/queue": to}}
+        metadata = {"name": name, "namespace": self.namespace, "labels": {"muster.dev/queue": "team"}}
         manifest = {"apiVersion": self.kind.resource.api_version, "kind": self.kind.resource.kind, "metadata": metadata}
         self.cluster.api.create(manifest | {"spec": self.kind.spec(pods, template) | more})
 
