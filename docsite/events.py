@@ -31,6 +31,11 @@ SAID: Mapping[str, tuple[str, str, str]] = {
         "Warning",
         "too few members reached bind by the deadline; how many did ([BackingOff](../reasons.md#backingoff))",
     ),
+    "NodesNotRequested": (
+        "gang",
+        "Warning",
+        "a request for [nodes](../autoscaling.md) cannot be made, and why; it is tried again after a minute",
+    ),
     "PodRejected": (
         "gang or pod",
         "Warning",

@@ -147,6 +147,19 @@ class Settings(BaseModel):
     """Keys of taints with which a node counts as lost at once. By default those of NVSentinel's examples for broken
     GPUs, and the one that says that a node is out of service."""
 
+    provisioning_class: str = Field(default="", max_length=253, pattern=rf"^({_CLASS_NAME.pattern})?$")
+    """By which class of ProvisioningRequest (autoscaling.x-k8s.io/v1) gangs that lack nodes ask an autoscaler for them:
+    best-effort-atomic-scale-up.autoscaling.x-k8s.io, check-capacity.autoscaling.x-k8s.io, or one of a cloud's, such as
+    queued-provisioning.gke.io. Empty: nothing is asked for, and ProvisioningRequests are not watched. Needs rights of
+    its own (docs/autoscaling.md)."""
+
+    provisioning_parameters: tuple[str, ...] = ()
+    """Parameters of these requests that the class takes, as KEY=VALUE: maxRunDurationSeconds=86400, say."""
+
+    provisioning_retry_seconds: float = Field(default=60.0, gt=0)
+    """Pause after a request that failed, before the gang asks again; it doubles with every failure, up to 30 times as
+    long. Shorter asks in vain for what is sold out; longer leaves nodes unused that could be had again."""
+
     fair_share_half_life_seconds: float | None = Field(default=None, gt=0)
     """By when half of what a queue has used no longer counts for whose turn it is. Without it only what a queue uses
     now counts. Hours to days even out who had the cluster last week; much longer punishes for what is long past."""
@@ -296,6 +309,17 @@ class Settings(BaseModel):
                 msg = f"{name!r} is no extended resource (example: nvidia.com/gpumem)"
                 raise ValueError(msg)
         return names
+
+    @field_validator("provisioning_parameters")
+    @classmethod
+    def _parameters(cls, parameters: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is no KEY=VALUE, and keys that are there twice."""
+        keys = [each.partition("=")[0] for each in parameters]
+        for key, text in zip(keys, parameters, strict=True):
+            if "=" not in text or not key or keys.count(key) > 1:
+                msg = f"{text!r} is no KEY=VALUE of a key of its own (example: maxRunDurationSeconds=86400)"
+                raise ValueError(msg)
+        return parameters
 
     @field_validator("device_class_mappings")
     @classmethod

@@ -8,6 +8,7 @@ from extender.admission.admission_pass import AdmissionPass
 from extender.admission.cycle import line_up
 from extender.admission.defragment import Defragmentation, Defragmenter
 from extender.admission.headearmarks import HeadEarmarks
+from extender.admission.noderequests import KnownNodeRequests, NodeRequests
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
@@ -60,6 +61,7 @@ class Tenure:
         losses: members on lost nodes.
         spares: the nodes that Queues keep for these.
         heads: for whom room is kept.
+        asking: what autoscalers are asked for.
         decider: the pass.
     """
 
@@ -74,6 +76,7 @@ class Tenure:
         effects: CollectedEffects,
         refusals: Refusals,
         health: NodeHealth,
+        node_requests: KnownNodeRequests,
     ) -> None:
         """Begin with nothing decided."""
         self._ageing = Ageing(settings.ageing_seconds, clock)
@@ -91,6 +94,7 @@ class Tenure:
         self.spares = Spares(model, sharing, self.pending_evictions.moved)
         most = _MOST_STARTS if settings.backfill == "conservative" else 1
         self.heads = HeadEarmarks(model, clock, foresight=settings.backfill != "none", most=most)
+        self.asking = NodeRequests(model, node_requests, self.reservations, settings, clock, effects)
         self.decider = AdmissionPass(
             model,
             sharing,
@@ -104,6 +108,7 @@ class Tenure:
             self.losses,
             self.spares,
             self.heads,
+            self.asking,
             self._ageing,
             clock,
             effects,
@@ -130,6 +135,8 @@ class Tenure:
             due |= self.losses.pass_time()
         if self.runtimes.runs:
             due |= self.runtimes.pass_time()
+        if self.asking.is_on:
+            due |= self.asking.pass_time()
         return due
 
     def next_turn(self) -> float | None:
@@ -151,6 +158,8 @@ class Tenure:
             times.append(self.losses.next_turn())
         if self.runtimes.runs:
             times.append(self.runtimes.next_turn())
+        if self.asking.is_on:
+            times.append(self.asking.next_turn())
         return min((time for time in times if time is not None), default=None)
 
 
@@ -255,6 +264,7 @@ class Admission:
         evictions: the pods that kube-scheduler was allowed to evict lately, or that Muster evicted.
         sharing: the queues, and what is charged to them.
         budgets: how many pods may be evicted.
+        node_requests: what autoscalers have been asked for.
         eligibility: which nodes admit a shape by their taints and labels.
         problems: what is wrong with objects that people wrote.
         priorities: the PriorityClasses.
@@ -285,6 +295,7 @@ class Admission:
         self.evictions = AllowedEvictions(clock)
         self.sharing = Sharing(self.model, clock, settings.fair_share_half_life_seconds)
         self.budgets = Budgets()
+        self.node_requests = KnownNodeRequests()
         self.problems = Problems(self.model, clock, effects)
         self.priorities = PriorityClasses()
         self.tenure = self._begin()
@@ -522,7 +533,7 @@ class Admission:
     def _begin(self) -> Tenure:
         """Begin to remember what lasts for as long as this replica decides."""
         parts = (self.model, self.sharing, self.budgets, self.evictions, self.settings, self.clock)
-        return Tenure(*parts, self._effects, self.refusals, self.health)
+        return Tenure(*parts, self._effects, self.refusals, self.health, self.node_requests)
 
 
 def _health_policy(settings: Settings) -> HealthPolicy:

@@ -13,6 +13,7 @@ from extender.admission.cycle import GLANCE, Cycle, Entry, Pace, VerdictKey
 from extender.admission.extras import Extras, Growth
 from extender.admission.headearmarks import HeadEarmarks
 from extender.admission.intake import Intake
+from extender.admission.noderequests import NodeRequests
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
@@ -163,6 +164,7 @@ class AdmissionPass:
         losses: Losses,
         spares: Spares,
         heads: HeadEarmarks,
+        asking: NodeRequests,
         ageing: Ageing,
         clock: Clock,
         effects: CollectedEffects,
@@ -181,6 +183,7 @@ class AdmissionPass:
         self._losses = losses
         self._spares = spares
         self._heads = heads
+        self._asking = asking
         self._ageing = ageing
         self._clock = clock
         self._effects = effects
@@ -270,6 +273,7 @@ class AdmissionPass:
         if cycle.obstacle is None and (cycle.heads or self._heads.keeps):
             self._heads.settle(cycle.heads)
         self.cycle = cycle
+        self._asking.settle()
         # 6. Hand out devices before others go, whose devices the placed members would be taken to have.
         self._model.table.occupancy.refresh()
 
@@ -304,6 +308,7 @@ class AdmissionPass:
         self._repairs.forget(gang.uid)
         self._preemptions.forget(gang.uid)
         self._consolidation.forget(gang.uid)
+        self._asking.forget(gang)
         self._reservations.wait(gang, None)
 
     def _follow_runtime(self, gang: Gang) -> None:
@@ -482,6 +487,8 @@ class AdmissionPass:
             entry.judged_on, self.again = None, True  # the next pass goes on; other events are taken in before
         else:
             core.memory.clear()  # thousands of gangs may wait for which nothing is searched any more
+        if instead is None and self._asking.is_on:
+            instead = self._asking.ask(case, result.wait)
         self._reservations.wait(gang, instead or result.wait)
         counted = gang.group is not None and gang.group.min_resources  # told by what is free, also where nothing helps
         hopeless = result.hopeless and entry.queue == NAMELESS and not counted

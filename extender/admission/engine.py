@@ -29,6 +29,7 @@ from extender.objects.budget import DisruptionBudget
 from extender.objects.computedomain import ComputeDomain
 from extender.objects.jobsigns import NO_SIGNS
 from extender.objects.node import Node
+from extender.objects.noderequest import NodeRequest
 from extender.objects.nodetopology import NodeTopology
 from extender.objects.pod import Pod
 from extender.objects.podgroup import ANY_NAME, GroupRef, PodGroup
@@ -226,6 +227,24 @@ class Observations:
         """Take in that the API server refuses to evict a pod."""
         self._admission.tenure.preemptions.refused(uid, why)
         self._admission.reconsider()
+
+    def node_request_seen(self, request: NodeRequest) -> None:
+        """Take in a request for nodes that was added or changed."""
+        self._admission.node_requests.put(request)
+        self._ask_again(request)
+
+    def node_request_gone(self, uid: str) -> None:
+        """Forget a request for nodes that was deleted."""
+        request = self._admission.node_requests.drop(uid)
+        if request is not None:
+            self._ask_again(request)
+
+    def _ask_again(self, request: NodeRequest) -> None:
+        """Evaluate a gang again of which something has come of what it asked for."""
+        gang = self._model.gangs.get(request.ref)
+        if gang is not None:
+            self._model.gangs.touch(gang.uid)
+        self._admission.reconsider(request.ref)
 
     # Where there is room, and how it is connected.
 
@@ -459,6 +478,8 @@ class Engine:
             events.NamespaceGone: lambda e: observed.namespace_gone(e.name),
             events.WorkloadSeen: lambda e: observed.starts.seen(e.workload),
             events.WorkloadGone: lambda e: observed.starts.gone(e.uid),
+            events.NodeRequestSeen: lambda e: observed.node_request_seen(e.request),
+            events.NodeRequestGone: lambda e: observed.node_request_gone(e.uid),
             events.BudgetSeen: lambda e: observed.budget_seen(e.budget),
             events.BudgetGone: lambda e: observed.budget_gone(e.namespace, e.name),
             events.PriorityClassSeen: lambda e: observed.priority_seen(

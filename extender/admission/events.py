@@ -23,6 +23,7 @@ from extender.objects.hypernodes import HyperNode
 from extender.objects.levelobjects import LevelList
 from extender.objects.meta import ObjectRef
 from extender.objects.node import Node
+from extender.objects.noderequest import NodeRequest
 from extender.objects.nodetopology import NodeTopology
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef, PodGroup
@@ -377,6 +378,20 @@ class WorkloadSeen(Event[None]):
 @dataclass(frozen=True, slots=True)
 class WorkloadGone(Event[None]):
     """Such an object was deleted, or names no queue any more."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequestSeen(Event[None]):
+    """A request for nodes that Muster has made was added or changed."""
+
+    request: NodeRequest
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequestGone(Event[None]):
+    """A request for nodes was deleted."""
 
     uid: str
 

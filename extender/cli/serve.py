@@ -216,6 +216,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
             random=Random(),
             lease=lease,
             calibration=settings.calibration_config_map,
+            provisioning=bool(settings.provisioning_class),
         )
         refused = metrics.connections_refused
         rules = replace(ConnectionRules.from_settings(settings, refused, callers.names), connections=shares.verbs)

@@ -23,7 +23,7 @@ from extender.control.leadership import Leadership, OnlyReplica, leads
 from extender.control.metrics import Metrics
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Fence, Outbox, WriteWindow
 from extender.control.ports import REWOUND, ClusterApi, LeaseGone, LeaseSeen, News, PodKey
-from extender.control.watched import REQUIRED_KINDS, Watches
+from extender.control.watched import PROVISIONING, REQUIRED_KINDS, Watches
 from extender.journal.archive import Snapshot, collect_snapshot
 from extender.journal.journal import Journal
 from extender.journal.outcomes import Raised
@@ -90,7 +90,8 @@ class Controller:
         self.inspection = self._dispatcher.inspection
         self.decisions = self._dispatcher.decisions
         self.changed_gangs = self._dispatcher.changed_gangs
-        self._watches = Watches(clock, metrics, settings.stale_after_seconds)
+        required = (*REQUIRED_KINDS, PROVISIONING.name) if settings.provisioning_class else REQUIRED_KINDS
+        self._watches = Watches(clock, metrics, settings.stale_after_seconds, required)
         self.health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
         self._healthy_until = -math.inf
         self._wake = asyncio.Event()
@@ -147,9 +148,9 @@ class Controller:
 
     def synced(self, kind: str) -> None:
         """Learn that a list of a kind is complete; when there is one of each, take up work."""
-        before = self._watches.complete(REQUIRED_KINDS)
+        before = self._watches.complete
         self._watches.synced(kind)
-        if self._watches.complete(REQUIRED_KINDS):
+        if self._watches.complete:
             self._listed.set()
             if not before:
                 model = self.admission.model

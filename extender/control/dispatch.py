@@ -11,6 +11,7 @@ import structlog
 
 from extender.admission.admission import Admission
 from extender.clock import Clock
+from extender.control.asking import Asking
 from extender.control.binding import Barrier
 from extender.control.decisions import DecisionLog
 from extender.control.evictions import Evictions, Gates, Suspensions
@@ -91,6 +92,7 @@ class Dispatcher:
         self._evictions = Evictions(api, outbox, clock, metrics, refused)
         self._gates = Gates(api, outbox)
         self._suspensions = Suspensions(api, outbox, metrics, refused)
+        self._asking = Asking(api, outbox, admission)
         ranked = settings.single_pods == "ranked"
         self.nominations = Nominations(api, outbox, metrics, admission.model.table, ranked=ranked)
         self.decisions = DecisionLog(clock)
@@ -112,9 +114,7 @@ class Dispatcher:
             self._barrier.refuse(uid, why)
         for nomination in effects.nominations.values():
             self.nominations.put(nomination)
-        for gate in effects.ungates.values():
-            self._gates.open(gate)
-        self._send_off(effects)
+        self._order_writes(effects)
         if effects.milestones or effects.evictions or effects.notes:
             self._tell(effects)
         count(self._metrics, effects)
@@ -123,16 +123,22 @@ class Dispatcher:
             self._gangs_changed(effects.changed)
             self.queues_changed()
 
-    def _send_off(self, effects: Effects[Any]) -> None:
-        """Have pods evicted, or told that they will be, and objects suspended and resumed."""
+    def _order_writes(self, effects: Effects[Any]) -> None:
+        """Order what is to be changed in the cluster, besides nominations and Bindings."""
         for uid in effects.spared:
             self._evictions.spare(uid)
         for notice in effects.notices.values():
             self._evictions.notify(notice)
         for eviction in effects.evictions.values():
             self._evictions.put(eviction)
+        for gate in effects.ungates.values():
+            self._gates.open(gate)
         for uid, wish in effects.suspensions.items():
             self._suspensions.put(uid, wish)
+        for key, ask in effects.node_requests.items():
+            self._asking.put(key, ask)
+        for wanted in effects.annotations.values():
+            self._asking.annotate(wanted)
 
     def queues_changed(self) -> None:
         """Have the statuses of Queues written in a moment, if there are any."""

@@ -25,7 +25,7 @@ from extender.clock import Clock
 from extender.control.leadership import Leadership, leads
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox
-from extender.control.watched import REQUIRED_KINDS, Watches
+from extender.control.watched import Watches
 from extender.objects.reason import Reason, Wait
 
 #: Seconds between two looks. A stall shows shorter by up to this much, since it may begin between two of them. Looking
@@ -149,7 +149,7 @@ class Health:
 
     def condition(self) -> HealthCondition:
         """Return the state of this moment."""
-        if not self._watches.complete(REQUIRED_KINDS):
+        if not self._watches.complete:
             why = "; ".join(self._watches.complaints())
             return HealthCondition(Mode.SYNCING, why, Wait(Reason.CACHE_NOT_SYNCED, names={"detail": why}))
         if self._watches.stale():
@@ -188,7 +188,7 @@ class Health:
     @property
     def ready(self) -> bool:
         """Tell whether calls can be answered here, or could as soon as this replica leads, and decisions written."""
-        return self._watches.complete(REQUIRED_KINDS) and not self._watches.stale() and not self.refused
+        return self._watches.complete and not self._watches.stale() and not self.refused
 
     def refuse(self, what: str) -> None:
         """Take in what the API server does not let Muster do now, "" for nothing."""

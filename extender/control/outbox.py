@@ -21,6 +21,9 @@ from extender.control.leadership import Leadership, leads
 from extender.control.metrics import Metrics
 from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
 from extender.explain.views import GroupStatus, QueueReport
+from extender.ledger.effects import NodeAsk
+from extender.objects.meta import ObjectRef
+from extender.objects.noderequest import NodeRequest
 from extender.objects.podgroup import GroupRef
 from extender.objects.workload import Suspendable
 from extender.settings import Settings
@@ -389,6 +392,15 @@ class Fence:
 
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         await self._send(WriteRank.NOMINATION, lambda: self._api.suspend(workload, place))
+
+    async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
+        await self._send(WriteRank.NOMINATION, lambda: self._api.request_nodes(ask, owner))
+
+    async def withdraw_nodes(self, request: NodeRequest) -> None:
+        await self._send(WriteRank.NOMINATION, lambda: self._api.withdraw_nodes(request))
+
+    async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
+        await self._send(WriteRank.NOMINATION, lambda: self._api.annotate(pod, annotations))
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         await self._send(WriteRank.REPORT, lambda: self._api.update_queue_status(name, uid, report))

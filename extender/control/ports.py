@@ -10,8 +10,10 @@ from typing import Final, Protocol, TypeAlias
 
 from extender.admission.events import Event
 from extender.explain.views import GroupStatus, QueueReport
+from extender.ledger.effects import NodeAsk
 from extender.objects.lease import Lease
 from extender.objects.meta import ObjectRef
+from extender.objects.noderequest import NodeRequest
 from extender.objects.podgroup import GroupRef
 from extender.objects.workload import Suspendable
 
@@ -40,6 +42,7 @@ class WatchedKind(StrEnum):
     NAMESPACE = "namespaces"
     DISRUPTION_BUDGET = "poddisruptionbudgets.policy"
     JOB = "jobs.batch"
+    PROVISIONING_REQUEST = "provisioningrequests.autoscaling.x-k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,18 @@ class ClusterApi(Protocol):
         It is resumed in the version alone that was decided on. ApiError with status 404 or 409 means that the object
         is gone, or another one or another version now.
         """
+
+    async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
+        """Create a ProvisioningRequest and its PodTemplates, which go with their `owner`; that it is there is success.
+
+        ApiError with status 404 means that a pod or Job is gone whose spec is asked for, or that there is no such API.
+        """
+
+    async def withdraw_nodes(self, request: NodeRequest) -> None:
+        """Delete a ProvisioningRequest and its PodTemplates; that they are gone already is success."""
+
+    async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
+        """Put annotations onto a pod. ApiError with status 404 or 409 means that it is gone or another one now."""
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         """Write a Queue's status subresource.

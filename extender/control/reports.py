@@ -161,7 +161,7 @@ class GangReports:
 
     def _tell(self, gang: Gang, *, warning: bool, reason: str, message: str, state: str = "") -> None:
         """Write an Event about a gang: on its PodGroup, or on its first pod where it has no object."""
-        about = _about_gang(gang)
+        about = about_gang(gang)
         if about is not None:
             self._events.write(about, warning=warning, reason=reason, message=message, state=state)
 
@@ -315,7 +315,8 @@ def _named(nodes: Sequence[str]) -> str:
     return f"on {len(nodes)} node{'s' if len(nodes) > 1 else ''}: {names}"
 
 
-def _about_gang(gang: Gang) -> ObjectRef | None:
+def about_gang(gang: Gang) -> ObjectRef | None:
+    """Return the object of a gang: what describes it, or its first pod; None if it has neither."""
     if gang.group is not None and gang.group.about is not None:
         return gang.group.about
     if gang.group is not None:

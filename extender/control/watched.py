@@ -47,6 +47,12 @@ from extender.objects.meta import (
     share_labels,
 )
 from extender.objects.node import NodeObject, decode_node, read_node
+from extender.objects.noderequest import (
+    ASKED_BY_MUSTER,
+    ProvisioningRequest,
+    decode_provisioning_request,
+    read_node_request,
+)
 from extender.objects.nodetopology import NodeResourceTopology, decode_node_resource_topology, read_node_topology
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.priority import PriorityClass, PriorityClasses, decode_priority_class
@@ -264,6 +270,11 @@ def _job(item: Job) -> News:
     return events.WorkloadGone(identify(meta).uid) if is_part(meta) else events.WorkloadSeen(read_job(item))
 
 
+def _node_request(item: ProvisioningRequest) -> News:
+    request = read_node_request(item)
+    return events.NodeRequestGone(identify(item.metadata).uid) if request is None else events.NodeRequestSeen(request)
+
+
 def _calibration(item: ConfigMap) -> News:
     return events.CalibrationSeen(ObjectRef.of("v1", "ConfigMap", item.metadata or ObjectMeta()), item.data or {})
 
@@ -290,6 +301,18 @@ CALIBRATION: Final = _row(
     lambda _who: events.CalibrationGone(),
     namespaced=True,
     optional=False,
+)
+#: What autoscalers have been asked for. Watched where a setting names the class of requests; then it must have been
+#: listed too before the first decision: who does not know of a request asks a second time.
+PROVISIONING: Final = Watched(
+    WatchedKind.PROVISIONING_REQUEST,
+    "ProvisioningRequest",
+    ("/apis/autoscaling.x-k8s.io/v1/provisioningrequests",),
+    decode_provisioning_request,
+    lambda item, _known: iter((_node_request(item),)),
+    lambda who, _known: iter((events.NodeRequestGone(who.uid),)),
+    namespaced=True,
+    selector={"labelSelector": ASKED_BY_MUSTER},
 )
 
 #: All that is watched of every cluster. Each must have been listed before the first decision; the vital ones must be
@@ -472,8 +495,9 @@ VITAL_KINDS: Final = tuple(row.name for row in (*WATCHED, LEASE) if row.vital)
 class Watches:
     """Keep, per kind, whether its first list is complete and when its watch was last heard of."""
 
-    def __init__(self, clock: Clock, metrics: Metrics, stale_after: float) -> None:
-        """Call a watch stale that has been silent for `stale_after` seconds."""
+    def __init__(self, clock: Clock, metrics: Metrics, stale_after: float, required: Collection[str]) -> None:
+        """Call a watch stale that has been silent for `stale_after` seconds; all of `required` are to be listed."""
+        self._required = required
         self._clock = clock
         self._metrics = metrics
         self._stale_after = stale_after
@@ -496,9 +520,10 @@ class Watches:
         """Count a restart."""
         self._metrics.watch_restarts.labels(kind, cause).inc()
 
-    def complete(self, kinds: Collection[str]) -> bool:
-        """Tell whether all of `kinds` have been listed."""
-        return self._synced.issuperset(kinds)
+    @property
+    def complete(self) -> bool:
+        """Tell whether all that is required has been listed."""
+        return self._synced.issuperset(self._required)
 
     def stale_at(self) -> float:
         """Return when the first vital watch will have been silent for too long (seconds, monotonic); or infinity."""
@@ -516,7 +541,7 @@ class Watches:
     def complaints(self) -> list[str]:
         """Return, for people, which kinds are not listed yet or silent for too long."""
         now = self._clock.monotonic()
-        missing = [f"{kind} not synced" for kind in REQUIRED_KINDS if kind not in self._synced]
+        missing = [f"{kind} not synced" for kind in self._required if kind not in self._synced]
         silent = [f"{kind} silent for {now - self._heard[kind]:.0f} s" for kind in self.silent()]
         return missing + silent
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from extender.admission.noderequests import MENDED_BY_NODES
 from extender.cluster.gangs import Gang, core_size
 from extender.explain.documents import DemandRow, NodeRequirement, NodeTerm, PodSetDemand
 from extender.objects.meta import Requirement, Selector
@@ -21,18 +22,7 @@ from extender.objects.requests import PODS, format_amount, is_asked_for
 from extender.placement.capacityview import PodSetRequest
 
 #: Why gangs wait that would not if there were more nodes, or some with other labels.
-CAPACITY_BOUND = frozenset(
-    {
-        Reason.MIN_RESOURCES_UNMET,
-        Reason.NO_NODE_MATCHES,
-        Reason.EXCEEDS_CLUSTER,
-        Reason.EXCEEDS_DOMAIN,
-        Reason.INSUFFICIENT_CAPACITY,
-        Reason.DOMAIN_FULL,
-        Reason.ZONES_FULL,
-        Reason.BEHIND_HEAD,
-    }
-)
+CAPACITY_BOUND = MENDED_BY_NODES | {Reason.AWAITING_NODES, Reason.BEHIND_HEAD}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from extender.objects.keys import ADMISSION_GATE
 from extender.objects.levels import LEVEL_NAMES, RESERVED_NAMES, Level, tier_bound
 from extender.objects.meta import ObjectRef, Requirement, SelectorTerm
 from extender.objects.node import CLIQUE_LABEL, READY, Ailment, Node
+from extender.objects.noderequest import NodeRequest
 from extender.objects.pod import Pod
 from extender.objects.podclaims import PodClaim, PodClaims
 from extender.objects.podgroup import GroupRef, PodGroup
@@ -365,6 +366,7 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     Flavor: {"name": _named(Space.FLAVOR)},
     DisruptionBudget: {"name": _OBJECT},
     ObjectRef: {"name": _OBJECT},
+    NodeRequest: {"name": _OBJECT, "detail": _TEXT},
     Level: {"name": _LEVEL, "label": _KEY},
     Ailment: {"type": _KEY},
     Problem: {"field": _TEXT},

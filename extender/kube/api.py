@@ -62,6 +62,9 @@ class ApiServer(Protocol):
     async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
         """Change an object and return it as stored."""
 
+    async def delete(self, path: str, body: JsonObject) -> bytes:
+        """Delete an object; `body` are DeleteOptions."""
+
 
 class StatusCause(Struct, gc=False, frozen=True):
     """One cause of a refusal; `reason` is such as `DisruptionBudget`."""

@@ -28,7 +28,7 @@ import msgspec
 import structlog
 
 from extender.control.ports import ApiError, EventSink
-from extender.control.watched import CALIBRATION, LEASE, WATCHED, Known, Watched
+from extender.control.watched import CALIBRATION, LEASE, PROVISIONING, WATCHED, Known, Watched
 from extender.kube.api import NOT_FOUND, TIMEOUT, UNREADABLE, ApiServer, ReconnectBackoff, Sleep, list_pages
 from extender.kube.watch import (
     GONE,
@@ -384,13 +384,17 @@ class Feeds:
         sleep: Sleep = asyncio.sleep,
         lease: str | None = None,
         calibration: str = "muster-system/muster-calibration",
+        provisioning: bool = False,
     ) -> None:
         """Prepare; nothing is read before `run`.
 
         `random` draws jitter and the life of watches, `sleep` waits. `lease` (NAMESPACE/NAME) is watched too.
-        `calibration` (NAMESPACE/NAME) is the ConfigMap with measured bandwidths.
+        `calibration` (NAMESPACE/NAME) is the ConfigMap with measured bandwidths. With `provisioning` requests for nodes
+        are watched.
         """
         rows = [_one(row, calibration) if row is CALIBRATION else row for row in WATCHED]
+        if provisioning:
+            rows.append(PROVISIONING)
         if lease is not None:
             rows.insert(0, _one(LEASE, lease))
         self._reflectors: dict[str, Reflector[Any]] = {

@@ -110,6 +110,10 @@ class Transport:
         """Change an object and return it as stored."""
         return await _whole_body(await self._open(ServerRequest("PATCH", path, self._timeout, form.value, body)))
 
+    async def delete(self, path: str, body: JsonObject) -> bytes:
+        """Delete an object; `body` are DeleteOptions."""
+        return await _whole_body(await self._open(ServerRequest("DELETE", path, self._timeout, JSON, body)))
+
     @asynccontextmanager
     async def stream(
         self, path: str, query: Query, *, idle_timeout_seconds: float

@@ -12,10 +12,13 @@ from extender.clock import Clock
 from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, ClusterEvent, PodKey
 from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.api import CONFLICT, NOT_FOUND, ApiServer, JsonObject, PatchForm
+from extender.kube.noderequests import NodeRequestWriter
 from extender.kube.status import GroupStatusWriter, QueueStatusWriter
+from extender.ledger.effects import NodeAsk
 from extender.objects.jobsigns import EVICTION_PLANNED
 from extender.objects.keys import PLACE
-from extender.objects.meta import DecodeError, decode_metadata, write_timestamp
+from extender.objects.meta import DecodeError, ObjectRef, decode_metadata, write_timestamp
+from extender.objects.noderequest import NodeRequest
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import decode_pod
 from extender.objects.workload import Suspendable
@@ -159,6 +162,7 @@ class KubeClusterApi:
         self._events = EventRecorder(api, clock, instance)
         self._group_statuses = GroupStatusWriter(api, clock)
         self._queue_statuses = QueueStatusWriter(api, clock)
+        self._node_requests = NodeRequestWriter(api)
 
     async def nominate(self, pod: PodKey, node: str) -> None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
@@ -263,6 +267,21 @@ class KubeClusterApi:
         except ApiError as error:
             if _comes_too_late(error):
                 raise ApiError(CONFLICT, "Conflict", f"{about} is another one now: {error.message}") from error
+            raise
+
+    async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
+        await self._node_requests.make(ask, owner)
+
+    async def withdraw_nodes(self, request: NodeRequest) -> None:
+        await self._node_requests.withdraw(request)
+
+    async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
+        """Put annotations onto a pod, whatever others do to its annotations."""
+        try:
+            await self._api.patch(_path(pod), {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}})
+        except ApiError as error:
+            if _comes_too_late(error):
+                raise ApiError(CONFLICT, "Conflict", f"the pod is another one now: {error.message}") from error
             raise
 
     async def record_event(self, event: ClusterEvent) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct, field
 
 from extender.objects.meta import ObjectRef
+from extender.objects.noderequest import NodeRequest
 from extender.objects.pod import Pod, RejectionReason
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Wait
@@ -124,6 +125,38 @@ class Suspension:
     pods: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PodSetAsk:
+    """So many pods of one kind; the spec of one stands in `source`: a pod, or an object with a template."""
+
+    source: ObjectRef
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAsk:
+    """Ask an autoscaler for the nodes that a gang lacks, by a request called `name` in its namespace.
+
+    The nodes are to have the labels of `selector` besides what the pods themselves ask for.
+    """
+
+    ref: GroupRef
+    name: str
+    provisioning_class: str
+    parameters: Mapping[str, str]
+    attempt: int
+    pod_sets: tuple[PodSetAsk, ...]
+    selector: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodAnnotations:
+    """Annotations that a pod is to have."""
+
+    pod: Pod
+    annotations: Mapping[str, str]
+
+
 class Fact(Enum):
     """What of a pod's devices is predicted, and observed later."""
 
@@ -159,6 +192,8 @@ class CollectedEffects(Struct):
     notices: dict[str, PodNotice] = field(default_factory=dict)
     notices_ended: list[str] = field(default_factory=list)
     suspensions: dict[str, Suspension | None] = field(default_factory=dict)
+    node_requests: dict[str, NodeAsk | NodeRequest] = field(default_factory=dict)
+    annotations: dict[str, PodAnnotations] = field(default_factory=dict)
 
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -176,7 +211,8 @@ class Effects(Struct, Generic[A], frozen=True):
     rejected pods, one for each pod, and `observations` how predictions turned out. `evictions`, `ungates` and `notices`
     hold one wish per pod UID; `spared` are those whose eviction is not wanted any more. `notices_ended` are outcomes of
     notices of eviction, one for each gang. `suspensions` holds the newest wish per UID of an object, None where it is
-    to stay as it is.
+    to stay as it is. `node_requests` are those to make, and those that are there to withdraw, by `namespace/name`;
+    `annotations` holds the newest wish per pod UID.
     """
 
     answer: A
@@ -198,3 +234,5 @@ class Effects(Struct, Generic[A], frozen=True):
     notices: Mapping[str, PodNotice] = _NONE
     notices_ended: Sequence[str] = ()
     suspensions: Mapping[str, Suspension | None] = _NONE
+    node_requests: Mapping[str, NodeAsk | NodeRequest] = _NONE
+    annotations: Mapping[str, PodAnnotations] = _NONE

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     DOMAIN_FULL = "TopologyDomainFull"
     ZONES_FULL = "NumaZonesFull"
     SEARCH_GAVE_UP = "SearchGaveUp"
+    AWAITING_NODES = "AwaitingNodes"
     BEHIND_HEAD = "BehindHead"
     KEPT_FOR_REPAIRS = "KeptForRepairs"
     PREEMPTING = "Preempting"
@@ -100,6 +101,7 @@ _MESSAGES = {
     Reason.SEARCH_GAVE_UP: (
         "no place found yet, and none ruled out: the search knows what {searched} of {nodes} nodes hold together"
     ),
+    Reason.AWAITING_NODES: "{detail}; ProvisioningRequest {request} asks for nodes for {pods} pods: {state}",
     Reason.BEHIND_HEAD: "the free capacity is held for {head}, which is ahead in the queue",
     Reason.KEPT_FOR_REPAIRS: "the free capacity is kept for repairs of gangs of Queue {queue}",
     Reason.PREEMPTING: "its place is being cleared; pods of others that are still there: {pods}{notice}",
@@ -131,6 +133,7 @@ _STEADY_MESSAGES = {
         "not enough room now in NUMA zones as the kubelets' Topology Managers demand, minMember is {minMember}"
     ),
     Reason.SEARCH_GAVE_UP: "no place found yet, and none ruled out",
+    Reason.AWAITING_NODES: "not enough room now; ProvisioningRequest {request} asks for nodes",
     Reason.PREEMPTING: "its place is being cleared",
     Reason.BEING_EVICTED: "is being evicted for {by}",
     Reason.NODES_LOST: "members are on lost nodes, and there is no other place for them now",

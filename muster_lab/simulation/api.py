@@ -10,9 +10,11 @@ from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, Cluste
 from extender.control.watched import REQUIRED_KINDS, Known
 from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.writer import EVICTION_PLANNED_CONDITION
+from extender.ledger.effects import NodeAsk
 from extender.objects.jobsigns import EVICTION_PLANNED
 from extender.objects.keys import PLACE
-from extender.objects.meta import Identity
+from extender.objects.meta import Identity, ObjectRef
+from extender.objects.noderequest import NodeRequest
 from extender.objects.podgroup import GroupRef
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
 from extender.objects.workload import Suspendable
@@ -104,6 +106,25 @@ class SimulatedApi:
             json["spec"]["suspend"] = place is None
 
         self._cluster.update(WatchedKind.JOB, (about.namespace, about.name), patch, about.uid)
+
+    async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
+        """Raise ApiError 404: no autoscaler is simulated."""
+        await asyncio.sleep(self._latency)
+        raise ApiError(_NOT_FOUND, "NotFound", f"there is no API for request {ask.name} of {owner}")
+
+    async def withdraw_nodes(self, request: NodeRequest) -> None:
+        """Raise ApiError 404: no autoscaler is simulated."""
+        await asyncio.sleep(self._latency)
+        raise ApiError(_NOT_FOUND, "NotFound", f"there is no API for request {request.name}")
+
+    async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
+        """Put annotations onto a pod; raise ApiError 404 or 409 for another pod."""
+        await asyncio.sleep(self._latency)
+
+        def patch(json: Json) -> None:
+            json["metadata"].setdefault("annotations", {}).update(annotations)
+
+        self._cluster.update(WatchedKind.POD, (pod.namespace, pod.name), patch, pod.uid)
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         """Write a Queue's status; raise ApiError 404 or 409 if it is another Queue."""

@@ -15,9 +15,12 @@ from extender.control.metrics import Metrics
 from extender.control.ports import NO_ANNOTATIONS, ApiError, ClusterEvent, PodKey
 from extender.control.watched import REQUIRED_KINDS
 from extender.explain.views import GroupStatus, QueueReport
+from extender.ledger.effects import NodeAsk
 from extender.objects.keys import Options
 from extender.objects.lease import Lease
+from extender.objects.meta import ObjectRef
 from extender.objects.node import Node
+from extender.objects.noderequest import NodeRequest
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
 from extender.objects.reason import Problem
@@ -54,6 +57,9 @@ class ScriptedApi:
     notices: list[tuple[str, str, str, str]] = field(default_factory=list)
     suspended: list[tuple[str, str | None]] = field(default_factory=list)
     suspend_failures: list[ApiError] = field(default_factory=list)
+    asked: list[tuple[NodeAsk, ObjectRef]] = field(default_factory=list)
+    asking_failures: list[ApiError] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list)
     write_seconds: float = 0.0
     nominating_fails: ApiError | None = None
 
@@ -90,6 +96,20 @@ class ScriptedApi:
         if self.suspend_failures:
             raise self.suspend_failures.pop(0)
         self.suspended.append((workload.about.name, place))
+
+    async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
+        """Record a request for nodes, or fail as scripted."""
+        if self.asking_failures:
+            raise self.asking_failures.pop(0)
+        self.asked.append((ask, owner))
+
+    async def withdraw_nodes(self, request: NodeRequest) -> None:
+        """Record that a request is withdrawn."""
+        self.withdrawn.append(request.name)
+
+    async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
+        """Record the annotations of a pod."""
+        self.annotations.setdefault(pod.name, {}).update(annotations)
 
     async def record_event(self, event: ClusterEvent) -> None:
         """Record an Event."""

@@ -305,6 +305,11 @@ def kept_for_repairs() -> Job:
     return in_team(world, "train", 1)
 
 
+def awaiting_nodes() -> Job:
+    """Let an autoscaler be asked for nodes."""
+    return World(provisioning_class="check-capacity.autoscaling.x-k8s.io").gang("train", 2)
+
+
 def backing_off() -> Job:
     """Let its reservation expire."""
     job = small().gang("train", 2)
@@ -369,6 +374,7 @@ GIVEN: dict[Reason, Callable[[], Job]] = {
     Reason.DOMAIN_FULL: domain_full,
     Reason.ZONES_FULL: zones_full,
     Reason.SEARCH_GAVE_UP: search_gave_up,
+    Reason.AWAITING_NODES: awaiting_nodes,
     Reason.BEHIND_HEAD: behind_head,
     Reason.PREEMPTING: preempting,
     Reason.BEING_EVICTED: being_evicted,

@@ -92,6 +92,10 @@ class PassingOn:
         """Pass on."""
         return await self._api.patch(path, body, form)
 
+    async def delete(self, path: str, body: JsonObject) -> bytes:
+        """Pass on."""
+        return await self._api.delete(path, body)
+
     def stream(
         self, path: str, query: Query, *, idle_timeout_seconds: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

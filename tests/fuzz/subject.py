@@ -16,7 +16,10 @@ from extender.control.metrics import Metrics
 from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, PodKey, WatchedKind
 from extender.control.watched import REQUIRED_KINDS
 from extender.explain.views import GroupStatus, QueueReport
+from extender.ledger.effects import NodeAsk
+from extender.objects.meta import ObjectRef
 from extender.objects.node import Node
+from extender.objects.noderequest import NodeRequest
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
@@ -78,6 +81,15 @@ class ForgetfulApi:
 
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Suspend or resume an object."""
+
+    async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
+        """Take a request for nodes."""
+
+    async def withdraw_nodes(self, request: NodeRequest) -> None:
+        """Take that one is withdrawn."""
+
+    async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
+        """Take annotations."""
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         """Take a Queue's status."""

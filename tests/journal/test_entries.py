@@ -37,6 +37,7 @@ from extender.objects.meta import (
     share_labels,
 )
 from extender.objects.node import Node
+from extender.objects.noderequest import NodeRequest, NodeRequestPhase
 from extender.objects.nodetopology import Managers, NodeTopology, TopologyPolicy, Zone
 from extender.objects.pod import Phase, Pod, Rejection, RejectionReason, Shape
 from extender.objects.podclaims import ContainerClaim, ExtendedRequest, PodClaim, PodClaims
@@ -281,6 +282,10 @@ EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
         )
     ),
     events.WorkloadGone("uid"),
+    events.NodeRequestSeen(
+        NodeRequest(REF, "n", "u", "class", (1, 2), 2, NodeRequestPhase.FAILED, 1.5, "why", deleting=True)
+    ),
+    events.NodeRequestGone("uid"),
     events.CalibrationSeen(ABOUT, {"a": "b"}),
     events.CalibrationGone(),
     events.EvictionRefused("uid", "why"),

@@ -151,6 +151,11 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
         "no place found yet, and none ruled out: the search knows what 12 of 40 nodes hold together",
     ),
     Reason.INSUFFICIENT_CAPACITY: ({"fits": 3, "minMember": 4}, {}, "3 of 4 members fit now"),
+    Reason.AWAITING_NODES: (
+        {"fits": 3, "minMember": 4, "pods": 4},
+        {"detail": "3 of 4 members fit now", "request": "ns/a-1", "state": "Accepted"},
+        "3 of 4 members fit now; ProvisioningRequest ns/a-1 asks for nodes for 4 pods: Accepted",
+    ),
     Reason.BEHIND_HEAD: ({}, {"head": "ns/b"}, "the free capacity is held for ns/b, which is ahead in the queue"),
     Reason.BACKING_OFF: ({"attempts": 2}, {}, "backing off after 2 reservations that did not start"),
     Reason.REFUSED_BY_SCHEDULER: ({}, {"detail": "0/4 nodes"}, "kube-scheduler refused: 0/4 nodes"),

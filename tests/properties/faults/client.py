@@ -53,6 +53,10 @@ class Client:
         name = path.removesuffix("/status").rpartition("/")[2]
         return await self._send(what, name, lambda: self._front.patch(path, body))
 
+    async def delete(self, path: str, body: JsonObject) -> bytes:
+        """Raise ApiError 404: no autoscaler is asked for anything here."""
+        raise ApiError(404, "NotFound", f"{path} {body}")
+
     @asynccontextmanager
     async def stream(
         self, path: str, query: Query, *, idle_timeout_seconds: float
