@@ -160,6 +160,12 @@ class Settings(BaseModel):
     """Pause after a request that failed, before the gang asks again; it doubles with every failure, up to 30 times as
     long. Shorter asks in vain for what is sold out; longer leaves nodes unused that could be had again."""
 
+    protect_members: Literal["karpenter", "always", "never"] = "karpenter"
+    """Which members of gangs are protected from autoscalers that move pods to other nodes: those without which their
+    gang would fall below its minimum. karpenter: on nodes of Karpenter's (label karpenter.sh/nodepool) they are
+    annotated with karpenter.sh/do-not-disrupt when they are bound. always: on all nodes, and besides with
+    cluster-autoscaler.kubernetes.io/safe-to-evict=false. never: consolidation may break a gang that runs."""
+
     fair_share_half_life_seconds: float | None = Field(default=None, gt=0)
     """By when half of what a queue has used no longer counts for whose turn it is. Without it only what a queue uses
     now counts. Hours to days even out who had the cluster last week; much longer punishes for what is long past."""

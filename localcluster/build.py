@@ -137,6 +137,30 @@ def ensure_binaries(
     return executables
 
 
+def files_of(
+    module: Module, dependency: str, pattern: str, *, environment: Mapping[str, str] = os.environ
+) -> list[Path]:
+    """Return the files that a dependency of `module` ships, by a pattern such as `pkg/apis/crds/*.yaml`.
+
+    They are those of the version that go.mod pins. Raises LocalClusterError where Go does not have them.
+    """
+    toolchain = find_go(module.go_version(), environment)
+    command = [str(toolchain.executable), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", dependency]
+    found = subprocess.run(  # noqa: S603 - the go found on PATH
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=module.directory,
+        env={**environment, "GOTOOLCHAIN": "local"},
+    )
+    directory = Path(found.stdout.strip())
+    files = sorted(directory.glob(pattern)) if found.stdout.strip() else []
+    if not files:
+        raise LocalClusterError(f"{dependency} has no files {pattern}: {found.stderr.strip() or directory}")
+    return files
+
+
 def _locate(
     wanted: Iterable[Binary], release: Release, environment: Mapping[str, str]
 ) -> Iterator[tuple[Module, GoToolchain, dict[Binary, Path]]]:

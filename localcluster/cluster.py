@@ -10,6 +10,7 @@ from localcluster.components import (
     MUSTER_COMMAND,
     SCHEDULER_CONFIGS,
     SchedulerProfile,
+    karpenter,
     kube_controller_manager,
     kube_scheduler,
     kwok,
@@ -197,6 +198,13 @@ class LocalCluster(Startable):
             name=name,
         )
         server.command.log_path.unlink(missing_ok=True)
+        self._servers.append(server)
+        return server
+
+    def karpenter(self, executable: Path, instance_types: Path) -> Server:
+        """Return a Karpenter with all rights, to be started, that makes nodes of these types (a JSON file)."""
+        admin = self.control_plane.admin
+        server = karpenter(executable, self.folder, self._reaper, connection=admin, instance_types=instance_types)
         self._servers.append(server)
         return server
 

@@ -12,7 +12,7 @@ from localcluster.client import JsonObject
 from localcluster.controlplane import key_values, probe
 from localcluster.credentials import Connection
 from localcluster.errors import LocalClusterError
-from localcluster.ports import LOOPBACK
+from localcluster.ports import LOOPBACK, free_ports
 from localcluster.processes import Command, Server
 from localcluster.reaper import Reaper
 
@@ -175,6 +175,29 @@ def operator(executable: Path, folder: Path, reaper: Reaper, *, port: int, conne
     address = f"{LOOPBACK}:{port}"
     arguments = [str(executable), f"--kubeconfig={kubeconfig}", f"--health-probe-bind-address={address}"]
     return Server(Command(name, arguments, folder), reaper, lambda: probe(f"http://{address}/healthz"))
+
+
+def karpenter(
+    executable: Path, folder: Path, reaper: Reaper, *, connection: Connection, instance_types: Path
+) -> Server:
+    """Return a Karpenter that makes nodes of these types (a JSON file), which kwok keeps alive."""
+    kubeconfig = connection.write_kubeconfig(folder / "karpenter.kubeconfig")
+    metrics, health = free_ports(2)
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(kubeconfig),
+        "INSTANCE_TYPES_FILE_PATH": str(instance_types),
+        "METRICS_PORT": str(metrics),
+        "HEALTH_PROBE_PORT": str(health),
+        "DISABLE_LEADER_ELECTION": "true",
+        "SYSTEM_NAMESPACE": "kube-system",
+        "KUBERNETES_MIN_VERSION": "1.19.0-0",
+    }
+    return Server(
+        Command("karpenter", [str(executable)], folder, environment),
+        reaper,
+        lambda: probe(f"http://{LOOPBACK}:{health}/healthz"),
+    )
 
 
 def muster(  # noqa: PLR0913 - the parts of a command line, by keyword

@@ -26,6 +26,7 @@ class Binary(StrEnum):
     DRA_ORACLE = "dra-oracle"
     TRAINING_OPERATOR = "training-operator"
     JOBSET = "jobset"
+    KARPENTER = "karpenter"
 
 
 #: What nearly all tests and `make cluster` run. kube-controller-manager is left out: they need none of its controllers
@@ -38,6 +39,8 @@ DEVICE_BINARIES = (Binary.KUBE_CONTROLLER_MANAGER,)
 CHECKING_BINARIES = (Binary.PROMTOOL, Binary.HELM, Binary.KUBECONFORM, Binary.DRA_ORACLE)
 #: The controllers of operators that make pods, for the nightly stories about them: those build them first.
 OPERATOR_BINARIES = (Binary.TRAINING_OPERATOR, Binary.JOBSET)
+#: What makes nodes for waiting pods in tests of the night. It takes four minutes on two cores to build.
+AUTOSCALING_BINARIES = (Binary.KARPENTER,)
 
 #: The dependency whose version the programs of a Kubernetes module are linked with.
 _KUBERNETES = "k8s.io/kubernetes"
@@ -124,6 +127,10 @@ CHECKING_MODULES = (
 )
 #: Programs of ours that run other projects' controllers without their webhooks.
 OPERATOR_MODULES = tuple(Module(name, {name: "."}) for name in OPERATOR_BINARIES)
+#: Karpenter with its provider of nodes that kwok keeps alive.
+KARPENTER_MODULE = Module("karpenter", {Binary.KARPENTER: "sigs.k8s.io/karpenter/kwok"})
+#: What only nightly stories run.
+NIGHTLY_MODULES = (*OPERATOR_MODULES, KARPENTER_MODULE)
 
 #: What an older release shares with the newest one: an older API server works with a newer etcd, and kubectl only
 #: renders manifests here. Not kube-controller-manager, which must not be newer than its API server.
@@ -141,9 +148,9 @@ class Release(StrEnum):
     def modules(self) -> tuple[Module, ...]:
         """Return the Go modules that this release's programs come from; each program is in one of them at most."""
         if self is NEWEST:
-            return (KUBERNETES, KWOK, *CHECKING_MODULES, *OPERATOR_MODULES)
+            return (KUBERNETES, KWOK, *CHECKING_MODULES, *NIGHTLY_MODULES)
         own = {**_API_SERVER_AND_SCHEDULER, **(_CONTROLLERS if self.has_controllers else {})}
-        return (Module(f"{KUBERNETES.name}-{self}", own), _SHARED, KWOK, *CHECKING_MODULES, *OPERATOR_MODULES)
+        return (Module(f"{KUBERNETES.name}-{self}", own), _SHARED, KWOK, *CHECKING_MODULES, *NIGHTLY_MODULES)
 
     @property
     def has_controllers(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from extender.admission.admission import Admission
 from extender.admission.events import Arrival, BindVerdict, Filtered, Outcome, Refusal
+from extender.admission.protection import Protection
 from extender.ledger.reservations import own_words
 from extender.ledger.slots import Reservation, Slot, SlotState
 from extender.objects.holdings import prediction
@@ -39,6 +40,7 @@ class Verbs:
         self._admission = admission
         self._model = admission.model
         self._ranked = admission.settings.single_pods == "ranked"
+        self._protection = Protection(admission.settings.protect_members)
 
     def filter(self, pod: Pod, names: list[str]) -> Filtered:
         """Say which of the offered nodes the pod may go to.
@@ -122,10 +124,18 @@ class Verbs:
             slot = self._admission.reservations.move(reservation, pod, node)
         return self._hold(pod, reservation, slot)
 
-    def prediction(self, uid: str) -> Mapping[str, str]:
-        """Return the annotations that say which GPUs and zones a pod will hold: none where that is not predicted."""
-        held = self._model.table.occupancy.held(uid)
-        return {} if held is None or held.observed else prediction(held.gpus, held.zones)
+    def annotations(self, uid: str, node: str) -> Mapping[str, str]:
+        """Return the annotations that a pod gets with its node.
+
+        They say which GPUs and zones it will hold, where that is predicted, and that a gang cannot lose it.
+        """
+        held, there = self._model.table.occupancy.held(uid), self._model.table.find(node)
+        predicted = {} if held is None or held.observed else prediction(held.gpus, held.zones)
+        pod = self._model.pods.get(uid)
+        gang = None if pod is None else self._model.gang_of(pod)
+        if pod is None or gang is None or there is None:
+            return predicted
+        return {**predicted, **self._protection.annotations(pod, gang, there)}
 
     def leave(self, uid: str) -> None:
         """Take in that a held bind call has been answered without a Binding: the member must arrive again."""

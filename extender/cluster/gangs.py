@@ -277,11 +277,11 @@ class Gang:
         if self._spared is None or self._spared[0] is not self.group:
             placed: list[Pod] = []
             if self.placed_count > self.min_member:
-                placed = sorted(filter(self._has_place, self.members.values()), key=member_order)
+                placed = sorted(filter(self.has_place, self.members.values()), key=member_order)
             self._spared = self.group, frozenset(pod.uid for pod in split(self, placed)[1])
         return self._spared[1]
 
-    def _has_place(self, pod: Pod) -> bool:
+    def has_place(self, pod: Pod) -> bool:
         """Tell whether a member is bound to stay, or has a node promised."""
         return (pod.bound or pod.uid in self._promised) and not pod.deleting
 
@@ -440,7 +440,7 @@ class Gang:
 
     def _matters(self, pod: Pod) -> tuple[object, ...]:
         """Return what of a member decides who can be spared."""
-        return pod.role, pod.rank, pod.phase is Phase.SUCCEEDED, pod.options, self._has_place(pod)
+        return pod.role, pod.rank, pod.phase is Phase.SUCCEEDED, pod.options, self.has_place(pod)
 
     def leave(self, uid: str) -> None:
         """Forget a member."""

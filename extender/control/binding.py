@@ -252,7 +252,7 @@ class Binder:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                await self._api.bind(pod, node, self._verbs.prediction(pod.uid))
+                await self._api.bind(pod, node, self._verbs.annotations(pod.uid, node))
             except ApiError as error:
                 again = max(error.retry_after or 0.0, pause)
                 if error.transient and self._clock.monotonic() + again < give_up:

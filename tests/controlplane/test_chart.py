@@ -80,7 +80,7 @@ def test_the_api_server_accepts_every_object(local_cluster: LocalCluster, helm: 
 
 def test_kubeconform_finds_nothing(local_cluster: LocalCluster, helm: Helm, tmp_path: Path) -> None:
     """Base, components, chart and examples are sound by the API server's own schemas, without asking it."""
-    objects: list[Manifest] = rendered_base("view", "network-policy", folder=tmp_path)
+    objects: list[Manifest] = rendered_base("view", "network-policy", "autoscaling", folder=tmp_path)
     for values in ({}, EVERYTHING, VERBS_ONLY):
         objects += helm.render(values)
     for path in sorted((ROOT / "examples" / "workloads").glob("*.yaml")):

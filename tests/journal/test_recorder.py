@@ -59,6 +59,6 @@ def test_what_is_read_is_not_noted(story: Story) -> None:
     before = story.snapshot().header.inputs
     verbs = story.recorder.engine.verbs
     assert "is lovelace-team/hopper-1, not a/b" in verbs.mistaken("5e0f-1", "a", "b")
-    verbs.prediction("5e0f-1")
+    verbs.annotations("5e0f-1", "node")
     assert story.snapshot().header.inputs == before
     assert judge(story.snapshot()).same

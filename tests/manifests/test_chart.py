@@ -93,6 +93,16 @@ def test_a_component_is_a_value_too(helm: Helm, tmp_path: Path, component: str, 
     assert chart == base
 
 
+def test_the_rights_to_ask_for_nodes_come_with_the_setting(helm: Helm, default: list[Manifest], tmp_path: Path) -> None:
+    """Those of the component, for the setting that names a class."""
+    base, with_component = (comparable(rendered_base(*each, folder=tmp_path)) for each in ((), ("autoscaling",)))
+    added = {key: item for key, item in with_component.items() if key not in base}
+    values = {"settings": {"provisioning_class": "check-capacity.autoscaling.x-k8s.io"}}
+    chart = comparable(helm.render(values))
+    assert {key: item for key, item in chart.items() if key not in comparable(default)} == added
+    assert {item["kind"] for item in added.values()} == {"ClusterRole", "ClusterRoleBinding"}
+
+
 def test_monitoring_is_that_of_the_manifests(helm: Helm, default: list[Manifest]) -> None:
     """Each toggle adds the object of manifests/monitoring, with the labels by which a site finds it."""
     values = {name: {"enabled": True} for name in ("podMonitor", "prometheusRule", "grafanaDashboard")}

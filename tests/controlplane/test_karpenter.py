@@ -1,0 +1,152 @@
+"""Gangs on nodes that Karpenter makes and removes: the real one, with its provider of kwok's nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from localcluster.build import ensure_binaries, files_of
+from localcluster.client import NODES, PODS, JsonObject, Resource
+from localcluster.cluster import LocalCluster
+from localcluster.controlplane import STOCK_API_SERVER
+from localcluster.manifests import apply_all
+from localcluster.processes import Server
+from localcluster.programs import AUTOSCALING_BINARIES, KARPENTER_MODULE, Binary, Release
+from localcluster.sandbox import Sandbox
+from localcluster.waiting import wait_until
+from tests.controlplane.conftest import muster_starter, running_cluster
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.nightly, pytest.mark.timeout(900)]
+
+NODE_POOLS = Resource("karpenter.sh/v1", "NodePool", "nodepools", namespaced=False)
+NODE_CLAIMS = Resource("karpenter.sh/v1", "NodeClaim", "nodeclaims", namespaced=False)
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+#: How long nodes take to come or go at most (seconds): batches of Karpenter's last up to ten.
+SOON = 60.0
+
+INSTANCE_TYPE = {
+    "name": "gpu-8",
+    "offerings": [{"capacityType": "on-demand", "zone": "zone-a", "price": 10.0}],
+    "architecture": "amd64",
+    "operatingSystems": ["linux"],
+    "resources": {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"},
+}
+
+
+def pool() -> list[JsonObject]:
+    """Return a NodePool that gives back nodes as soon as they are not full, as many at once as it likes."""
+    reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    template = {"spec": {"nodeClassRef": reference, "requirements": [], "expireAfter": "Never"}}
+    template["spec"]["requirements"] = [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]
+    disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1s"}
+    disruption |= {"budgets": [{"nodes": "100%"}]}
+    return [
+        {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}},
+        {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": "gpu"},
+            "spec": {"template": template, "disruption": disruption},
+        },
+    ]
+
+
+@pytest.fixture(scope="module")
+def karpenter_cluster(
+    tmp_path_factory: pytest.TempPathFactory, release: Release
+) -> Iterator[tuple[LocalCluster, Server]]:
+    """Run a control plane with Karpenter, which is built first if it has not been."""
+    executable = ensure_binaries(AUTOSCALING_BINARIES)[Binary.KARPENTER]
+    with running_cluster(tmp_path_factory, "karpenter", STOCK_API_SERVER, release) as running:
+        patterns = ("pkg/apis/crds/*.yaml", "kwok/apis/crds/*.yaml")
+        files = [each for pattern in patterns for each in files_of(KARPENTER_MODULE, "sigs.k8s.io/karpenter", pattern)]
+        apply_all(running.admin, [yaml.safe_load(each.read_text("utf-8")) for each in files])
+        types = running.folder / "instance-types.json"
+        types.write_text(json.dumps([INSTANCE_TYPE]), "utf-8")
+        karpenter = running.karpenter(executable, types)
+        karpenter.start()
+        running.muster_scheduler.start()
+        yield running, karpenter
+
+
+@pytest.fixture
+def karpenter(karpenter_cluster: tuple[LocalCluster, Server]) -> Iterator[Sandbox]:
+    """Return the cluster without nodes, and with a NodePool."""
+    running, server = karpenter_cluster
+    with Sandbox(running.admin) as sandbox:
+        apply_all(running.admin, pool())
+        yield sandbox
+        server.check()
+        sandbox.api.delete_all(PODS, "default")
+        sandbox.api.request("DELETE", NODE_POOLS.path(None, "gpu"))
+        wait_until(lambda: not nodes(sandbox), timeout_seconds=SOON, description="the nodes are gone")
+        sandbox.reset()
+
+
+@pytest.fixture
+def start_muster(karpenter_cluster: tuple[LocalCluster, Server], tmp_path: Path) -> Iterator[Callable[[str], Server]]:
+    """Start Muster with settings."""
+
+    def configured(settings: str = "") -> Server:
+        config = tmp_path / "muster.yaml"
+        config.write_text(settings, "utf-8")
+        return start("--config", str(config)) if settings else start()
+
+    with muster_starter(karpenter_cluster[0]) as start:
+        yield configured
+
+
+def nodes(cluster: Sandbox) -> list[str]:
+    """Return the names of the nodes that there are."""
+    return [each["metadata"]["name"] for each in cluster.api.list_items(NODES)]
+
+
+def protected(pod: JsonObject | None) -> bool:
+    """Tell whether a pod is not to be moved."""
+    assert pod is not None
+    return (pod["metadata"].get("annotations") or {}).get(DO_NOT_DISRUPT) == "true"
+
+
+def half_empty(cluster: Sandbox) -> None:
+    """Let a gang have a member on each of two nodes, which are half empty then."""
+    spread = {"muster.dev/placement": "spread"}
+    gang = cluster.gang("train", members=2, gpus=4, group_annotations=spread)
+    filler = cluster.gang("filler", members=2, gpus=4, group_annotations=spread)
+    gang.wait_running(timeout=SOON)
+    filler.wait_running(timeout=SOON)
+    assert len(set(gang.nodes)) == 2, "the story needs two nodes"
+    filler.complete()
+
+
+def test_a_gang_on_an_empty_cluster_gets_nodes_and_starts_whole(
+    karpenter: Sandbox, start_muster: Callable[..., Server]
+) -> None:
+    """Its members are refused one by one, and nodes come for all; when it has ended they go."""
+    muster = start_muster()
+    gang = karpenter.gang("train", members=4, gpus=8)
+    gang.wait_running(timeout=SOON)
+    assert len(set(gang.nodes)) == 4
+    assert all(protected(member.object) for member in gang.members)
+    gang.complete()
+    wait_until(lambda: not nodes(karpenter), timeout_seconds=2 * SOON, description="empty nodes go")
+    muster.check()
+
+
+def test_consolidation_does_not_break_a_gang_that_runs(karpenter: Sandbox, start_muster: Callable[..., Server]) -> None:
+    """One node would do for both members: they stay where they are until the gang has ended."""
+    muster = start_muster()
+    half_empty(karpenter)
+    assert karpenter.stays_true(lambda: len(nodes(karpenter)) == 2, 30)
+    muster.check()
+
+
+def test_without_protection_it_does(karpenter: Sandbox, start_muster: Callable[..., Server]) -> None:
+    """What the annotation is for: a member is evicted for the price of a node."""
+    muster = start_muster("protect_members: never\n")
+    half_empty(karpenter)
+    wait_until(lambda: len(karpenter.deleted_pods) > 0, timeout_seconds=2 * SOON, description="a member is evicted")
+    muster.check()
