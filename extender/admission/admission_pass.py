@@ -270,12 +270,17 @@ class AdmissionPass:
                 self._go_on(cycle)
                 if cycle.obstacle is not None:
                     break
+        self._settle(cycle)
+        # 6. Hand out devices before others go, whose devices the placed members would be taken to have.
+        self._model.table.occupancy.refresh()
+
+    def _settle(self, cycle: Cycle) -> None:
+        """Remember what a complete cycle has decided."""
         if cycle.obstacle is None and (cycle.heads or self._heads.keeps):
             self._heads.settle(cycle.heads)
         self.cycle = cycle
-        self._asking.settle()
-        # 6. Hand out devices before others go, whose devices the placed members would be taken to have.
-        self._model.table.occupancy.refresh()
+        if self._asking.is_on:
+            self._asking.settle()
 
     def _go_on_evicting(self) -> None:
         """Go on with what is being evicted and repaired, and with gangs that may only run for so long."""

@@ -139,7 +139,7 @@ class KnownNodeRequests:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _OpenAsk:
     """What was asked for last for a gang, and until when it need not be there (monotonic); members that name it."""
 
     name: str
@@ -148,7 +148,11 @@ class _Asked:
 
 
 class NodeRequests:
-    """Ask for the nodes that gangs lack, and withdraw what is of no use any more."""
+    """Ask for the nodes that gangs lack, and withdraw what is of no use any more.
+
+    Attributes:
+        is_on: whether nodes are asked for at all.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 - who lacks nodes, and what is asked for
         self,
@@ -164,17 +168,13 @@ class NodeRequests:
         self._known = known
         self._reservations = reservations
         self._class = settings.provisioning_class
+        self.is_on = bool(self._class)
         self._parameters = dict(each.split("=", 1) for each in settings.provisioning_parameters)
         self._pause = settings.provisioning_retry_seconds
         self._clock = clock
         self._effects = effects
-        self._asked: dict[GroupRef, _Asked] = {}
+        self._asked: dict[GroupRef, _OpenAsk] = {}
         self._due: dict[str, float] = {}  # when to look again at a gang, by its UID (monotonic)
-
-    @property
-    def is_on(self) -> bool:
-        """Tell whether nodes are asked for at all."""
-        return bool(self._class)
 
     def next_turn(self) -> float | None:
         """Return when the first gang is to be looked at again (seconds, monotonic), or None."""
@@ -215,7 +215,7 @@ class NodeRequests:
             asked = self._asked.get(gang.ref)
             if asked is None or asked.name != name or asked.until <= now:
                 marked = asked.marked if asked is not None and asked.name == name else set()
-                asked = self._asked[gang.ref] = _Asked(name, now + _ASKED_SECONDS, marked)
+                asked = self._asked[gang.ref] = _OpenAsk(name, now + _ASKED_SECONDS, marked)
                 self._effects.node_requests[f"{gang.ref.namespace}/{name}"] = self._made(case, name, kinds, verdict.ask)
             self._due[gang.uid] = asked.until
         elif verdict.current is not None:
@@ -265,7 +265,7 @@ class NodeRequests:
         """Let members without a node name the request, so that the autoscaler makes no other nodes for them."""
         asked = self._asked.get(gang.ref)
         if asked is None or asked.name != name:
-            asked = self._asked[gang.ref] = _Asked(name, 0.0, set())
+            asked = self._asked[gang.ref] = _OpenAsk(name, 0.0, set())
         for pod in gang.unbound():
             if pod.uid not in asked.marked and not (pod.is_expected or pod.deleting):
                 asked.marked.add(pod.uid)

@@ -50,6 +50,7 @@ COUNTS: Mapping[str, Limit] = {
     # Jobs that are suspended are gangs of expected pods: what these are, which pods take their part, and two writes.
     # Gangs have parts in parts, native groups of groups are one gang, and KAI's PodGroups are read.
     # Operators' objects are suspended too: how each kind says so, and whose pods are told by a gang's name.
+    # Gangs ask autoscalers for nodes: what they ask for, when again, and two kinds of objects to write and withdraw.
     "lines in extender": Limit(59_500, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
@@ -69,5 +70,6 @@ SMALL_CONCEPTS: Mapping[str, str] = {
     # One file for each source of gangs, and one table of them.
     "extender.objects.sources.kueue": "Kueue's groups of plain pods, which no object describes",
     "extender.objects.sources.table": "the sources in the order in which they are asked; it imports each of them",
+    "extender.admission.protection": "which members autoscalers are not to move, which only binding asks",
     "extender.ledger.earmark": "what the pass, the pending evictions and the repairs each keep, and none of them owns",
 }

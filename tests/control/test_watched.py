@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from extender.admission.events import GroupGone, GroupSeen
 from extender.control.ports import WatchedKind
-from extender.control.watched import LEASE, WATCHED, DescribedGangs, Known
+from extender.control.watched import LEASE, PROVISIONING, WATCHED, DescribedGangs, Known
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.sources.kubeflow import KUBEFLOW
 
@@ -22,7 +22,7 @@ def job(uid: str, year: int) -> PodGroup:
 
 def test_every_kind_has_one_row() -> None:
     """No two rows have one name or one path, and each kind that is asked for by name has a row."""
-    rows = (*WATCHED, LEASE)
+    rows = (*WATCHED, LEASE, PROVISIONING)
     paths = [path for row in rows for path in row.paths]
     assert len({row.name for row in rows}) == len(rows)
     assert len(set(paths)) == len(paths)

@@ -30,6 +30,7 @@ from extender.objects.lease import decode_lease
 from extender.objects.levelobjects import decode_grove_topology, decode_network_topology, decode_topology
 from extender.objects.meta import DecodeError, Decoder, decode_metadata, encode, encode_plain, encode_struct
 from extender.objects.node import decode_node
+from extender.objects.noderequest import decode_provisioning_request
 from extender.objects.nodetopology import decode_node_resource_topology
 from extender.objects.podspec import decode_pod
 from extender.objects.priority import decode_priority_class
@@ -66,6 +67,11 @@ PROTOCOL = load("objects/data/protocol.json")
 DOCUMENTS: dict[Decoder[Any], object] = {
     decode_pod: OBJECTS["Pod"],
     decode_node: OBJECTS["Node"],
+    decode_provisioning_request: {
+        "metadata": {"name": "train-1", "namespace": "default", "uid": "u"},
+        "spec": {"provisioningClassName": "check-capacity.autoscaling.x-k8s.io", "podSets": [{"count": 3}]},
+        "status": {"conditions": [{"type": "Provisioned", "status": "True", "reason": "CapacityIsFound"}]},
+    },
     decode_node_resource_topology: {
         "metadata": {"name": "node-1"},
         "topologyPolicies": ["RestrictedContainerLevel"],
