@@ -83,7 +83,10 @@ class Observations:
 
     def _describe(self, gang: Gang) -> None:
         """Let a gang that no object names be what is said of all that are called alike."""
-        said = None if gang.group is not None else self._model.compositions.described(gang.ref)
+        compositions = self._model.compositions
+        if not compositions.of_any_name or gang.group is not None:
+            return
+        said = compositions.described(gang.ref)
         if said is not None:
             self._gang_seen(said)
 
@@ -118,7 +121,7 @@ class Observations:
             return
         if compositions.concern(group):
             self._recompose(group.ref, lambda: compositions.put(group))
-        if group.ref not in compositions:
+        if group.ref not in compositions.groups:
             self._gang_seen(group)
 
     def _follow_alike(self, ref: GroupRef, group: PodGroup | None) -> None:
@@ -170,7 +173,7 @@ class Observations:
         if ref.name.endswith(ANY_NAME):
             self._follow_alike(ref, None)
             return
-        if ref in compositions:
+        if ref in compositions.groups:
             self._recompose(ref, lambda: compositions.drop(ref, uid))
         self._gang_gone(ref, uid)
 

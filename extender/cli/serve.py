@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import textwrap
@@ -269,6 +270,6 @@ def render() -> str:
     for name, field in Settings.model_fields.items():
         paragraph = " ".join((field.description or "").split())
         comment = textwrap.fill(paragraph, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-        value = "null" if defaults[name] is None else defaults[name]
+        value = json.dumps(defaults[name]) if defaults[name] in (None, "") else defaults[name]
         parts.append(f"{comment}\n{name}: {value}\n")
     return "\n".join(parts)

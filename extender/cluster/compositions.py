@@ -22,50 +22,47 @@ from extender.objects.podgroup import ANY_NAME, GroupRef, PodGroup
 
 
 class Compositions:
-    """Keep the groups that have a parent, or parts, and tell which gang each is of."""
+    """Keep the groups that have a parent, or parts, and tell which gang each is of.
+
+    `groups` are those, and `of_any_name` what stands for all gangs whose names begin alike: most clusters have neither.
+    """
 
     def __init__(self) -> None:
-        self._of_any_name: dict[GroupRef, PodGroup] = {}
-        self._groups: dict[GroupRef, PodGroup] = {}
+        self.of_any_name: dict[GroupRef, PodGroup] = {}
+        self.groups: dict[GroupRef, PodGroup] = {}
         self._parts: dict[GroupRef, dict[GroupRef, None]] = {}
-
-    def __contains__(self, ref: GroupRef) -> bool:
-        """Tell whether a group is known that has a parent or parts."""
-        return ref in self._groups
 
     def put_any_name(self, ref: GroupRef, group: PodGroup | None) -> None:
         """Take in what stands for all gangs whose names begin as `ref` says, or that nothing does any more."""
-        self._of_any_name.pop(ref, None)
+        self.of_any_name.pop(ref, None)
         if group is not None:
-            self._of_any_name[ref] = group
+            self.of_any_name[ref] = group
 
     def described(self, ref: GroupRef) -> PodGroup | None:
         """Return what is said of a gang by an object that does not know its name, None for nothing."""
-        if not self._of_any_name:
-            return None
         prefix, _, own = ref.name.rpartition("-")
-        group = self._of_any_name.get(msgspec.structs.replace(ref, name=f"{prefix}-{ANY_NAME}"))
+        group = self.of_any_name.get(msgspec.structs.replace(ref, name=f"{prefix}-{ANY_NAME}"))
         return None if group is None else replace(group, ref=ref, uid=f"{group.uid}/{own}")
 
     def concern(self, group: PodGroup) -> bool:
         """Tell whether a group is part of others, or consists of them, or was."""
-        return group.parent is not None or group.parts_needed > 0 or group.ref in self._groups
+        return group.parent is not None or group.parts_needed > 0 or group.ref in self.groups
 
     def put(self, group: PodGroup) -> None:
         """Take in a group that was added or changed."""
         self.drop(group.ref, "")
         if group.parent is None and not group.parts_needed:
             return
-        self._groups[group.ref] = group
+        self.groups[group.ref] = group
         if group.parent is not None:
             self._parts.setdefault(group.parent, {})[group.ref] = None
 
     def drop(self, ref: GroupRef, uid: str) -> bool:
         """Forget a group if it is still the one with `uid`, "" for any; return whether it was."""
-        group = self._groups.get(ref)
+        group = self.groups.get(ref)
         if group is None or (uid and group.uid != uid):
             return False
-        del self._groups[ref]
+        del self.groups[ref]
         if group.parent is not None:
             self._parts[group.parent].pop(ref)
             if not self._parts[group.parent]:
@@ -78,7 +75,7 @@ class Compositions:
         Of groups that are each other's parents it is one of them.
         """
         for _ in range(MOST_DEPTH):
-            group = self._groups.get(ref)
+            group = self.groups.get(ref)
             if group is None or group.parent is None:
                 break
             ref = group.parent
@@ -91,7 +88,7 @@ class Compositions:
 
     def gang(self, root: GroupRef) -> PodGroup | None:
         """Return what all groups inside the outermost one amount to; None if that is not known."""
-        group = self._groups.get(root)
+        group = self.groups.get(root)
         if group is None:
             return None
         problems = tuple(problem for part in self._inside(root, 0) for problem in part.options.problems)
@@ -99,7 +96,7 @@ class Compositions:
 
     def _inside(self, ref: GroupRef, depth: int) -> Iterator[PodGroup]:
         for part in self._parts.get(ref, ()) if depth < MOST_DEPTH else ():
-            yield self._groups[part]
+            yield self.groups[part]
             yield from self._inside(part, depth + 1)
 
     def _branch(self, group: PodGroup, depth: int) -> Branch:
@@ -109,7 +106,7 @@ class Compositions:
         if not group.parts_needed:
             return Branch(group.ref.name, group.min_member, (), *levels)
         known = sorted(self._parts.get(group.ref, ()) if depth < MOST_DEPTH else ())
-        parts = [self._branch(self._groups[part], depth + 1) for part in known]
+        parts = [self._branch(self.groups[part], depth + 1) for part in known]
         missing = range(len(parts), group.parts_needed)
         parts += (Branch(f"{group.ref.name} (part {number + 1})", 1) for number in missing)
         return Branch(group.ref.name, group.parts_needed, tuple(parts), *levels)

@@ -102,8 +102,8 @@ class Gang:
     @property
     def min_member(self) -> int:
         """Return how many members must start together: those of all roles with a minimum of their own at least."""
-        minimums = self.role_minimums
-        return max(self._stated_minimum, sum(minimums.values())) if minimums else self._stated_minimum
+        stated, minimums = self._stated_minimum, self.role_minimums
+        return max(stated, sum(minimums.values())) if minimums else stated
 
     @property
     def _stated_minimum(self) -> int:

@@ -239,7 +239,7 @@ class ClusterModel:
         """Return a pod in the gang that it is of, with the devices that it asks for, bound within what its node has."""
         if pod.controller and self.workloads.known and self.manages(pod):
             pod = self.workloads.put_pod(pod)
-        if pod.group in self.compositions:
+        if pod.group in self.compositions.groups:
             pod = self.compositions.placed(pod, pod.group)
         concerned = pod.claims.claims or pod.claims.extended or self.devices.columns.twins_of or self.devices.mapped
         return self._within_node(self.devices.pod(pod) if concerned else pod)

@@ -118,10 +118,10 @@ class Options:
     """What the labels and annotations of one object ask for; None and empty where they say nothing.
 
     `packings` are (resource, packing of pods that ask for it), what counts first in front. `role_minimums` are (role,
-    least members that must start together) in order of the roles; a `tree` says it of parts. `topology` is what
-    Muster's own keys say, `peers` what those of other schedulers do; so are `queue` and `peer_queue`.
-    `expected_duration`, `checkpoint_interval`, `eviction_notice` and `max_runtime` are in seconds. `signs` are what
-    the object says while its job runs; those of a pod are the pod's.
+    least members that must start together) in order of the roles; a `tree` says it of parts. `says_parts` tells whether
+    either is there. `topology` is what Muster's own keys say, `peers` what those of other schedulers do; so are `queue`
+    and `peer_queue`. `expected_duration`, `checkpoint_interval`, `eviction_notice` and `max_runtime` are in seconds.
+    `signs` are what the object says while its job runs; those of a pod are the pod's.
     """
 
     min_member: int | None = None
@@ -142,10 +142,12 @@ class Options:
     signs: JobSigns = NO_SIGNS
     tree: Branch | None = None
     problems: tuple[Problem, ...] = ()
+    says_parts: bool = field(init=False, repr=False, compare=False, default=False)
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Hash once: members are counted by their options, with every event of every pod."""
+        object.__setattr__(self, "says_parts", bool(self.role_minimums) or self.tree is not None)
         asked = (self.min_member, self.packing, self.packings, self.role_minimums, self.topology, self.peers)
         object.__setattr__(self, "_hash", hash((asked, self.tree, self._sharing, self.problems)))
 
@@ -158,11 +160,6 @@ class Options:
         """Tell whether anything is asked for that members of one gang can disagree about, minMember aside."""
         said = bool(self.role_minimums or self.tree or self.packings) or self.packing is not None
         return said or self.topology is not SILENT or self.peers is not SILENT or self._sharing != _UNSHARED
-
-    @property
-    def says_parts(self) -> bool:
-        """Tell whether parts of the gang have minimums of their own."""
-        return bool(self.role_minimums) or self.tree is not None
 
     @property
     def asks_muster(self) -> bool:

@@ -19,7 +19,7 @@ from localcluster.build import built_binaries
 from localcluster.client import EVENTS, NAMESPACES, POD_GROUPS, PODS, JsonObject
 from localcluster.cluster import MUSTER_NAMESPACE, MUSTER_SERVICE_ACCOUNT, LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
-from localcluster.controlplane import NATIVE_PODGROUP_API_SERVER, ApiServerOptions
+from localcluster.controlplane import COMPOSITE_API_SERVER, ApiServerOptions
 from localcluster.manifests import apply_all
 from localcluster.metrics import read_metric
 from localcluster.ports import free_ports
@@ -122,12 +122,12 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Run a control plane with an audit log, which serves both kinds of PodGroups, and a kube-scheduler for TLS."""
+    """Run a control plane with an audit log, which serves all kinds of PodGroups, and a kube-scheduler for TLS."""
     folder = tmp_path_factory.mktemp("security")
     (folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT_POLICY), encoding="utf-8")
     arguments = [f"--audit-policy-file={folder / 'audit.yaml'}", f"--audit-log-path={folder / 'audit.log'}"]
     arguments.append("--feature-gates=WatchList=false")  # an older server's way: it is listed, then watched
-    native = NATIVE_PODGROUP_API_SERVER
+    native = COMPOSITE_API_SERVER
     options = ApiServerOptions(native.feature_gates, native.runtime_config, arguments)
     certificates = {name: make_certificate(folder, name) for name in ("server-1", "server-2", "client-1", "client-2")}
     servers = [certificates[name].certificate.read_text() for name in ("server-1", "server-2")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,11 @@ from extender.objects.podspec import decode_pod
 from extender.objects.sources.coscheduling import decode_coscheduling_pod_group, read_coscheduling
 from extender.objects.sources.grove import GROVE
 from extender.objects.sources.jobset import JOBSET
+from extender.objects.sources.kai import KAI
 from extender.objects.sources.kubeflow import KUBEFLOW
 from extender.objects.sources.kueue import KUEUE
 from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET
-from extender.objects.sources.native import decode_native_pod_group, read_native
+from extender.objects.sources.native import COMPOSITE, NATIVE, decode_native_pod_group, read_native
 from extender.objects.sources.ray import RAY
 from extender.objects.sources.table import JOB, LABEL, SOURCE_OF
 from extender.objects.sources.volcano import VOLCANO, decode_volcano_pod_group, read_volcano
@@ -47,7 +49,7 @@ def test_pod_groups_are_sound(block: Block) -> None:
     """No PodGroup has a field or an annotation that Muster cannot use."""
     for group in _groups(block):
         assert group.ref.name
-        assert group.min_member > 1
+        assert group.min_member > 1 or group.options.tree
         assert (group.problem, group.options.problems) == (None, ())
 
 
@@ -86,6 +88,10 @@ BY_THEMSELVES = {
 }
 
 
+#: Objects whose groups hold groups: a table lists them, and pods name them as they do those in the examples.
+OF_PARTS = {COMPOSITE, KAI}
+
+
 def test_the_pages_show_all_ways() -> None:
     """The page about gangs shows one in every API that people write, README in those that need no other scheduler."""
     shown = {
@@ -99,8 +105,15 @@ def test_the_pages_show_all_ways() -> None:
         for page in PAGES
         if str(page) in {"README.md", "docs/gangs.md"}
     }
-    written_by_people = set(SOURCE_OF) - BY_THEMSELVES - {POD}
+    written_by_people = set(SOURCE_OF) - BY_THEMSELVES - OF_PARTS - {POD}
     assert shown == {"README.md": written_by_people - {VOLCANO}, "docs/gangs.md": written_by_people}
+
+
+def test_the_page_about_gangs_lists_what_has_parts_in_parts() -> None:
+    """Each has a row that begins with what it is called and its API group."""
+    (page,) = [page for page in PAGES if str(page) == "docs/gangs.md"]
+    for noun, api in (("CompositePodGroup", NATIVE), ("KAI's PodGroup", KAI)):
+        assert re.search(rf"^\| [^|]*{noun}s \(`{api}/", page.text, re.MULTILINE)
 
 
 def test_the_page_about_gangs_lists_the_other_operators() -> None:

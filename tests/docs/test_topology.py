@@ -10,7 +10,7 @@ import yaml
 
 from extender.hardware.links import POLICY_LABEL
 from extender.hardware.products import ACCELERATOR_LABEL, INSTANCE_LABEL, PRODUCT_LABELS, REPLICAS_LABEL
-from extender.objects.keys import KNOWN_ANNOTATIONS, MAX_MEMBER, MIN_MEMBER, SHARING_KEYS, read_options
+from extender.objects.keys import KNOWN_ANNOTATIONS, MAX_MEMBER, MIN_MEMBER, SHARING_KEYS, TREE, read_options
 from extender.objects.node import CLIQUE_LABEL
 from extender.objects.peers import PEER_KEYS
 from extender.settings import Settings
@@ -46,9 +46,10 @@ def test_the_figures_in_the_text_are_those_of_the_example(page: Callable[[str], 
 
 def test_every_annotation_is_shown_with_a_value_that_can_be_used(topology: Page) -> None:
     """The table has all annotations by which a gang asks for a place, each with an example."""
-    examples = dict(own.split(": ") for own, _, _ in _WORDS.findall(topology.text))
+    examples = dict(own.split(": ", 1) for own, _, _ in _WORDS.findall(topology.text))
     assert examples.keys() == KNOWN_ANNOTATIONS - SHARING_KEYS - {MIN_MEMBER, MAX_MEMBER}
-    assert read_options({}, examples).problems == ()
+    tree = {TREE: examples.pop(TREE)}  # it says of parts what others say of roles
+    assert [read_options({}, asked).problems for asked in (examples, tree)] == [(), ()]
 
 
 def test_the_words_of_other_schedulers_are_read(topology: Page) -> None:

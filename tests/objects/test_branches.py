@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 
 import pytest
@@ -27,7 +27,7 @@ def replica(name: str, prefill: int = 2, decode: int = 1) -> Branch:
 SERVE = Branch("", 2, tuple(map(replica, "abc")), preferred="block")
 
 
-def standing(free: Mapping[str, int], placed: Mapping[str, int] | None = None) -> object:
+def standing(free: Mapping[str, int], placed: Mapping[str, int] | None = None) -> Callable[[str], Standing]:
     """Return how many of each role are there, and have a place."""
     there = placed or {}
     return lambda role: Standing(free.get(role, 0), there.get(role, 0))
@@ -63,7 +63,7 @@ def test_a_part_holds_with_so_many_of_its_own(have: dict[str, int], holds: bool,
 )
 def test_it_needs_those_that_are_nearest(free: dict[str, int], placed: dict[str, int], needed: str) -> None:
     """Of equal replicas the first, before them such as have begun, and before these such as have their members."""
-    needs = SERVE.needs(standing(free, placed))  # type: ignore[arg-type]
+    needs = SERVE.needs(standing(free, placed))
     assert needs == {f"{name}.{part}": least for name in needed for part, least in (("p", 2), ("d", 1))}
 
 
@@ -104,8 +104,8 @@ def test_needs_are_the_first_of_all_choices_and_each_choice_holds(tree: Branch, 
     numbers = st.tuples(*(st.integers(0, 2) for _ in roles))
     free, placed = (dict(zip(roles, data.draw(numbers), strict=True)) for _ in range(2))
     there = standing(free, placed)
-    choices = list(tree.choices(there))  # type: ignore[arg-type]
-    assert choices[0] == tree.needs(there)  # type: ignore[arg-type]
+    choices = list(tree.choices(there))
+    assert choices[0] == tree.needs(there)
     for counts in product(range(3), repeat=len(roles)):
         have = dict(zip(roles, counts, strict=True))
         enough = any(all(have[role] >= least for role, least in choice.items()) for choice in choices)

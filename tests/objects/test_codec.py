@@ -40,9 +40,10 @@ from extender.objects.resourceslice import decode_resource_slice
 from extender.objects.sources.coscheduling import decode_coscheduling_pod_group
 from extender.objects.sources.grove import decode_pod_gang
 from extender.objects.sources.jobset import decode_job_set
+from extender.objects.sources.kai import decode_kai_pod_group
 from extender.objects.sources.kubeflow import decode_kubeflow_job
 from extender.objects.sources.leaderworkerset import decode_leader_worker_set
-from extender.objects.sources.native import decode_native_pod_group
+from extender.objects.sources.native import decode_composite_pod_group, decode_native_pod_group
 from extender.objects.sources.ray import decode_ray_cluster
 from extender.objects.sources.volcano import decode_volcano_pod_group
 from extender.service import verbs
@@ -88,6 +89,26 @@ DOCUMENTS: dict[Decoder[Any], object] = {
     decode_priority_class: OBJECTS["PriorityClass"],
     decode_coscheduling_pod_group: builders.coscheduling_json(minMember=4, minResources={"cpu": 4}),
     decode_native_pod_group: OBJECTS["NativePodGroup"],
+    decode_composite_pod_group: {
+        "metadata": {"name": "serve", "namespace": "default", "uid": "u"},
+        "spec": {
+            "parentCompositePodGroupName": "fleet",
+            "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+            "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]},
+            "priorityClassName": "high",
+        },
+    },
+    decode_kai_pod_group: {
+        "metadata": {"name": "serve", "namespace": "default", "uid": "u"},
+        "spec": {
+            "minSubGroup": 1,
+            "queue": "team",
+            "subGroups": [
+                {"name": "replica", "minSubGroup": 1, "topologyConstraint": {"requiredTopologyLevel": "rack"}},
+                {"name": "prefill", "parent": "replica", "minMember": 4},
+            ],
+        },
+    },
     decode_volcano_pod_group: builders.volcano_json(minMember=4, networkTopology={"highestTierAllowed": 1}),
     decode_hyper_node: {
         "metadata": {"name": "s0"},

@@ -217,7 +217,8 @@ def test_sizes_follow_from_each_other() -> None:
         (
             "{name: g, minMember: 1, source: native, podGroupSpec: {minResources: {}}}",
             (
-                "gangs[0].podGroupSpec.minResources: unknown key; known here: schedulingPolicy, schedulingConstraints, "
+                "gangs[0].podGroupSpec.minResources: unknown key; known here: parentCompositePodGroupName, "
+                "schedulingPolicy, schedulingConstraints, "
                 "priority, priorityClassName, disruptionMode, preemptionPolicy"
             ),
         ),
