@@ -141,7 +141,10 @@ def shape(schema: Json, schemas: Json, depth: int = 0) -> str:
     if depth > _DEEPEST:
         return "..."
     if "$ref" in schema:
-        return shape(schemas.get(schema["$ref"].rpartition("/")[2], {}), schemas, depth)
+        name = schema["$ref"].rpartition("/")[2]
+        if name not in schemas:
+            return "{the same}"  # inside itself
+        return shape(schemas[name], {other: each for other, each in schemas.items() if other != name}, depth)
     values = [schema["const"]] if "const" in schema else schema.get("enum", [])
     if 0 < len(values) <= _MOST_VALUES:
         return " or ".join(json.dumps(value) for value in values)

@@ -19,12 +19,17 @@ from extender.explain.documents import (
     HolderRow,
     MemberRow,
     NodeWaterfall,
+    PartRow,
     WhatIfDocument,
     WhatIfExplanation,
 )
 
 #: Members that are listed at most; the JSON has all.
 _MOST_MEMBERS = 40
+#: Parts of a gang that are listed at most.
+_MOST_PARTS = 40
+#: What leads to a part that has others below it, and down to these; and to the last one.
+_FORKS = (("\u251c\u2500", "\u2502"), ("\u2514\u2500", " "))
 #: Shapes of pods whose nodes are counted off at most.
 _MOST_SHAPES = 3
 _BAR_CELLS = 24
@@ -37,6 +42,7 @@ def show_explanation(console: Console, answer: Explanation, *, wide: bool = Fals
     assumptions = answer.assumptions if isinstance(answer, WhatIfExplanation) else ()
     for line in (*assumptions, *answer.remarks):
         console.print(_indented(line), highlight=False)
+    _show_parts(console, answer, wide=wide)
     falls = answer.waterfall
     for fall in falls if wide else falls[:_MOST_SHAPES]:
         _show_waterfall(console, fall)
@@ -67,6 +73,32 @@ def _state(answer: Explanation) -> str:
     count = f"on {len(nodes)} node{'s' if len(nodes) != 1 else ''}"
     said = "" if answer.placement is None else answer.headline.partition(", ")[2]
     return f"would start now {count}{f', {said}' if said else ''}"
+
+
+def _show_parts(console: Console, answer: Explanation, *, wide: bool) -> None:
+    """Print the parts of a gang as a tree, those that it does without as extras."""
+    if answer.parts is None:
+        return
+    rows = list(_part_cells(answer.parts, answer.parts.name or answer.name))
+    shown = rows if wide else rows[:_MOST_PARTS]
+    numbers = (Column(heading, right=True) for heading in ("BOUND", "RUNNING", "EXIST", "LACKS"))
+    columns = [Column("PART"), Column("STATE"), *numbers, Column("LEVEL"), Column("WITHIN"), Column("REASON")]
+    console.print()
+    for line in lines(columns, shown):
+        console.print(Text("  ") + line, highlight=False)
+    if len(rows) > len(shown):
+        console.print(f"and {len(rows) - len(shown)} parts more (-o wide has all)", highlight=False)
+
+
+def _part_cells(part: PartRow, name: str, inside: str = "") -> Iterator[list[Cell]]:
+    """Yield the cells of a part and of those inside it, whose lines begin with `inside`."""
+    counts = (f"{part.bound}/{part.minimum}", str(part.running), str(part.exist), str(part.lacks or "-"))
+    level = part.required or (f"{part.preferred} (preferred)" if part.preferred else "-")
+    within = " ".join(filter(None, (part.level, part.domain))) or "-"
+    yield [name, part.state if part.needed else f"{part.state} (extra)", *counts, level, within, part.reason or ""]
+    for index, each in enumerate(part.parts, start=1):
+        fork, line = _FORKS[index == len(part.parts)]
+        yield from _part_cells(each, f"{inside}{fork} {each.name or 'all'}", f"{inside}{line}  ")
 
 
 def _show_waterfall(console: Console, fall: NodeWaterfall) -> None:

@@ -26,7 +26,9 @@ COLUMNS = (
     Column("REASON"),
 )
 WIDE_COLUMNS = (
-    *COLUMNS[:5],
+    *COLUMNS[:3],
+    Column("PARTS", right=True),
+    *COLUMNS[3:5],
     Column("PRIORITY", right=True),
     *COLUMNS[5:7],
     Column("NODES", right=True),
@@ -56,7 +58,9 @@ def wide_cells(row: GangRow, now: dt.datetime) -> list[Cell]:
     """Return the cells of a gang under WIDE_COLUMNS."""
     cells = gang_cells(row, now)
     return [
-        *cells[:5],
+        *cells[:3],
+        "-" if row.parts is None else f"{row.parts.bound}/{row.parts.minimum}",
+        *cells[3:5],
         str(row.priority),
         *cells[5:7],
         _count(row.nodes or None),

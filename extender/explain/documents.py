@@ -38,6 +38,18 @@ class MemberState(StrEnum):
     FAILED = "failed"
 
 
+class PartState(StrEnum):
+    """How far a part of a gang has come; what too few of its members have, or of its parts."""
+
+    MISSING = "missing"
+    GATED = "gated"
+    WAITING = "waiting"
+    RESERVED = "reserved"
+    BOUND = "bound"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+
+
 class DecisionKind(StrEnum):
     """What a decision was."""
 
@@ -194,8 +206,46 @@ class MemberRow(ApiDocument, frozen=True):
     observed: bool
 
 
+class PartCounts(ApiDocument, frozen=True):
+    """How many of the outermost parts of a gang have their minimum bound, how many it needs, and has in all."""
+
+    bound: Count
+    minimum: Count
+    total: Count
+
+
+class PartRow(ApiDocument, frozen=True):
+    """A part of a gang, or all of it, and the parts inside it; one without is the members of the role `name`.
+
+    It holds with `minimum` of its parts, or members. `exist`, `placed`, `bound` and `running` say how many of them
+    exist, have a node or one promised, are bound or have succeeded, run or have succeeded: a part, if its minimum does.
+    The `state` is the first that fewer than `minimum` have left behind. The gang counts on parts that are `needed`, and
+    does without the others. `lacks` is how many members more must get a node until the part holds. It is to be in one
+    domain of the `required` level and should be in one of the `preferred`; its members with a place are in `domain`.
+    """
+
+    name: str
+    state: Annotated[str, one_of(PartState)]
+    needed: bool
+    minimum: Count
+    exist: Count
+    placed: Count
+    bound: Count
+    running: Count
+    lacks: Count
+    required: str | None
+    preferred: str | None
+    level: str | None
+    domain: str | None
+    reason: ReasonCode | None
+    parts: tuple[PartRow, ...]
+
+
 class Explanation(ApiDocument, frozen=True):
-    """How one gang stands. One that is `hypothetical` does not exist: it was only asked about."""
+    """How one gang stands; `parts` is null of one that has none.
+
+    One that is `hypothetical` does not exist: it was only asked about.
+    """
 
     namespace: str
     name: str
@@ -217,6 +267,7 @@ class Explanation(ApiDocument, frozen=True):
     suggestions: tuple[SuggestedChange, ...] | None
     remarks: tuple[str, ...]
     levels: LevelNames
+    parts: PartRow | None
     pods: tuple[MemberRow, ...]
 
 

@@ -18,6 +18,7 @@ from extender.explain.account import (
     WaitAccount,
     explain_gang,
     name_holders,
+    places_of,
     time_text,
 )
 from extender.explain.copies import Copies
@@ -31,6 +32,7 @@ from extender.explain.documents import (
     MemberState,
     NearestDomain,
     NodeWaterfall,
+    PartRow,
     PlacementChoice,
     PredictedPlacement,
     SuggestedChange,
@@ -39,6 +41,7 @@ from extender.explain.documents import (
 from extender.explain.drawing.tree import DrawnHolding, Survey
 from extender.explain.evictable import Evictable
 from extender.explain.inquiry import Inquiry, inquire
+from extender.explain.parts import part_tree
 from extender.explain.suggestions import suggest
 from extender.explain.views import GangView, QueueReport, gang_view, queue_reports
 from extender.explain.waterfall import Waterfall
@@ -72,7 +75,7 @@ class GangFacts:
     members hold of their nodes, where that is known, both by UID. `doubts` says by node what was reported of it and is
     not believed. `start` is when a gang that waits for others to end is expected to start, where they have said when
     that is. `suggestions` are the smallest changes with which it would be placed now, None where none were searched
-    for. A `hypothetical` gang does not exist: it was only asked about. `parts` are those of the gang, in words.
+    for. A `hypothetical` gang does not exist: it was only asked about. `parts` is None of one that has none.
     """
 
     view: GangView
@@ -85,7 +88,7 @@ class GangFacts:
     start: Start | None = None
     suggestions: tuple[SuggestedChange, ...] | None = None
     hypothetical: bool = False
-    parts: str = ""
+    parts: PartRow | None = None
 
 
 def explanation(facts: GangFacts) -> Explanation:
@@ -113,6 +116,7 @@ def explanation(facts: GangFacts) -> Explanation:
         suggestions=facts.suggestions,
         remarks=remarks(facts),
         levels=LevelNames(facts.levels.source, tuple(level.name for level in facts.levels.levels)),
+        parts=facts.parts,
         pods=tuple(_member(facts, pod) for pod in sorted(facts.members, key=member_order)),
     )
 
@@ -132,7 +136,6 @@ def remarks(facts: GangFacts) -> tuple[str, ...]:
     names = " > ".join(level.name for level in levels.levels) or "none"
     return (
         *([] if wait is None else [f"waits: {wait.reason.value}: {wait.message}"]),
-        *([facts.parts] if facts.parts else []),
         *_account_lines(account),
         *([] if facts.start is None else [_expected(facts.start)]),
         *([] if account.placement is None else _consequences(account.placement)),
@@ -324,16 +327,8 @@ def explain_further(collected: Collected) -> GangFacts:
         doubts={node: doubt for node in nodes if (doubt := occupancy.distrust(node))},
         start=collected.start,
         suggestions=_suggestions(collected),
-        parts=parts_in_words(inquiry.gang),
+        parts=part_tree(inquiry.gang, places_of(inquiry), inquiry.views, collected.view.wait),
     )
-
-
-def parts_in_words(gang: Gang) -> str:
-    """Say of each part of a gang how much of it is bound or has succeeded, "" of one that has no parts in parts."""
-    tree = gang.tree
-    if tree is None or not (tree.has_choice or any(part.parts for part in tree.parts)):
-        return ""
-    return f"parts: {tree.words(gang.have({}))}"
 
 
 def _suggestions(collected: Collected) -> tuple[SuggestedChange, ...] | None:

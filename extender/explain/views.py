@@ -14,7 +14,7 @@ from extender.admission.admission import Admission
 from extender.cluster.gangs import Gang
 from extender.cluster.membership import Census
 from extender.eviction.spares import SpareCount
-from extender.explain.documents import GangPhase, QueueRow, QuotaUse
+from extender.explain.documents import GangPhase, PartCounts, QueueRow, QuotaUse
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import format_usage
 from extender.objects.reason import Wait
@@ -53,7 +53,7 @@ class GangView:
     `reserved` counts members that have a reservation and are not bound yet; `wait` is None unless the gang waits.
     `managed` is false for gangs that another scheduler looks after. `lacks_role` says that enough members are bound or
     have succeeded, but too few of a role with a minimum of its own. `evicted` says for whom and why the gang was
-    evicted, as long as that is why it does not run.
+    evicted, as long as that is why it does not run. `parts` is None of a gang that has none.
     """
 
     ref: GroupRef
@@ -66,6 +66,7 @@ class GangView:
     managed: bool
     lacks_role: bool = False
     evicted: str = ""
+    parts: PartCounts | None = None
 
     @property
     def has_pods(self) -> bool:
@@ -99,7 +100,17 @@ def view(gang: Gang, reserved: int, wait: Wait | None, *, managed: bool, evicted
     lacks_role = census.secured >= gang.min_member and not gang.has_minimum
     if lacks_role and phase is GangPhase.RUNNING:
         phase = GangPhase.SCHEDULING
-    return GangView(gang.ref, gang.uid, phase, gang.min_member, census, reserved, wait, managed, lacks_role, evicted)
+    least, parts = gang.min_member, _counted(gang)
+    return GangView(gang.ref, gang.uid, phase, least, census, reserved, wait, managed, lacks_role, evicted, parts)
+
+
+def _counted(gang: Gang) -> PartCounts | None:
+    """Count the outermost parts of a gang that have their minimum bound; None of one that has no parts."""
+    tree = gang.tree
+    if tree is None:
+        return None
+    have = gang.have({})
+    return PartCounts(sum(part.holds(have) for part in tree.parts), tree.least, len(tree.parts))
 
 
 def group_status(seen: GangView, generation: int) -> GroupStatus:
@@ -113,12 +124,17 @@ def group_status(seen: GangView, generation: int) -> GroupStatus:
         failed=census.failed,
         condition_status="True" if started else "False",
         reason="Started" if started else _reason(seen),
-        message=f"{census.secured} members are bound or have succeeded, minMember is {seen.min_member}"
-        if started
-        else _message(seen),
+        message=_started(seen) if started else _message(seen),
         observed_generation=generation,
         preempted="" if started else seen.evicted,
     )
+
+
+def _started(seen: GangView) -> str:
+    members = f"{seen.census.secured} members are bound or have succeeded, minMember is {seen.min_member}"
+    if seen.parts is None or seen.parts.minimum == seen.parts.total:
+        return members
+    return f"{members}; {seen.parts.bound} of {seen.parts.total} parts are whole, {seen.parts.minimum} are needed"
 
 
 def _reason(seen: GangView) -> str:

@@ -16,8 +16,9 @@ from extender.eviction.search.search import FoundPreemption
 from extender.explain.account import explain_gang, name_holders, places_of, with_places
 from extender.explain.documents import SuggestedChange, WhatIfDocument, WhatIfExplanation
 from extender.explain.evictable import Evictable, in_words
-from extender.explain.explanation import GangFacts, explanation, parts_in_words
-from extender.explain.inquiry import Inquiry, inquire
+from extender.explain.explanation import GangFacts, explanation
+from extender.explain.inquiry import Inquiry, copying, inquire
+from extender.explain.parts import part_tree
 from extender.explain.suggestions import suggest
 from extender.explain.views import view
 from extender.judge import CLEARABLE, judge
@@ -136,7 +137,7 @@ def study(question: WhatIfCase) -> WhatIfAnswer:
         promised=outcome.nodes,
         held=outcome.held,
         hypothetical=True,
-        parts=parts_in_words(gang),
+        parts=part_tree(copying(gang, outcome.nodes)(), outcome.nodes, inquiry.views, outcome.wait),
     )
     assumptions = question.newcomer.assumptions
     if outcome.evictions is not None:

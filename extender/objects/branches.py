@@ -115,9 +115,13 @@ class Branch:
         if not self.parts:
             return {self.name: self.least} if self.least else {}
         found: dict[str, int] = {}
-        for part in self._ranked(standing)[: self.least]:
+        for part in self.nearest(standing):
             found |= part.needs(standing)
         return found
+
+    def nearest(self, standing: Callable[[str], Standing]) -> Sequence[Branch]:
+        """Return as many of its parts as it needs: of those that it may choose from those that are nearest to it."""
+        return self._ranked(standing)[: self.least]
 
     def choices(self, standing: Callable[[str], Standing]) -> Iterator[dict[str, int]]:
         """Yield all that would do as `needs` returns it, that first."""
@@ -152,17 +156,6 @@ class Branch:
         """Return the roles of the parts inside this one that do not hold."""
         parts = (part.torn(have) if part.holds(have) else part.roles for part in self.parts)
         return frozenset[str]().union(*parts)
-
-    def words(self, have: Have) -> str:
-        """Say how many of its parts hold, and the same of each of them; of a leaf how many members of how many count.
-
-        `serve 1 of 2 needed (r0 whole (p 4/4, d 2/2), r1 0 of 2 needed (p 0/4, d 1/2))`
-        """
-        if not self.parts:
-            return f"{self.name} {have(self.name)}/{self.least}"
-        held = sum(part.holds(have) for part in self.parts)
-        state = "whole" if held == len(self.parts) else f"{held} of {self.least} needed"
-        return f"{self.name or 'all'} {state} ({', '.join(part.words(have) for part in self.parts)})"
 
     def problem(self, where: str) -> Problem | None:
         """Return why it can be no gang, None if it can."""

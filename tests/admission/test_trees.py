@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from extender.admission.events import Decide, PodGone, PodSeen
-from extender.explain.explanation import parts_in_words
 from extender.objects.branches import Branch
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason
@@ -161,15 +160,3 @@ def test_a_part_that_lacks_members_leaves_before_others(world: World) -> None:
     world.judge()
     world.judge()
     assert sorted(each.pod.name[0] for each in world.effects().evictions.values()) == ["b", "b"]
-
-
-def test_its_parts_are_told(world: World) -> None:
-    """An explanation says of each part how much of it runs."""
-    world.nodes(7)
-    job = serving(world)
-    job.see(0, node_name="node-0")
-    assert parts_in_words(job.gang) == (
-        "parts: all 0 of 2 needed (a 1 of 2 needed (a.p 1/1, a.d 0/2), "
-        "b 0 of 2 needed (b.p 0/1, b.d 0/2), c 0 of 2 needed (c.p 0/1, c.d 0/2))"
-    )
-    assert parts_in_words(world.gang("flat", 1).gang) == ""

@@ -25,7 +25,7 @@ from muster_lab.simulation.transports import asgi_transport
 from muster_lab.simulation.virtual_time import LoopClock
 from muster_lab.simulation.world import World
 
-#: Eight nodes in two blocks of two racks; two teams with half of the GPUs each; one gang that runs, one that waits.
+#: Eight nodes in two blocks of two racks; two teams with half of the GPUs each; one gang that runs, one of parts that waits.
 _SCENARIO = """
 topology:
   levels:
@@ -49,7 +49,14 @@ queues:
     flavors: [{name: default, resources: [{name: nvidia.com/gpu, nominalQuota: 32}]}]
 gangs:
   - {name: first, queue: team-a, minMember: 4, requests: {cpu: 8, nvidia.com/gpu: 8}, duration: 60m}
-  - {name: large, queue: team-b, minMember: 5, requests: {cpu: 8, nvidia.com/gpu: 8}, duration: 60m}
+  - name: large
+    queue: team-b
+    minMember: 5
+    requests: {cpu: 8, nvidia.com/gpu: 8}
+    roles: [{name: prefill, replicas: 1}, {name: decode, replicas: 4}]
+    annotations:
+      muster.dev/tree: '{"parts": [{"name": "r0", "required": "block", "roles": {"prefill": 1, "decode": 4}}]}'
+    duration: 60m
 until: 3h
 gpuHourPrice: 3.67
 """

@@ -50,13 +50,17 @@ def test_the_page_shows_the_cluster_without_help_from_elsewhere(
 
 
 def test_a_click_on_a_gang_explains_it(overview: Page, watched: Watched) -> None:
-    """Its page says why it waits, lists its members, draws the cluster, and has an address of its own."""
+    """Its page says why it waits, lists parts and members, draws the cluster, and has an address of its own."""
     overview.locator("#waiting").get_by_role("link", name="default/large").click()
     expect(overview.get_by_role("heading", level=1)).to_have_text("default/large")
     expect(overview).to_have_url(re.compile(r"#/gangs/default/large$"))
     expect(overview).to_have_title("default/large · Muster")
     expect(overview.locator("#gang")).to_contain_text("QuotaExceeded")
     expect(overview.locator("#gang")).to_contain_text("Members (5)")
+    parts = overview.get_by_role("region", name="Parts").get_by_role("row")
+    expect(parts).to_have_text(
+        [re.compile(name) for name in ("^Part", "^large", "^r0waiting0 / 2.*5 pods", "^prefill", "^decode")]
+    )
     expect(overview.locator("#overview")).to_be_hidden()
     overview.wait_for_function("() => document.querySelector('.gang-picture')?.naturalWidth > 0")
     overview.reload()

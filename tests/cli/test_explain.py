@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from extender.cli.commands import app
 from extender.cluster.membership import Census
 from extender.cluster.occupancy import Held
 from extender.explain.account import WaitAccount
-from extender.explain.documents import GangPhase, QueuePosition
+from extender.explain.documents import GangPhase, PartRow, PartState, QueuePosition
 from extender.explain.explanation import GangFacts
 from extender.explain.explanation import explanation as written
 from extender.explain.views import GangView
@@ -68,6 +69,39 @@ def test_it_says_why_a_gang_waits(server: Script) -> None:
     server.answers["/api/v1/gangs/default/train/explain?suggestions=true"] = (200, explanation(wait=wait))
     result = explain("train", "--server", server.url)
     assert "waits: InsufficientCapacity: 1 of 2 members fit now" in result.stdout
+
+
+def part(name: str, state: PartState, bound: int, *parts: PartRow, **fields: Any) -> PartRow:
+    """Return a part that needs two of what it consists of, of which all exist."""
+    counts = {"minimum": 2, "exist": 2, "placed": bound, "bound": bound, "running": bound, "lacks": 2 - bound}
+    places = dict.fromkeys(("required", "preferred", "level", "domain", "reason"))
+    return PartRow(**{"name": name, "state": state, "needed": True, "parts": parts, **counts, **places, **fields})
+
+
+def test_the_parts_of_a_gang_are_a_tree(server: Script) -> None:
+    """Each with its state, counts, level and domain; those that the gang does without are extras; forty at most."""
+    inner = part("p0", PartState.RUNNING, 2, level="node", domain="n0"), part("d0", PartState.BOUND, 2)
+    first = part("", PartState.RUNNING, 2, *inner, required="rack", level="rack", domain="r1")
+    last = part("r1", PartState.WAITING, 0, part("p1", PartState.WAITING, 0), needed=False, preferred="block")
+    whole = part("", PartState.RESERVED, 1, first, last, reason=Reason.AWAITING_MEMBERS)
+    answer = json.loads(explanation()) | {"parts": msgspec.to_builtins(whole)}
+    path = "/api/v1/gangs/team/train/explain?suggestions=true"
+    server.answers[path] = (200, json.dumps(answer).encode())
+    lines = explain("team/train", "--server", server.url).stdout.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("  PART"))
+    assert [line.rstrip() for line in lines[start : start + 7]] == [
+        "  PART      STATE            BOUND  RUNNING  EXIST  LACKS  LEVEL              WITHIN   REASON",
+        "  train     reserved           1/2        1      2      1  -                  -        AwaitingMembers",
+        "  ├─ all    running            2/2        2      2      -  rack               rack r1",
+        "  │  ├─ p0  running            2/2        2      2      -  -                  node n0",
+        "  │  └─ d0  bound              2/2        2      2      -  -                  -",
+        "  └─ r1     waiting (extra)    0/2        0      2      2  block (preferred)  -",
+        "     └─ p1  waiting            0/2        0      2      2  -                  -",
+    ]
+    many = part("", PartState.WAITING, 0, *(part(f"p{index}", PartState.WAITING, 0) for index in range(50)))
+    server.answers[path] = (200, json.dumps(answer | {"parts": msgspec.to_builtins(many)}).encode())
+    assert "and 11 parts more (-o wide has all)" in explain("team/train", "--server", server.url).stdout
+    assert "p49" in explain("team/train", "--server", server.url, "-o", "wide").stdout
 
 
 def test_a_large_gang_is_not_listed_to_its_end(server: Script) -> None:

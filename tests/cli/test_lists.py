@@ -158,10 +158,13 @@ def test_gangs_are_listed_as_muster_orders_them(asked: Script) -> None:
 def test_wide_gangs_have_all_that_is_known(server: Script) -> None:
     """Where, how fast, when the others start, and the whole message."""
     late = waiting("team/late", expectedStart={"at": "2026-03-01T12:00:00Z", "waitsFor": "a", "overdue": True})
-    gone = gang("team/gone", evicted="preempted by team/urgent", queue="research")
+    parts = {"bound": 2, "minimum": 2, "total": 3}
+    gone = gang("team/gone", evicted="preempted by team/urgent", queue="research", parts=parts)
     answer(server, PATHS["gangs"], {"gangs": [late, gone]})
     headings, first, second = ask(server, "gangs", "-o", "wide").stdout.splitlines()
-    assert headings.split()[5:] == ["PRIORITY", "POS", "AGE", "NODES", "GB/S", "WITHIN", "STARTS", "REASON", "MESSAGE"]
+    assert headings.split()[2:5] == ["MEMBERS", "PARTS", "GPUS"]
+    assert (first.split()[2:5], second.split()[2:5]) == (["0/4", "-", "32"], ["4/4", "2/2", "32"])
+    assert headings.split()[6:] == ["PRIORITY", "POS", "AGE", "NODES", "GB/S", "WITHIN", "STARTS", "REASON", "MESSAGE"]
     assert "overdue" in first
     assert first.endswith("InsufficientCapacity      1 of 4 members fit now")
     assert "329  rack r1" in second

@@ -96,6 +96,7 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
             "levels: block > rack (preset gke)",
         ],
         "levels": {"source": "preset gke", "names": ["block", "rack"]},
+        "parts": None,
         "pods": [
             {
                 "name": "train-2",

@@ -12,6 +12,7 @@ from extender.explain.documents import (
     Count,
     DecisionRow,
     ExpectedStart,
+    PartCounts,
     Phase,
     QueueRow,
     Time,
@@ -33,7 +34,10 @@ class MemberCounts(ApiDocument, frozen=True):
 
 
 class GangRow(ApiDocument, frozen=True):
-    """How one gang stands, in a list. `position` is its place among those that wait (1 is evaluated first)."""
+    """How one gang stands, in a list. `position` is its place among those that wait (1 is evaluated first).
+
+    `parts` is null of a gang that has none.
+    """
 
     namespace: str
     name: str
@@ -53,6 +57,7 @@ class GangRow(ApiDocument, frozen=True):
     domain: str | None
     nodes: Count
     evicted: str | None
+    parts: PartCounts | None = None
     position: Count | UnsetType | None = UNSET
 
     @property

@@ -79,6 +79,7 @@ class GangRows:
             domain=None if placement is None else placement.domain,
             nodes=0 if placement is None else len(placement.gpus_per_node),
             evicted=view.evicted or None,
+            parts=view.parts,
         )
 
     def forget(self, uids: set[str]) -> None:

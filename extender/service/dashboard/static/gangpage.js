@@ -2,7 +2,7 @@
 
 import { byId, el, replace } from "./dom.js";
 import { count } from "./format.js";
-import { callout, facts, left, members, panel, phase, right } from "./gangparts.js";
+import { callout, facts, left, members, panel, parts, phase, right } from "./gangparts.js";
 import { COLOURED } from "./model.js";
 import { reason } from "./stream.js";
 
@@ -109,6 +109,7 @@ export class GangPage {
       el(
         "div",
         { class: "stack" },
+        parts(gang),
         gang.reason ? picturePanel : null,
         panel(`Members (${count(gang.pods.length)})`, members(gang.pods)),
       ),
@@ -123,7 +124,7 @@ export class GangPage {
   }
 
   restore({ link, within, top }) {
-    this.scroller = this.host.querySelector(".scroll");
+    this.scroller = this.host.querySelector('[aria-label="Members"]');
     this.scroller.scrollTop = top;
     if (!within) return;
     const links = [...this.host.querySelectorAll("a")];

@@ -162,6 +162,42 @@ function holding(holders, model) {
   );
 }
 
+/** Return the tree of a gang's parts, as a panel; null for one that has none. Those that it does without are extras. */
+export function parts(gang) {
+  if (!gang.parts) return null;
+  const titles = [["Part"], ["State"], ["Bound", "number"], ["Running", "number"], ["Exist", "number"]];
+  titles.push(["Lacks", "number"], ["Together in one"], ["Where"], ["Reason"]);
+  return panel(
+    "Parts",
+    el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Parts" },
+      el("table", { class: "parts" }, tableHead(titles), el("tbody", {}, partRows(gang.parts, gang.name, 0))),
+    ),
+  );
+}
+
+function partRows(part, name, depth) {
+  const where = part.level && (part.domain ? domainName(part.level, part.domain) : "across the cluster");
+  const title = el("th", { scope: "row" }, part.name || name);
+  title.style.paddingInlineStart = `${18 * depth}px`;
+  const numbers = [`${count(part.bound)} / ${count(part.minimum)}`, count(part.running), count(part.exist)];
+  numbers.push(part.lacks ? many(part.lacks, "pod") : "–");
+  return [
+    el(
+      "tr",
+      { class: part.needed ? "" : "extra" },
+      title,
+      el("td", {}, part.needed ? part.state : `${part.state} (extra)`),
+      numbers.map((number) => el("td", { class: "number" }, number)),
+      el("td", {}, part.required ?? (part.preferred ? `${part.preferred} (preferred)` : "–")),
+      el("td", {}, where ?? "–"),
+      el("td", {}, part.reason ?? "–"),
+    ),
+    ...part.parts.map((each) => partRows(each, "all", depth + 1)),
+  ];
+}
+
 /** Return the table of a gang's members. */
 export function members(pods) {
   const titles = [["Pod"], ["Role"], ["State"], ["Node"], ["GPUs"], ["NUMA zones"]];
