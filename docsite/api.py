@@ -142,9 +142,8 @@ def shape(schema: Json, schemas: Json, depth: int = 0) -> str:
         return "..."
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        if name not in schemas:
-            return "{the same}"  # inside itself
-        return shape(schemas[name], {other: each for other, each in schemas.items() if other != name}, depth)
+        others = {other: each for other, each in schemas.items() if other != name}
+        return shape(schemas[name], others, depth) if name in schemas else "{the same}"  # inside itself
     values = [schema["const"]] if "const" in schema else schema.get("enum", [])
     if 0 < len(values) <= _MOST_VALUES:
         return " or ".join(json.dumps(value) for value in values)
