@@ -150,6 +150,9 @@ class Observations:
                 self.pod_seen(replace(pod, group=named))
             if gang is not None and gang.group is not None and compositions.root(old) != old:
                 self._gang_gone(old, gang.group.uid)
+        same = gangs.get(ref) if before == after == ref else None
+        for pod in list(same.members.values()) if same is not None else ():
+            self.pod_seen(pod)  # it may be of another part now
         for root in dict.fromkeys((after, before)):
             if compositions.root(root) == root and (described := compositions.gang(root)) is not None:
                 self._gang_seen(described)

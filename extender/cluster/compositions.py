@@ -6,7 +6,8 @@
         PodGroup r0-decode, 2 pods                      members of role r0-decode
       CompositePodGroup r1 ...                        part r1
 
-Objects come in any order. Until a group is known that others name, it is the one that their gang is called by.
+Members of other groups tell by their labels which part they are of. Objects come in any order. Until a group is known
+that others name, it is the one that their gang is called by.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Compositions:
 
     def concern(self, group: PodGroup) -> bool:
         """Tell whether a group is part of others, or consists of them, or was."""
-        return group.parent is not None or group.parts_needed > 0 or group.ref in self.groups
+        return _is_composed(group) or group.ref in self.groups
 
     def put(self, group: PodGroup) -> None:
         """Take in a group that was added or changed."""
         self.drop(group.ref, "")
-        if group.parent is None and not group.parts_needed:
+        if not _is_composed(group):
             return
         self.groups[group.ref] = group
         if group.parent is not None:
@@ -84,13 +85,14 @@ class Compositions:
     def placed(self, pod: Pod, leaf: GroupRef) -> Pod:
         """Return a pod that names the group `leaf` as the member that it is."""
         root = self.root(leaf)
-        return pod if root == leaf else replace(pod, group=root, role=leaf.name)
+        role = leaf.name if root != leaf else self.groups[leaf].role_of(pod.role, pod.labels)
+        return pod if (pod.group, pod.role) == (root, role) else replace(pod, group=root, role=role)
 
     def gang(self, root: GroupRef) -> PodGroup | None:
         """Return what all groups inside the outermost one amount to; None if that is not known."""
         group = self.groups.get(root)
-        if group is None:
-            return None
+        if group is None or group.label_parts:
+            return group
         problems = tuple(problem for part in self._inside(root, 0) for problem in part.options.problems)
         return replace(group, tree=self._branch(group, 0), options=group.options.with_problems(problems))
 
@@ -110,3 +112,8 @@ class Compositions:
         missing = range(len(parts), group.parts_needed)
         parts += (Branch(f"{group.ref.name} (part {number + 1})", 1) for number in missing)
         return Branch(group.ref.name, group.parts_needed, tuple(parts), *levels)
+
+
+def _is_composed(group: PodGroup) -> bool:
+    """Tell whether a group is part of another one, consists of others, or tells its parts by labels."""
+    return group.parent is not None or group.parts_needed > 0 or bool(group.label_parts)

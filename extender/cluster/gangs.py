@@ -11,7 +11,7 @@ from operator import itemgetter
 from extender.cluster import membership
 from extender.cluster.membership import Census, GangKind, Tally, Voice, tally_of_one
 from extender.objects import keys
-from extender.objects.branches import Branch, Have, Standing
+from extender.objects.branches import Branch, Have, Standing, of_labels
 from extender.objects.jobsigns import NO_SIGNS, JobSigns
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import GroupRef, PodGroup
@@ -140,6 +140,8 @@ class Gang:
     def tree(self) -> Branch | None:
         """Return the parts that the gang has, None if it has none."""
         group = self.group
+        if group is not None and group.label_parts:
+            return of_labels(group.label_parts, frozenset(kind.role for kind in self._tally))
         described = group is not None and (group.tree or group.role_minimums or group.options.says_parts)
         if self._is_pod or not (described or self._tally.voices):
             return None

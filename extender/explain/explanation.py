@@ -45,7 +45,6 @@ from extender.explain.parts import part_tree
 from extender.explain.suggestions import suggest
 from extender.explain.views import GangView, QueueReport, gang_view, queue_reports
 from extender.explain.waterfall import Waterfall
-from extender.ledger.slots import Reservation
 from extender.objects.devicewords import resource_in_words
 from extender.objects.levels import CLUSTER_LEVEL, NODE_LEVEL, Levels
 from extender.objects.node import Node
@@ -405,7 +404,7 @@ class Inspection:
         """Return what a picture of the cluster with a gang on it shows: who is where, and what the gang is promised."""
         model, table = self._admission.model, self._admission.model.table
         gang = model.gangs.get(ref)
-        reservation = None if gang is None else self._reservation(gang)
+        reservation = None if gang is None else self._admission.reservations.ledger.of_gang(gang.uid)
         promised = () if reservation is None else tuple((slot.pod, slot.node) for slot in reservation.slots.values())
         nodes = tuple(table.nodes())
         shown = nodes
@@ -434,9 +433,6 @@ class Inspection:
     def queues(self) -> Iterator[QueueReport]:
         """Iterate over how each Queue stands, in order of their names, each as of when it is asked for."""
         return queue_reports(self._admission)
-
-    def _reservation(self, gang: Gang) -> Reservation | None:
-        return self._admission.reservations.ledger.of_gang(gang.uid)
 
     def _zones(self, node: Node) -> tuple[int, ...]:
         """Return the NUMA zone of each GPU of a node whose kubelet aligns pods with zones, zone by zone; () if not."""

@@ -23,7 +23,7 @@ from extender.explain.suggestions import suggest
 from extender.explain.views import view
 from extender.judge import CLEARABLE, judge
 from extender.objects.levels import Levels
-from extender.objects.podgroup import HYPOTHETICAL
+from extender.objects.podgroup import HYPOTHETICAL, PodGroup
 from extender.objects.reason import Wait
 from extender.objects.submission import Submitted
 from extender.placement.capacityview import PodSetRequest
@@ -87,10 +87,19 @@ def newcomers(submitted: Iterable[Submitted], now: float) -> list[Newcomer]:
 def _newcomer(submitted: Submitted, now: float) -> Newcomer:
     ref, pods = submitted.ref, {pod.uid: pod for pod in submitted.pods}
     oldest = min((pod.created for pod in submitted.pods), default="")
-    gang = Gang(ref, f"{HYPOTHETICAL}{ref.api}/{ref}", now, submitted.group, pods, oldest)
+    gang = Gang(ref, f"{HYPOTHETICAL}{ref.api}/{ref}", now, None, pods, oldest)
+    _describe(gang, submitted.group)
     # Of a gang whose PodGroup is in the cluster it is not known yet how many of its pods start together.
     needed = 0 if gang.group is None and needs_object(ref) else core_size(gang, 0)
     return Newcomer(gang, PodSetRequest.of_gang(gang, needed) if needed else None, submitted.remarks)
+
+
+def _describe(gang: Gang, group: PodGroup | None) -> None:
+    """Let a gang be described by an object; its members are of the parts that this tells apart."""
+    gang.group = group
+    if group is not None and group.label_parts:
+        for pod in list(gang.members.values()):
+            gang.join(replace(pod, role=group.role_of(pod.role, pod.labels)))
 
 
 def ask(admission: Admission, newcomer: Newcomer, now: float) -> WhatIfCase:
@@ -104,7 +113,7 @@ def ask(admission: Admission, newcomer: Newcomer, now: float) -> WhatIfCase:
     if namesake is not None:
         assumptions.append(f"{gang.ref} exists; this is evaluated as another gang beside it")
         if gang.group is None and namesake.group is not None:
-            gang.group = replace(namesake.group, uid=gang.uid, created=gang.oldest_member)
+            _describe(gang, replace(namesake.group, uid=gang.uid, created=gang.oldest_member))
             assumptions.append(f"it is described by the {namesake.group.kind} {gang.ref} of the cluster")
     managed = model.concerns(gang)
     if gang.members and not managed:

@@ -16,7 +16,7 @@ from extender.admission.events import Event
 from extender.hardware.calibration import DATA_KEY, LIST_KEY
 from extender.hardware.links import POLICY_LABEL
 from extender.hardware.products import ACCELERATOR_LABEL, INSTANCE_LABEL, PRODUCT_LABELS, REPLICAS_LABEL
-from extender.objects.branches import Branch
+from extender.objects.branches import Branch, LabelParts
 from extender.objects.budget import DisruptionBudget
 from extender.objects.computedomain import ComputeDomain
 from extender.objects.devices import DeviceReport
@@ -375,6 +375,7 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     LabelGroup: {"keys": _KEY, "selector": Anonymiser.value},
     TopologyTerms: {"required": _LEVEL, "preferred": _LEVEL},
     PodGroup: {"parent": Anonymiser.value},
+    LabelParts: {"name": _ROLE},
     Branch: {"name": _ROLE, "required": _LEVEL, "preferred": _LEVEL},
     SelectorTerm: {"labels": Anonymiser.value, "fields": Anonymiser.field_requirements},
     NodeScope: {"name": _PLACE},

@@ -16,7 +16,7 @@ The gang starts with the six pods of any two replicas. The third joins it whole,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias
@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from extender.caches import sized_cache
 from extender.objects.reason import Problem
-from extender.objects.topology import RoleGroup, Slice, TopologyTerms
+from extender.objects.topology import LabelGroup, RoleGroup, Slice, TopologyTerms
 
 #: Roles of a tree, and parts around each: every event of every member may ask for all of them.
 MOST_LEAVES: Final = 256
@@ -176,6 +176,44 @@ class Branch:
 def of_roles(minimums: tuple[tuple[str, int], ...]) -> Branch:
     """Return the tree of a gang that needs so many members of each role."""
     return Branch("", len(minimums), tuple(Branch(role, least) for role, least in minimums))
+
+
+@dataclass(frozen=True, slots=True)
+class LabelParts:
+    """Members that are of one part if they agree on the labels of a `group`: `least` such parts of `size` members.
+
+    Which parts there are is told by the members, whose role is that part. The `name` tells them from others' parts.
+    """
+
+    name: str
+    group: LabelGroup
+    least: int
+    size: int
+
+    def role_of(self, labels: Mapping[str, str]) -> str:
+        """Return the part that a member with such labels is of, "" if none."""
+        values = self.group.values_of("", labels)
+        if values is None:
+            return ""
+        return ",".join((self.name, *(f"{key}={value}" for key, value in zip(self.group.keys, values, strict=True))))
+
+    def branch(self, roles: frozenset[str]) -> Branch:
+        """Return the parts that members with `roles` make, and an empty one for each that lacks to the least number."""
+        own = (role for role in roles if role.partition(",")[0] == self.name)
+        known = sorted(own, key=lambda role: (len(role), role))[:MOST_LEAVES]  # 9 before 10
+        known += (f"{self.name} (part {number + 1})" for number in range(len(known), self.least))
+        return Branch(self.name, self.least, tuple(Branch(role, self.size) for role in known))
+
+
+def _label_size(parts: tuple[LabelParts, ...], roles: frozenset[str]) -> int:
+    return 1000 + 600 * (len(roles) + sum(each.least for each in parts))
+
+
+@sized_cache(_TREES_BYTES, _label_size)
+def of_labels(parts: tuple[LabelParts, ...], roles: frozenset[str]) -> Branch:
+    """Return the tree of a gang whose parts are told by labels, and whose members have `roles`."""
+    branches = tuple(each.branch(roles) for each in parts)
+    return branches[0] if len(branches) == 1 else Branch("", len(branches), branches)
 
 
 class _WrittenPart(Struct, gc=False, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from extender.objects.branches import Branch, of_roles
+from extender.objects.branches import Branch, LabelParts, of_roles
 from extender.objects.keys import ADMISSION_GATE, MOST_ROLES, NO_OPTIONS, Options, read_options
 from extender.objects.manifest import Manifest
 from extender.objects.meta import ObjectMeta, ObjectRef
@@ -151,8 +151,8 @@ class PodGroup:
     None where the members' own counts, and so is `never_preempts`. `problem` says why the object cannot be used.
     `about` is the object where it is no PodGroup, `steps` what its controller makes later. One that `goes_whole` loses
     no member by eviction but with all others. It is part of its `parent`, if it has one; one that consists of groups
-    needs `parts_needed` of them. `told` is the phase that Muster last wrote to its status, "" for none; it
-    decides nothing.
+    needs `parts_needed` of them. `label_parts` are those that members name by labels. `told` is the phase that Muster
+    last wrote to its status, "" for none; it decides nothing.
     """
 
     ref: GroupRef
@@ -173,6 +173,7 @@ class PodGroup:
     tree: Branch | None = None
     parent: GroupRef | None = None
     parts_needed: int = 0
+    label_parts: tuple[LabelParts, ...] = ()
     told: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -201,6 +202,10 @@ class PodGroup:
     def root(self) -> Branch | None:
         """Return the tree of its parts, None if it has none."""
         return self.tree or (of_roles(self.role_minimums) if self.role_minimums else None)
+
+    def role_of(self, role: str, labels: Mapping[str, str]) -> str:
+        """Return the role of a member: the part that its labels name, else what it says itself."""
+        return next(filter(None, (part.role_of(labels) for part in self.label_parts)), role)
 
     @property
     def told_finished(self) -> bool:

@@ -25,7 +25,8 @@ from muster_lab.simulation.transports import asgi_transport
 from muster_lab.simulation.virtual_time import LoopClock
 from muster_lab.simulation.world import World
 
-#: Eight nodes in two blocks of two racks, two teams with half of the GPUs each, a gang that runs, one of parts that waits.
+#: Eight nodes in two blocks of two racks; two teams with half of the GPUs each; a gang that runs, and one of parts that
+#: waits.
 _SCENARIO = """
 topology:
   levels:

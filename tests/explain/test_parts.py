@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.admission.events import PodGone, PodSeen
+from extender.admission.events import GroupSeen, PodGone, PodSeen
 from extender.cluster.gangs import role_gaps
 from extender.explain.documents import PartRow, PartState
 from extender.explain.explanation import Inspection, explanation
@@ -20,6 +20,8 @@ from extender.objects.pod import Phase
 from extender.objects.podgroup import GroupProgress, GroupRef
 from extender.objects.reason import Reason
 from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.sources.volcano import VOLCANO_ANNOTATIONS, decode_volcano_pod_group, read_volcano
+from tests.builders import volcano_json, written
 from tests.explain.conftest import racked
 from tests.explain.hypothetical import asked, objects
 from tests.worlds import Job, World
@@ -237,3 +239,17 @@ def test_a_gang_that_is_only_asked_about_has_its_parts_where_they_would_go(nodes
     assert parts is not None
     (worker,) = parts.parts
     assert f"{worker.state}* {worker.bound}/{worker.minimum} -{worker.lacks} {worker.domain}" == expected
+
+
+def test_parts_that_labels_tell_are_known_of_a_gang_that_is_only_asked_about() -> None:
+    """Whether its PodGroup is in the file, or in the cluster already."""
+    policy = {"name": "rings", "matchLabelKeys": ["ring"], "minSubGroups": 1, "subGroupSize": 2}
+    group = volcano_json("new", minMember=1, subGroupPolicy=[policy])
+    _, pods = objects(2)
+    pods["spec"]["template"]["metadata"] = {"annotations": {VOLCANO_ANNOTATIONS[0]: "new"}, "labels": {"ring": "a"}}
+    world = racked(1, 2)
+    from_file = asked(world, [group, pods])
+    world.tell(GroupSeen(read_volcano(decode_volcano_pod_group(written(group)))))
+    for answer in (from_file, asked(world, [pods])):
+        assert answer.facts.parts is not None
+        assert [(part.name, part.placed) for part in answer.facts.parts.parts] == [("rings,ring=a", 2)]

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from extender.objects import keys
+from extender.objects.branches import MOST_LEAVES, LabelParts
 from extender.objects.keys import is_level
 from extender.objects.levels import up_to_tier
 from extender.objects.meta import (
@@ -106,12 +107,18 @@ class _Limit:
 
 @dataclass(slots=True)
 class _Subgroups:
-    """What all policies of subgroups ask for; `minimums` are by role, those of all roles together under ""."""
+    """What all policies of subgroups ask for; `minimums` are by role, those of all roles together under "".
+
+    With `by_labels` members are told apart by labels alone, and some subgroups are `parts` of the gang.
+    """
+
+    by_labels: bool
 
     slices: list[Slice] = field(default_factory=list)
     groups: list[RoleGroup] = field(default_factory=list)
     labelled: list[LabelGroup] = field(default_factory=list)
     minimums: dict[str, int] = field(default_factory=dict)
+    parts: list[LabelParts] = field(default_factory=list)
 
     def at_least(self, role: str, pods: int) -> None:
         """Take in how many pods of a role there are to be at least, of all roles together for ""."""
@@ -130,9 +137,10 @@ def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGrou
     """
     meta = group.metadata or ObjectMeta()
     spec = group.spec or VolcanoSpec()
-    reading, subgroups = Reading(), _Subgroups()
+    reading, policies = Reading(), spec.sub_group_policy or ()
+    subgroups = _Subgroups(any(map(_needs_labels, policies)))
     _state(_read_limit(spec.network_topology, "spec.networkTopology", reading), "spec.networkTopology", reading)
-    for index, policy in enumerate(spec.sub_group_policy or ()):
+    for index, policy in enumerate(policies):
         _read_policy(policy, f"spec.subGroupPolicy[{index}]", subgroups, reading)
     reading.slices(tuple(subgroups.slices), "spec.subGroupPolicy")
     options = read_group_options(meta, reading).with_peer_queue(spec.queue or "")
@@ -145,6 +153,8 @@ def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGrou
     except ResourceListError as error:
         min_resources, problem = {}, problem or error.problem
     minimums = {} if problem else _task_minimums(spec)
+    if minimums and subgroups.parts:
+        reading.refuse("spec.minTaskMember", "cannot be kept beside subgroups of which so many are needed by labels")
     for role, least in subgroups.minimums.items():
         minimums[role] = max(minimums.get(role, 0), least)
     return PodGroup(
@@ -158,6 +168,7 @@ def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGrou
         generation=meta.generation or 0,
         options=options,
         problem=problem or reading.refused,
+        label_parts=() if options.says_parts else tuple(subgroups.parts),
     )
 
 
@@ -191,7 +202,7 @@ def _read_policy(policy: SubGroupPolicy, where: str, subgroups: _Subgroups, read
     volcano-sh/volcano pkg/scheduler/api/sub_job_info.go, getSubJobMatchValues and NewSubJobInfo.
     """
     limit = _read_limit(policy.network_topology, f"{where}.networkTopology", reading)
-    picked = _read_picked(policy, f"{where}.labelSelector", reading)
+    picked = _read_picked(policy, f"{where}.labelSelector", reading, by_labels=subgroups.by_labels)
     if picked is None:
         return
     _read_minimum(policy, picked, where, subgroups, reading)
@@ -200,7 +211,7 @@ def _read_policy(policy: SubGroupPolicy, where: str, subgroups: _Subgroups, read
     size, roles, keys = policy.sub_group_size or 0, picked.roles, picked.keys
     if picked.is_numbered and size > 0 and limit.hard:
         subgroups.slices.append(Slice(size, limit.level, roles))
-    elif picked.selector or not ROLE_LABELS.issuperset(keys):
+    elif picked.selector or not ROLE_LABELS.issuperset(keys) or (keys and subgroups.by_labels):
         subgroups.labelled.append(LabelGroup(keys, limit.level, roles, picked.selector, limit.hard))
     elif roles or keys:
         each = [frozenset({role}) for role in sorted(roles)] if keys and roles else [roles]
@@ -221,12 +232,30 @@ class _Picked(NamedTuple):
         """Tell whether the subgroups are those that pods are counted off in by member order."""
         return bool(self.keys) and _NUMBERING.issuperset(self.keys) and not self.selector
 
+    @property
+    def is_by_role(self) -> bool:
+        """Tell whether each role is a subgroup of its own."""
+        return bool(self.keys and self.roles) and ROLE_LABELS.issuperset(self.keys)
 
-def _read_picked(policy: SubGroupPolicy, where: str, reading: Reading) -> _Picked | None:
+    def is_counted(self, size: int | None) -> bool:
+        """Tell whether so many subgroups of a size are so many pods: of one role, or of all."""
+        one = not (self.keys or self.selector)
+        return len(self.roles) <= 1 and (one or (self.is_numbered and bool(size)))
+
+
+def _needs_labels(policy: SubGroupPolicy) -> bool:
+    """Tell whether so many subgroups are needed of which only the members' labels tell which there are."""
+    count, picked = policy.min_sub_groups or 0, _read_picked(policy, "", Reading())
+    if count <= 0 or picked is None or picked.is_counted(policy.sub_group_size):
+        return False
+    return bool(picked.keys or count == 1) and not (picked.is_by_role and count == len(picked.roles))
+
+
+def _read_picked(policy: SubGroupPolicy, where: str, reading: Reading, *, by_labels: bool = False) -> _Picked | None:
     """Return whom a policy is about; None if its selector cannot be read."""
     keys = tuple(policy.match_label_keys or [match.label_key or "" for match in policy.match_policy or ()])
     roles = _selected_roles(policy.label_selector)
-    if roles is not None:
+    if roles is not None and not (by_labels and roles):
         return _Picked(roles, (), keys)
     read = read_label_selector(policy.label_selector or LabelSelectorObject(), where)
     if isinstance(read, Problem):
@@ -239,23 +268,25 @@ def _read_minimum(policy: SubGroupPolicy, picked: _Picked, where: str, subgroups
     """Take in how many whole subgroups there are to be at least, or say why that cannot be kept.
 
     Where pods are counted off, so many subgroups are so many pods; where each role is a subgroup of its own and all are
-    needed, so many pods of each.
+    needed, so many pods of each; where labels tell them apart, they are parts.
     """
     size, count, roles = max(policy.sub_group_size or 1, 1), policy.min_sub_groups or 0, picked.roles
-    counted = picked.is_numbered and policy.sub_group_size
     if count <= 0:
         return
-    if picked.keys and roles and ROLE_LABELS.issuperset(picked.keys) and count == len(roles):
+    if picked.is_by_role and count == len(roles):
         for role in roles:
             subgroups.at_least(role, size)
     elif not picked.keys and count > 1:
         reading.refuse(f"{where}.minSubGroups", f"{count} can never be: without matchLabelKeys there is one subgroup")
-    elif (counted or not (picked.keys or picked.selector)) and len(roles) <= 1:
+    elif picked.is_counted(policy.sub_group_size):
         subgroups.at_least("".join(roles), size * count)
+    elif count > MOST_LEAVES:
+        reading.refuse(f"{where}.minSubGroups", f"{count} are more parts than a gang may have, {MOST_LEAVES}")
     else:
-        known = ", ".join(sorted(_NUMBERING))
-        hint = f"use it for one role, with subGroupSize and matchLabelKeys of {known} alone, or none"
-        reading.refuse(f"{where}.minSubGroups", f"cannot be kept: {hint}")
+        name = (policy.name or "subgroup").replace(",", "-")
+        name += f"-{len(subgroups.parts)}" if any(each.name == name for each in subgroups.parts) else ""
+        members = LabelGroup(picked.keys, "", selector=picked.selector)
+        subgroups.parts.append(LabelParts(name, members, count, size))
 
 
 def _selected_roles(selector: LabelSelectorObject | None) -> frozenset[str] | None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from extender.objects.branches import LabelParts
 from extender.objects.keys import ROLE_MINIMUMS, TOPOLOGY_REQUIRED, Options
 from extender.objects.levels import up_to_tier
 from extender.objects.meta import Requirement
@@ -266,6 +267,39 @@ def test_the_least_number_of_subgroups_is_a_minimum() -> None:
     assert policy(subGroupSize=4).min_member == 8
 
 
+def test_the_least_number_of_subgroups_by_labels_is_that_of_parts() -> None:
+    """So many whole ones of those that members' labels tell; whom policies select is told by labels then, too."""
+    rings = {"name": "a,b", "subGroupSize": 4, "minSubGroups": 2, "matchLabelKeys": ["ring-id"]}
+    (part,) = policy(**rings, networkTopology=HARD).label_parts
+    assert part == LabelParts("a-b", LabelGroup(("ring-id",), ""), 2, 4)
+    assert part.role_of({"ring-id": "7"}) == "a-b,ring-id=7"
+    assert part.role_of({}) == ""
+    known = frozenset({"a-b,ring-id=10", "a-b,ring-id=9", "other"})
+    assert [each.name for each in part.branch(known).parts] == ["a-b,ring-id=9", "a-b,ring-id=10"]
+    assert [each.name for each in part.branch(frozenset()).parts] == ["a-b (part 1)", "a-b (part 2)"]
+    both = selecting(TASK, "ps", "worker")
+    group = policy(minSubGroups=2, matchLabelKeys=[PARTITION], labelSelector=both, networkTopology=HARD)
+    (part,) = group.label_parts
+    selector = (Requirement(TASK, "In", ("ps", "worker")),)
+    assert (part.group, part.size) == (LabelGroup((PARTITION,), "", selector=selector), 1)
+    assert group.options.peers.label_groups == (LabelGroup((PARTITION,), BOUND, selector=selector),)
+    assert policy(**rings | {"matchLabelKeys": [], "minSubGroups": 1}).label_parts == ()
+    only = selecting("example.com/side", "left")
+    assert policy(minSubGroups=1, subGroupSize=3, labelSelector=only).label_parts[0].least == 1
+
+
+def test_tasks_and_subgroups_by_labels_are_not_both_counted() -> None:
+    """A pod is of one part: what cannot be kept beside the other is named; Muster's own words count before both."""
+    rings = {"minSubGroups": 1, "matchLabelKeys": ["ring-id"]}
+    spec: Json = {"minMember": 2, "minTaskMember": {"worker": 2}, "subGroupPolicy": [rings]}
+    group = read(volcano_json(**spec))
+    assert group.problem is not None
+    assert group.problem.field == "spec.minTaskMember"
+    del spec["minTaskMember"]
+    own = volcano_json(annotations={"muster.dev/role-minimums": "worker=2"}, **spec)
+    assert read(own).label_parts == ()
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -275,17 +309,8 @@ def test_the_least_number_of_subgroups_is_a_minimum() -> None:
         ),
         ({"networkTopology": {"mode": "firm", "highestTierAllowed": 1}}, "networkTopology.mode"),
         ({"networkTopology": {"mode": "hard", "highestTierName": "a b"}}, "networkTopology.highestTierName"),
-        ({"minSubGroups": 2, "subGroupSize": 4, "matchLabelKeys": ["ring-id"]}, "minSubGroups"),
         ({"minSubGroups": 2, "subGroupSize": 4}, "minSubGroups"),
-        (
-            {
-                "minSubGroups": 2,
-                "subGroupSize": 4,
-                "matchLabelKeys": [PARTITION],
-                "labelSelector": selecting(TASK, "ps", "worker"),
-            },
-            "minSubGroups",
-        ),
+        ({"minSubGroups": 257, "subGroupSize": 4, "matchLabelKeys": ["ring-id"]}, "minSubGroups"),
     ],
 )
 def test_what_is_required_and_cannot_be_kept_is_a_problem_of_the_group(fields: Json, field: str) -> None:
