@@ -84,11 +84,11 @@ class Observations:
     def _describe(self, gang: Gang) -> None:
         """Let a gang that no object names be what is said of all that are called alike."""
         compositions = self._model.compositions
-        if not compositions.of_any_name or gang.group is not None:
+        if not compositions.of_any_name or gang.group is not None or gang.ref in compositions.groups:
             return
         said = compositions.described(gang.ref)
         if said is not None:
-            self._gang_seen(said)
+            self.group_seen(said)
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod that was deleted."""
@@ -109,7 +109,7 @@ class Observations:
                 admission.tenure.repairs.lost(pod, change.gang)
             self._effects.changed[change.gang.ref] = None
             if not change.gang.members and self._model.compositions.described(change.gang.ref) == change.gang.group:
-                self._gang_gone(change.gang.ref, change.gang.uid)
+                self.group_gone(change.gang.ref, change.gang.uid)
             if self._model.gangs.get(change.gang.ref) is None:
                 admission.reservations.end_life(change.gang.uid, "the gang is gone")
 
@@ -133,9 +133,9 @@ class Observations:
         for each in [each for each in like if each.name.rpartition("-")[0] == prefix.removesuffix("-")]:
             gang, said = gangs.get(each), compositions.described(each)
             if said is not None:
-                self._gang_seen(said)
+                self.group_seen(said)
             elif gang is not None and gang.group is not None:
-                self._gang_gone(each, gang.group.uid)
+                self.group_gone(each, gang.group.uid)
 
     def _recompose(self, ref: GroupRef, change: Callable[[], object]) -> None:
         """Take in that a group is part of another one, or consists of others: pods are of the outermost one's gang."""

@@ -195,7 +195,8 @@ class LabelParts:
         values = self.group.values_of("", labels)
         if values is None:
             return ""
-        return ",".join((self.name, *(f"{key}={value}" for key, value in zip(self.group.keys, values, strict=True))))
+        words = (f"{key.rpartition('/')[2]}={value}" for key, value in zip(self.group.keys, values, strict=True))
+        return ",".join((self.name, *words))
 
     def branch(self, roles: frozenset[str]) -> Branch:
         """Return the parts that members with `roles` make, and an empty one for each that lacks to the least number."""

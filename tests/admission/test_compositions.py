@@ -11,7 +11,18 @@ from extender.objects.keys import Options
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.reason import Reason
-from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET, decode_leader_worker_set, read_leader_worker_set
+from extender.objects.sources.disaggregatedset import (
+    DISAGGREGATED_SET,
+    SET_ROLE,
+    decode_disaggregated_set,
+    read_disaggregated_set,
+)
+from extender.objects.sources.leaderworkerset import (
+    LEADER_WORKER_SET,
+    LWS_GROUP,
+    decode_leader_worker_set,
+    read_leader_worker_set,
+)
 from extender.objects.sources.native import (
     COMPOSITE,
     NATIVE,
@@ -195,3 +206,84 @@ def test_a_leader_with_a_hash_does_not_wait_for_workers_that_it_makes(world: Wor
     world.tell(GroupGone(described.ref, "u/*"))
     world.judge()
     assert (job.reason, job.reserved) == (Reason.MEMBERS_MISSING, {})
+
+
+PREFILL = ("p0-0", "p0-1", "p1-0", "p1-1")
+DECODE = ("d0-0", "d1-0")
+
+
+def slice_pods(world: World, names: tuple[str, ...], revision: str = "5d8c") -> list[Pod]:
+    """Return pods of groups of a DisaggregatedSet's first slice, called ROLE GROUP-WORKER."""
+    ref = GroupRef(DISAGGREGATED_SET, "default", f"llm-0-{revision}")
+    role = {"p": "prefill", "d": "decode"}
+    return [
+        world.pod(name, 8, group=ref, labels={SET_ROLE: role[name[0]], LWS_GROUP: f"hash{name[1]}"}) for name in names
+    ]
+
+
+def disaggregated(prefill: int = 2) -> PodGroup:
+    """Return what a DisaggregatedSet says of its slice: groups of so many pods prefill, of one decode."""
+    text = f"""{{"metadata": {{"name": "llm", "namespace": "default", "uid": "u"}}, "spec": {{"roles": [
+        {{"name": "prefill", "spec": {{"leaderWorkerTemplate": {{"size": {prefill}}}}}}},
+        {{"name": "decode", "spec": {{"leaderWorkerTemplate": {{"size": 1}}}}}}]}}}}"""
+    (group,) = read_disaggregated_set(decode_disaggregated_set(text.encode()))
+    return group
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_a_slice_of_a_disaggregated_set_is_one_gang(order: tuple[int, ...]) -> None:
+    """However they come: it starts with one group of each role, and others join whole, each by its hash."""
+    world = World()
+    world.nodes(5)
+    prefill, decode = slice_pods(world, PREFILL), slice_pods(world, DECODE)
+    steps: list[list[GroupSeen | PodSeen]] = [[GroupSeen(disaggregated())]]
+    steps += ([PodSeen(pod) for pod in pods] for pods in (prefill, decode))
+    for index in order:
+        for event in steps[index]:
+            world.tell(event)
+        world.judge()
+    job = Job(world, prefill[0].group, [*prefill, *decode])
+    assert {pod.role for pod in job.gang.members.values()} == {
+        *("prefill,group-index=hash0", "prefill,group-index=hash1"),
+        *("decode,group-index=hash0", "decode,group-index=hash1"),
+    }
+    placed = "".join(sorted(name[:2] for name in job.reserved))
+    assert placed in {"d0d1p0p0", "d0d1p1p1"}  # the second prefill has one node left for its two pods
+    world.nodes(1, prefix="more")
+    world.judge()
+    assert len(job.reserved) == len(job.pods)
+
+
+def test_no_role_of_a_slice_starts_without_the_other() -> None:
+    """A prefill waits for a decode, each revision by itself; nothing is left of a revision when its pods have gone."""
+    world = World()
+    world.nodes(6)
+    world.tell(GroupSeen(disaggregated()))
+    old, new = slice_pods(world, (*PREFILL[:2], "d0-0")), slice_pods(world, PREFILL[:2], "7b9f")
+    for pod in (*old, *new):
+        world.tell(PodSeen(pod))
+    world.judge()
+    assert len(Job(world, old[0].group).reserved) == len(old)
+    waits = Job(world, new[0].group)
+    assert (waits.reserved, waits.reason) == ({}, Reason.ROLE_MEMBERS_MISSING)
+    for pod in (*old, *new):
+        world.tell(PodGone(pod.uid))
+    assert world.state.gangs() == []
+
+
+def test_a_slice_follows_its_set() -> None:
+    """A larger group lacks members; without the set nothing says how many start together."""
+    world = World()
+    world.nodes(6)
+    pods = slice_pods(world, (*PREFILL[:2], "d0-0"))
+    for event in (GroupSeen(disaggregated(3)), *map(PodSeen, pods)):
+        world.tell(event)
+    world.judge()
+    job = Job(world, pods[0].group)
+    assert job.reason is Reason.ROLE_MEMBERS_MISSING
+    world.tell(GroupSeen(disaggregated(2)))
+    world.judge()
+    assert len(job.reserved) == len(pods)
+    world.tell(GroupGone(GroupRef(DISAGGREGATED_SET, "default", "llm-0-*"), "u/0"))
+    world.judge()
+    assert (job.reason, job.reserved) == (Reason.POD_GROUP_MISSING, {})

@@ -44,6 +44,7 @@ def children(parent: JsonObject, beside: list[JsonObject]) -> list[JsonObject]:
         "ReplicaSet": _pods_of_replica_set,
         "JobSet": _jobs_of_job_set,
         "LeaderWorkerSet": _pods_of_leader_worker_set,
+        "DisaggregatedSet": _leader_worker_sets,
         "PyTorchJob": _pods_of_pytorch_job,
         "MPIJob": _children_of_mpi_job,
         "RayJob": _ray_clusters,
@@ -116,6 +117,21 @@ def _jobs_of_job_set(job_set: JsonObject) -> Iterator[JsonObject]:
             own = {**role["template"].get("metadata", {}).get("labels", {}), **keys}
             yield _object(job_set, "batch/v1", "Job", name, {**job, "suspend": False}, own)
         before += role.get("replicas", 1)
+
+
+def _leader_worker_sets(workload: JsonObject) -> Iterator[JsonObject]:
+    name, prefix, revision = workload["metadata"]["name"], "disaggregatedset.x-k8s.io", "5d8c7b9f"
+    for index in range(workload["spec"].get("slices", 1)):
+        for role in workload["spec"]["roles"]:
+            labels = {f"{prefix}/name": name, f"{prefix}/slice": str(index), f"{prefix}/role": role["name"]}
+            labels |= {f"{prefix}/revision": revision}
+            spec = copy.deepcopy(role["spec"])
+            for template in ("leaderTemplate", "workerTemplate"):
+                if template in spec["leaderWorkerTemplate"]:
+                    meta = spec["leaderWorkerTemplate"][template].setdefault("metadata", {})
+                    meta["labels"] = {**meta.get("labels", {}), **labels}
+            own = f"{name}-{index}-{revision}-{role['name']}"
+            yield _object(workload, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", own, spec, labels)
 
 
 def _pods_of_leader_worker_set(workload: JsonObject) -> Iterator[JsonObject]:

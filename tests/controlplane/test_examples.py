@@ -28,11 +28,14 @@ WATCHFUL = 0.3
 
 #: Kinds whose controllers make objects that Muster reads, while Muster does not read them: no CRD of theirs is here.
 UNREAD = frozenset({"TrainJob", "TrainingRuntime", "RayJob"})
-GROUPS = frozenset({"jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "kubeflow.org", "ray.io"})
+GROUPS = frozenset(
+    {"jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "disaggregatedset.x-k8s.io", "kubeflow.org", "ray.io"}
+)
 
 #: For each example, how many pods each of its gangs has, and how many of them start together.
 GANGS = {
     "deployment": [(4, 2)],
+    "disaggregatedset": [(3, 3)],
     "job": [(4, 4)],
     "jobset": [(5, 5)],
     "leaderworkerset": [(2, 2), (2, 2)],

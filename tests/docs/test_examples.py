@@ -12,6 +12,7 @@ from extender.objects.pod import Pod, read_pod
 from extender.objects.podgroup import POD, PodGroup
 from extender.objects.podspec import decode_pod
 from extender.objects.sources.coscheduling import decode_coscheduling_pod_group, read_coscheduling
+from extender.objects.sources.disaggregatedset import DISAGGREGATED_SET
 from extender.objects.sources.grove import GROVE
 from extender.objects.sources.jobset import JOBSET
 from extender.objects.sources.kai import KAI
@@ -81,6 +82,7 @@ BY_THEMSELVES = {
     GROVE,
     KUEUE,
     JOBSET,
+    DISAGGREGATED_SET,
     LEADER_WORKER_SET,
     KUBEFLOW,
     RAY,

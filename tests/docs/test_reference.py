@@ -167,9 +167,9 @@ def test_a_schema_becomes_an_outline(schema: dict[str, object], outline: str) ->
 
 
 def test_a_schema_that_contains_itself_ends() -> None:
-    """A recursive schema is cut off."""
+    """What is inside itself is the same again."""
     schemas = {"Tree": {"type": "object", "properties": {"child": {"$ref": "#/components/schemas/Tree"}}}}
-    assert "..." in api.shape({"$ref": "#/components/schemas/Tree"}, schemas)
+    assert api.shape({"$ref": "#/components/schemas/Tree"}, schemas) == '{\n  "child": {the same}\n}'
 
 
 def test_every_event_is_explained() -> None:

@@ -49,6 +49,12 @@ _JOB_SET: Shape = {
     "successPolicy": dict.fromkeys(("operator", "targetReplicatedJobs")),
     "replicatedJobs": {"[]": dict.fromkeys(("dependsOn", "groupName", "name", "replicas", "template"))},
 }
+_LEADER_WORKER_SET: Shape = {
+    **dict.fromkeys(("groupIdentity", "networkConfig", "replicas", "rolloutStrategy", "startupPolicy")),
+    "leaderWorkerTemplate": dict.fromkeys(
+        ("leaderTemplate", "restartPolicy", "size", "subGroupPolicy", "workerTemplate")
+    ),
+}
 _RAY_GROUP = ("rayStartParams", "template")
 
 #: The operators' fields down to their pod templates, as their published Go types have them.
@@ -66,12 +72,11 @@ SHAPES: Mapping[tuple[str, str], Shape] = {
         "mpiReplicaSpecs": _REPLICAS,
         "runPolicy": _RUN_POLICY,
     },
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): {
-        **dict.fromkeys(("networkConfig", "replicas", "rolloutStrategy", "startupPolicy")),
-        "leaderWorkerTemplate": dict.fromkeys(
-            ("leaderTemplate", "restartPolicy", "size", "subGroupPolicy", "workerTemplate")
-        ),
+    ("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet"): {
+        **dict.fromkeys(("placementPolicy", "slices")),
+        "roles": {"[]": {**dict.fromkeys(("metadata", "name", "scaling")), "spec": _LEADER_WORKER_SET}},
     },
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): _LEADER_WORKER_SET,
     ("ray.io/v1", "RayJob"): {
         **dict.fromkeys(
             (
@@ -177,9 +182,9 @@ def test_every_pod_is_musters_and_in_a_gang(path: Path) -> None:
 
 
 def foretold(objects: list[Manifest]) -> Iterator[Manifest]:
-    """Yield the objects that what-if is asked about: of a TrainJob the JobSet, as it says itself, and no Queue."""
+    """Yield the objects that what-if is asked about: of a TrainJob and a DisaggregatedSet what it makes, no Queue."""
     for item in objects:
-        if item["kind"] == "TrainJob":
+        if item["kind"] in {"TrainJob", "DisaggregatedSet"}:
             yield from children(item, objects)
         elif item["kind"] not in {"Queue", "TrainingRuntime"}:
             yield item

@@ -38,6 +38,7 @@ from extender.objects.queue import decode_queue
 from extender.objects.resourceclaim import decode_resource_claim, decode_resource_claim_template
 from extender.objects.resourceslice import decode_resource_slice
 from extender.objects.sources.coscheduling import decode_coscheduling_pod_group
+from extender.objects.sources.disaggregatedset import decode_disaggregated_set
 from extender.objects.sources.grove import decode_pod_gang
 from extender.objects.sources.jobset import decode_job_set
 from extender.objects.sources.kai import decode_kai_pod_group
@@ -166,6 +167,13 @@ DOCUMENTS: dict[Decoder[Any], object] = {
                 }
             ],
             "startupPolicy": {"startupPolicyOrder": "InOrder"},
+        },
+    },
+    decode_disaggregated_set: {
+        "metadata": {"name": "llm", "namespace": "team"},
+        "spec": {
+            "slices": 2,
+            "roles": [{"name": "prefill", "metadata": {}, "spec": {"leaderWorkerTemplate": {"size": 2}}}],
         },
     },
     decode_leader_worker_set: {

@@ -10,6 +10,7 @@ from extender.objects.podgroup import GroupRef
 from extender.objects.podoptions import read_group
 from extender.objects.podspec import PodSpec, SchedulingGroup, decode_pod
 from extender.objects.sources.coscheduling import COSCHEDULING, COSCHEDULING_LABEL
+from extender.objects.sources.disaggregatedset import DISAGGREGATED_SET
 from extender.objects.sources.jobset import JOBSET
 from extender.objects.sources.kubeflow import KUBEFLOW
 from extender.objects.sources.kueue import KUEUE
@@ -65,6 +66,16 @@ def test_volcanos_annotations_name_a_gang(annotations: dict[str, str]) -> None:
 OPERATORS: tuple[tuple[str, dict[str, str], str], ...] = (
     (KUEUE, {"kueue.x-k8s.io/pod-group-name": "group"}, "group"),
     (JOBSET, {"jobset.sigs.k8s.io/jobset-name": "set"}, "set"),
+    (
+        DISAGGREGATED_SET,
+        {
+            "disaggregatedset.x-k8s.io/name": "llm",
+            "disaggregatedset.x-k8s.io/slice": "0",
+            "disaggregatedset.x-k8s.io/revision": "5d8c",
+            "leaderworkerset.sigs.k8s.io/group-index": "2",
+        },
+        "llm-0-5d8c",
+    ),
     (
         LEADER_WORKER_SET,
         {"leaderworkerset.sigs.k8s.io/name": "llm", "leaderworkerset.sigs.k8s.io/group-index": "2"},

@@ -87,7 +87,7 @@ def read_leader_worker_set(workload: LeaderWorkerSet) -> tuple[PodGroup, ...]:
     spec = workload.spec or LeaderWorkerSetSpec()
     template = spec.leader_worker_template or LeaderWorkerTemplate()
     exclusive = (meta.annotations or {}).get(EXCLUSIVE_TOPOLOGY, "")
-    if not exclusive and spec.startup_policy != _LEADER_READY:
+    if not makes_leaders_first(meta, spec):
         return ()
     problem = first_negative({"spec.replicas": spec.replicas, f"{_TEMPLATE}.size": template.size})
     hashed = spec.group_identity == "Hash"
@@ -97,6 +97,12 @@ def read_leader_worker_set(workload: LeaderWorkerSet) -> tuple[PodGroup, ...]:
         options = first.options.with_problems((_two_steps(exclusive),))
         first = replace(first, options=options)  # people need not be told for each group
     return (replace(first, problem=problem), *others)
+
+
+def makes_leaders_first(meta: ObjectMeta | None, spec: LeaderWorkerSetSpec) -> bool:
+    """Tell whether the workers of a group are made when its leader is bound, or ready."""
+    exclusive = ((meta.annotations if meta is not None else None) or {}).get(EXCLUSIVE_TOPOLOGY)
+    return bool(exclusive) or spec.startup_policy == _LEADER_READY
 
 
 def _group(meta: ObjectMeta, template: LeaderWorkerTemplate, index: str) -> PodGroup:
@@ -137,7 +143,7 @@ def leader_worker_set_pods(of: Manifest) -> Sequence[SubmittedPodSet]:
     groups = numbered(of.name, replicas, of, "spec.replicas")
     workers = numbered(of.name, max(size - 1, 0), of, f"{_TEMPLATE}.size")
     numbered(of.name, replicas * max(size, 0), of, f"{_TEMPLATE}.size")
-    leaders_first = EXCLUSIVE_TOPOLOGY in (meta.annotations or {}) or spec.startup_policy == _LEADER_READY
+    leaders_first = makes_leaders_first(meta, spec)
     annotations = {LWS_SIZE: str(size)}
     own = "leaderTemplate" if template.leader_template is not None else "workerTemplate"
     sets: list[SubmittedPodSet] = []

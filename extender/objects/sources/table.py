@@ -10,6 +10,7 @@ from extender.objects.keys import GANG, MIN_MEMBER
 from extender.objects.podgroup import POD
 from extender.objects.sources import (
     coscheduling,
+    disaggregatedset,
     grove,
     jobset,
     kai,
@@ -37,6 +38,7 @@ SOURCES: Final[tuple[Source, ...]] = (
     kai.SOURCE,
     kueue.SOURCE,
     jobset.SOURCE,
+    disaggregatedset.SOURCE,
     leaderworkerset.SOURCE,
     kubeflow.SOURCE,
     volcano.SOURCE,
