@@ -140,9 +140,9 @@ class Observations:
     def _recompose(self, ref: GroupRef, change: Callable[[], object]) -> None:
         """Take in that a group is part of another one, or consists of others: pods are of the outermost one's gang."""
         compositions, gangs = self._model.compositions, self._model.gangs
-        before = compositions.root(ref)
+        before, known = compositions.root(ref), compositions.groups.get(ref)
         change()
-        after = compositions.root(ref)
+        after, group = compositions.root(ref), compositions.groups.get(ref)
         for old in {before, ref} - {after}:
             gang = gangs.get(old)
             for pod in list(gang.members.values()) if gang is not None else ():
@@ -150,9 +150,10 @@ class Observations:
                 self.pod_seen(replace(pod, group=named))
             if gang is not None and gang.group is not None and compositions.root(old) != old:
                 self._gang_gone(old, gang.group.uid)
-        same = gangs.get(ref) if before == after == ref else None
-        for pod in list(same.members.values()) if same is not None else ():
-            self.pod_seen(pod)  # it may be of another part now
+        if group is not None and group.label_parts != (() if known is None else known.label_parts):
+            gang = gangs.get(ref)
+            for pod in list(gang.members.values()) if gang is not None else ():
+                self.pod_seen(pod)  # it may be of another part now
         for root in dict.fromkeys((after, before)):
             if compositions.root(root) == root and (described := compositions.gang(root)) is not None:
                 self._gang_seen(described)
