@@ -113,6 +113,28 @@ VOLCANO_GANG = {
         ],
     },
 }
+RINGS_GANG = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "PodGroup",
+    "metadata": {"name": "rings", "namespace": "default"},
+    "spec": {
+        "minMember": 1,
+        "subGroupPolicy": [
+            {"name": "rings", "matchLabelKeys": ["example.com/ring"], "subGroupSize": 3, "minSubGroups": 1}
+        ],
+    },
+}
+DISAGGREGATED_SET = {
+    "apiVersion": "disaggregatedset.x-k8s.io/v1",
+    "kind": "DisaggregatedSet",
+    "metadata": {"name": "llm", "namespace": "default"},
+    "spec": {
+        "roles": [
+            {"name": "prefill", "spec": {"replicas": 4, "leaderWorkerTemplate": {"size": 2}}},
+            {"name": "decode", "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 1}}},
+        ]
+    },
+}
 GROVE_GANG = {
     "apiVersion": "scheduler.grove.io/v1alpha1",
     "kind": "PodGang",
@@ -152,11 +174,26 @@ def lws(worker: int) -> JsonObject:
     return {"labels": labels | {f"{prefix}/group-key": key}, "annotations": {f"{prefix}/size": "3"}}
 
 
+RING = {"annotations": {"scheduling.k8s.io/group-name": "rings"}, "labels": {"example.com/ring": "a"}}
+
+
+def disaggregated(role: str) -> JsonObject:
+    """Return the metadata of a pod of a role's group, as the LeaderWorkerSet of a DisaggregatedSet has it."""
+    prefix, meta = "disaggregatedset.x-k8s.io", lws(0)
+    labels = {f"{prefix}/name": "llm", f"{prefix}/slice": "0", f"{prefix}/revision": "5d8c", f"{prefix}/role": role}
+    return {**meta, "labels": {**meta["labels"], **labels}}
+
+
 #: The metadata of the pods of a gang that starts with three of them, those last without which nothing starts.
 SHAPES = {
     "kai": (KAI_GANG, [kai("r1-p"), kai("r1-p"), kai("r1-d")]),
     "volcano": (VOLCANO_GANG, [volcano("worker", "0"), volcano("worker", "0"), volcano("master")]),
     "grove": (GROVE_GANG, [grove("grove-p"), grove("grove-p"), grove("grove-d")]),
+    "rings": (RINGS_GANG, [RING, RING, RING]),
+    "disaggregatedset": (
+        DISAGGREGATED_SET,
+        [disaggregated("prefill"), disaggregated("prefill"), disaggregated("decode")],
+    ),
     "leaderworkerset": (None, [lws(0), lws(1), lws(2)]),
 }
 
@@ -164,7 +201,7 @@ SHAPES = {
 @pytest.fixture
 def definitions(cluster: Sandbox) -> Iterator[None]:
     """Install the CRDs of the schedulers whose objects are trees."""
-    groups = {"scheduling.run.ai", "scheduling.volcano.sh", "scheduler.grove.io"}
+    groups = {"scheduling.run.ai", "scheduling.volcano.sh", "scheduler.grove.io", "disaggregatedset.x-k8s.io"}
     found = [each for each in foreign_definitions() if each["spec"]["group"] in groups]
     apply_all(cluster.api, found)
     yield
