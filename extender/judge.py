@@ -245,9 +245,21 @@ def place(case: Case, view: CapacityView) -> Plan | Shortfall | Wait:
         return bar
     free, terms = view.snapshot(Capacity.FREE), pod_set.demand.terms
     mark, candidates = free.mark(), view.candidates(pod_set, case.eligible(view))
-    result = _place_near_all(case, free, candidates) or case.planner(pod_set.pods, free, candidates, terms)
+    found = _place_near_some(case, view) or _place_near_all(case, free, candidates)
+    result = found or case.planner(pod_set.pods, free, candidates, terms)
     free.undo(mark)
     return result
+
+
+def _place_near_some(case: Case, view: CapacityView) -> Plan | None:
+    """Place members in the domain that they should share with others that have a place, the narrowest with room."""
+    for near in case.pod_set.near:
+        there = replace(case, pod_set=near, _eligible=None)
+        candidates = view.candidates(near, there.eligible(view))
+        found = case.planner(near.pods, view.snapshot(Capacity.FREE), candidates, near.demand.terms)
+        if isinstance(found, Plan):
+            return found
+    return None
 
 
 def _place_near_all(case: Case, free: WhatIf, candidates: Candidates) -> Plan | None:
@@ -325,7 +337,7 @@ def _place_others(case: Case, option: Option, first: Wait) -> Plan | Wait:
         tried += not known
         if tried > _CORES_AT_ONCE:
             return _gave_up(GaveUp(0, len(view.table)), pod_set) if never or shared else first
-        there = replace(case, pod_set=other, quota=quota)
+        there = replace(case, pod_set=other, quota=quota, _eligible=None)
         short = None if never else view.count(Capacity.FREE, other, eligible)
         found = short or (_place_or_explain(there, view) if never else place(there, view))
         if isinstance(found, Plan):
@@ -469,8 +481,7 @@ def _unaligned(
 
 def explain(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView, head: str) -> Wait:
     """Say why they do not fit, in the gang's own numbers and names; `head` is who is first in the queue."""
-    minimum = pod_set.gang.min_member
-    settled = minimum - pod_set.demand.pods
+    minimum, settled = _counted(pod_set)
     now = {"fits": settled + diagnosis.now.fits, "minMember": minimum}
     if diagnosis.unmatched:
         unplaceable = next(pod.key for pod in pod_set.pods if not view.admits(pod.shape))
@@ -490,6 +501,12 @@ def explain(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView, head: str
     return Wait(Reason.INSUFFICIENT_CAPACITY, now)
 
 
+def _counted(pod_set: PodSet) -> tuple[int, int]:
+    """Return of how many members is told, and how many of these have a place: of its minimum, or of those beyond."""
+    pods, minimum = pod_set.demand.pods, pod_set.gang.min_member
+    return (pods, 0) if pod_set.settled and pod_set.gang.has_core else (minimum, minimum - pods)
+
+
 def _unjoined(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView) -> Wait | None:
     """Say which members find no room beside the others of their slice or their roles; None if all do."""
     if diagnosis.vetoed or diagnosis.rejected or diagnosis.kept:
@@ -497,8 +514,8 @@ def _unjoined(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView) -> Wait
     for shape, wanted in sorted(pod_set.demand.shapes, key=lambda each: each[0].requests):
         join = pod_set.joins.get(shape)
         if join is not None and view.room(Capacity.FREE, shape, view.admitted) < wanted:
-            minimum = pod_set.gang.min_member
-            now = {"fits": minimum - pod_set.demand.pods + diagnosis.now.fits, "minMember": minimum}
+            minimum, settled = _counted(pod_set)
+            now = {"fits": settled + diagnosis.now.fits, "minMember": minimum}
             of = f"role {' and '.join(join.roles)}" if join.roles else f"a slice of {join.size}"
             part = f"the missing members of {of} beside the others"
             return Wait(Reason.DOMAIN_FULL, now, {"level": join.level, "part": part})

@@ -386,12 +386,13 @@ class Admission:
         return found
 
     def wait_of(self, gang: Gang) -> Wait | None:
-        """Return why members of a gang have no node: what it waits for, or else that no more of them may have one."""
+        """Return why members of a gang have no node: what it waits for, or else why no more of them have one."""
         wait = self.reservations.waits.get(gang.uid)
         placed = wait is None or wait.reason is Reason.AWAITING_MEMBERS
         if placed and gang.unplaced_count and not gang.spaces:
             return Wait(Reason.MAX_MEMBER_REACHED, {"beyond": gang.unplaced_count})
-        return wait
+        entry = self.tenure.decider.queues.get(gang.ref) if placed and gang.unplaced_count else None
+        return wait if entry is None or entry.core is not None else entry.short or wait
 
     def case(self, pod_set: PodSet, *, now: float) -> Case:
         """Return the case of members of a gang as things stand at `now` (epoch seconds).

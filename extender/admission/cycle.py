@@ -32,9 +32,9 @@ class Entry:
     `gated` it asks for no nodes yet, only whether its queue has quota for it; one that `blocks` lets not
     every gang pass; one that `borrows` would take its queue beyond its quota, when that was last asked; one that
     `is_deferred` came after the others, because its namespace has had reservations in vain. Its verdict was given on
-    `judged_on`, which made it a `head` or not; that on the members beyond on `extras_judged_on`. As long as no node has
-    changed since `hopeless_since`, a generation of the node table, it would not fit if all of them were empty. So many
-    `searches` for a place gave up.
+    `judged_on`, which made it a `head` or not; that on the members beyond on `extras_judged_on`, and why the first of
+    these find no place is `short`. As long as no node has changed since `hopeless_since`, a generation of the node
+    table, it would not fit if all of them were empty. So many `searches` for a place gave up.
     """
 
     gang: Gang
@@ -48,6 +48,7 @@ class Entry:
     judged_on: VerdictKey | None = None
     head: Earmark | None = None
     extras_judged_on: VerdictKey | None = None
+    short: Wait | None = None
     hopeless_since: int = -1
     searches: int = 0
 

@@ -7,7 +7,7 @@ fewest members beyond its minimum, of these the oldest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from typing import TypeAlias
@@ -106,49 +106,45 @@ class Extras:
         if not any_room and not self._preemptions.may_help(gang, entry.queue):
             entry.extras_judged_on = cycle.verdict_key(entry.queue)
             return
-        placed, short = False, None
+        placed, short, entry.short = False, None, None
         too_large: set[tuple[PodSetRequest, bool]] = set()  # and whether they may borrow
-        # One pod begins no slice and no role: where it joins others it goes to their domain, else as near as there is.
-        alone = replace(gang.topology, slices=(), role_groups=())
-        settled = settled_on(gang, self._model.table)
-        joining = self._joining(gang)
+        settled, joining, spaces = settled_on(gang, self._model.table), self._joining(gang), gang.spaces
         seen: set[str] = set()
-        spaces = gang.spaces
         for pod in gang.unplaced():
-            if pod.uid in seen or pod.uid in gang.refused:
-                continue
-            together = _together(pod, gang, joining)
-            together = [each for each in together if each.uid not in gang.refused]
-            if not 0 < len(together) <= spaces:
-                continue
-            request = PodSetRequest(frozenset({(pod.shape, 1)}), gang.packing, 1, alone)
-            if len(together) > 1:
-                request = PodSetRequest.of_members(gang, together)
-            pod_set = PodSet(gang, request, settled, _pods=together)
-            pod_set = pod_set if joining is None else joining.join(pod_set)
-            seen |= {each.uid for each in together}
-            kept = any(map(gang.keeps, together))
-            if not too_large.isdisjoint(((request, kept), (pod_set.demand, kept))):
-                continue
-            result = judge(_case(entry, pod_set, cycle)) if any_room else None
-            if isinstance(result, Plan):
-                self._reservations.reserve(gang, {each.uid: gang.members[each.uid] for each in together}, result.nodes)
-                settled = settled_on(gang, self._model.table)
-                joining = joining if len(together) == 1 and pod_set.joins else self._joining(gang)
-                placed, spaces = True, spaces - len(together)
-                yield True
-                continue
-            short = short or pod_set
-            if result is None:
+            tried: set[str] = set()
+            for pod_set in (
+                () if pod.uid in seen or pod.uid in gang.refused else _choices(pod, gang, joining, settled, spaces)
+            ):
+                uids, kept = [each.uid for each in pod_set.pods], any(map(gang.keeps, pod_set.pods))
+                tried.update(uids)
+                joined = pod_set if joining is None else joining.join(pod_set)
+                if not too_large.isdisjoint(((pod_set.demand, kept), (joined.demand, kept))):
+                    continue
+                result = judge(_case(entry, joined, cycle)) if any_room else None
+                if isinstance(result, Plan):
+                    self._reservations.reserve(gang, {uid: gang.members[uid] for uid in uids}, result.nodes)
+                    settled = settled_on(gang, self._model.table)
+                    if joining is not None and not joining.begins.isdisjoint(uids):
+                        joining = self._joining(gang)
+                    placed, spaces, tried = True, spaces - len(uids), set(uids)
+                    yield True
+                    break
+                if short is None:
+                    short, entry.short = joined, None if result is None else result.wait
+                if any_room:
+                    too_large.add((joined.demand, kept))
+                    yield False
+            seen |= tried
+            if short is not None and not any_room:
                 break
-            too_large.add((pod_set.demand, kept))
-            yield False
         entry.extras_judged_on = cycle.verdict_key(entry.queue)
-        if short is None:
-            yield Growth(entry, placed)
-            return
-        short = replace(short, settled=settled)
-        yield Growth(entry, placed, short, () if joining is not None else tuple(_more(short, spaces)))
+        yield Growth(entry, placed) if short is None else self._growth(entry, replace(short, settled=settled), placed)
+
+    def _growth(self, entry: Entry, short: PodSet, placed: bool) -> Growth:  # noqa: FBT001
+        """Return what came of a gang of which some have no place; with more of them, where they go one by one."""
+        tree, topology = entry.gang.tree, entry.gang.topology
+        one_by_one = not topology.has_parts and (tree is None or not tree.has_choice)
+        return Growth(entry, placed, short, tuple(_more(short, entry.gang.spaces)) if one_by_one else ())
 
     def _joining(self, gang: Gang) -> Joining | None:
         return Joining(gang, self._model.table, self._model.tree) if gang.topology.has_parts else None
@@ -162,11 +158,21 @@ class Extras:
         return any(view.room(Capacity.FREE, shape, eligible) for shape in entry.gang.wanted)
 
 
-def _together(pod: Pod, gang: Gang, joining: Joining | None) -> list[Pod]:
-    """Return the members that are placed together with one: of its part of the gang, or of its slice."""
-    tree = gang.tree
-    unit = [pod] if tree is None or not tree.has_choice else gang.unit(pod)
-    return unit if joining is None or unit != [pod] else joining.with_slice(pod)
+def _choices(pod: Pod, gang: Gang, joining: Joining | None, settled: Mapping[int, int], most: int) -> Iterator[PodSet]:
+    """Yield what may be placed for the sake of one member, of up to `most`: of its part of the gang, or of its slice.
+
+    One pod begins no slice and no role: where it joins others it goes to their domain, else as near as there is.
+    """
+    for unit in gang.units(pod):
+        together = unit if joining is None or unit != [pod] else joining.with_slice(pod)
+        together = [each for each in together if each.uid not in gang.refused]
+        if len(together) == 1:
+            alone = replace(gang.topology, slices=(), role_groups=())
+            request = PodSetRequest(frozenset({(together[0].shape, 1)}), gang.packing, 1, alone)
+        else:
+            request = PodSetRequest.of_members(gang, together)
+        if 0 < len(together) <= most:
+            yield PodSet(gang, request, settled, _pods=together)
 
 
 def _case(entry: Entry, pod_set: PodSet, cycle: Cycle) -> Case:

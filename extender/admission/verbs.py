@@ -17,6 +17,7 @@ from extender.ledger.slots import Reservation, Slot, SlotState
 from extender.objects.holdings import prediction
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason
 
 _NOT_PLANNED = "it has not been planned yet"
 _NO_ROOM_BEYOND = "no room for members beyond minMember"
@@ -268,9 +269,12 @@ class Verbs:
         """Return the one sentence about the pod's gang."""
         gang = self._model.gang_of(pod)
         wait = None if gang is None else self._admission.wait_of(gang)
-        if wait is not None:
+        if gang is None or wait is None:
+            return _NOT_PLANNED if pod.group.is_pod else _NO_ROOM_BEYOND
+        if wait.reason is Reason.MAX_MEMBER_REACHED or wait is self._admission.reservations.waits.get(gang.uid):
             return wait.steady_message
-        return _NOT_PLANNED if pod.group.is_pod else _NO_ROOM_BEYOND
+        said = "" if wait.reason is Reason.INSUFFICIENT_CAPACITY else f": {wait.steady_message}"
+        return f"{_NO_ROOM_BEYOND}{said}"
 
     @staticmethod
     def _refuse(pod: Pod, names: list[str], text: str) -> Filtered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 
 from extender.cluster import membership
@@ -31,6 +31,9 @@ from extender.objects.topology import (
 #: What gangs share until it is theirs: most pods run, and most of those name no group.
 _UNCOUNTED = Tally(shared=True)
 _NO_MEMBERS: frozenset[str] = frozenset()
+
+#: Choices of what a part lacks of which some are placed: of one that needs any two of six parts there are fifteen.
+_MOST_CHOICES = 16
 
 
 @dataclass(slots=True)
@@ -120,11 +123,14 @@ class Gang:
         Members on nodes and those that have one promised count for it, ended ones do not. What the gang cannot start
         without is never too many.
         """
-        most = membership.max_member(self.group, self._said())
+        most, tree = membership.max_member(self.group, self._said()), self.tree
+        joining = self.unplaced_count
+        if tree is not None and tree.has_most:
+            joining -= sum(count for role, count in self.wanted_roles.items() if self._is_beyond(role))
         if self._is_pod or most is None:
-            return self.unplaced_count
+            return joining
         taken = sum(self.held.values()) + self.census().placeable - self.unplaced_count
-        return max(min(self.unplaced_count, max(most, self.min_member) - taken), 0)
+        return max(min(joining, max(most, self.min_member) - taken), 0)
 
     @property
     def role_minimums(self) -> Mapping[str, int]:
@@ -159,24 +165,40 @@ class Gang:
         placed = census.secured + census.placeable - self.wanted_roles.get(role, 0)
         return Standing(census.exist - census.gated, placed, census.secured)
 
-    def unit(self, pod: Pod) -> list[Pod]:
-        """Return the members that are to be placed with one beyond the minimum, itself included.
+    def units(self, pod: Pod) -> Iterator[list[Pod]]:
+        """Yield what may be placed for the sake of one member beyond the minimum, the first choice first.
 
-        That is itself alone, unless it is of a part of the gang that lacks members: then those that it lacks, none if
-        they are not there.
+        That is itself alone, unless it is of a part of the gang that lacks members: then those that the part lacks, of
+        several choices that do as well each. Nothing is if they are not there, or would be too many.
         """
         tree = self.tree
-        part = None if tree is None else tree.unit(pod.role, lambda role: self.standing(role).placed)
+        if tree is None:
+            yield [pod]
+            return
+        part = tree.unit(pod.role, self._placed_of)
+        if self._is_beyond(pod.role):
+            return
         if part is None:
-            return [pod]
-        gaps = {role: least - self.standing(role).placed for role, least in part.needs(self.standing).items()}
-        lacking = {role: gap for role, gap in gaps.items() if gap > 0}
-        chosen: list[Pod] = []
-        for each in self.unplaced():
-            if lacking.get(each.role, 0) and each.uid not in self.refused:
-                lacking[each.role] -= 1
-                chosen.append(each)
-        return [] if any(lacking.values()) else chosen
+            yield [pod]
+            return
+        members = [each for each in self.unplaced() if each.uid not in self.refused]
+        for minimums in islice(part.choices(self.standing), _MOST_CHOICES):
+            lacking = {role: gap for role, least in minimums.items() if (gap := least - self._placed_of(role)) > 0}
+            chosen: list[Pod] = []
+            for each in members:
+                if lacking.get(each.role, 0):
+                    lacking[each.role] -= 1
+                    chosen.append(each)
+            if chosen and not any(lacking.values()):
+                yield chosen
+
+    def _placed_of(self, role: str) -> int:
+        return self.standing(role).placed
+
+    def _is_beyond(self, role: str) -> bool:
+        """Tell whether the gang has as many parts, or members of a part, as it may have, and no more of a role join."""
+        tree = self.tree
+        return tree is not None and tree.bars(role, self._placed_of)
 
     @property
     def is_complete(self) -> bool:
@@ -185,6 +207,11 @@ class Gang:
         if not described or self.census().exist < self.min_member:
             return False
         return all(self.census_of(role).exist >= minimum for role, minimum in self.role_minimums.items())
+
+    @property
+    def has_core(self) -> bool:
+        """Tell whether all that the gang cannot start without has a place, or has succeeded."""
+        return self.placed_count >= self.min_member and not role_gaps(self)
 
     @property
     def has_minimum(self) -> bool:

@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from extender.caches import sized_cache
 from extender.objects.reason import Problem
@@ -53,8 +53,9 @@ class Branch:
 
     It holds with `least` of its `parts`, a leaf with `least` members of the role that it is called by. Its members are
     in one domain of the `required` level, and should be in one of the `preferred` level; every so many of them are, as
-    `slices` say, whose own roles do not count. `roles` are those of all leaves. With `has_choice` some parts do as
-    well as others.
+    `slices` say, whose own roles do not count. No more than `most` of its parts, or members, are placed, any number if
+    that is 0. `roles` are those of all leaves. With `has_choice` some parts do as well as others, with
+    `has_most` it or any of its parts has a bound.
     """
 
     name: str
@@ -63,8 +64,10 @@ class Branch:
     required: str = ""
     preferred: str = ""
     slices: tuple[Slice, ...] = ()
+    most: int = 0
     roles: frozenset[str] = field(init=False, repr=False, compare=False)
     has_choice: bool = field(init=False, repr=False, compare=False)
+    has_most: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Collect the roles: they are asked for with every member."""
@@ -72,6 +75,7 @@ class Branch:
         object.__setattr__(self, "roles", frozenset(own).union(*(part.roles for part in self.parts)))
         choice = bool(self.parts) and (self.least < len(self.parts) or any(part.has_choice for part in self.parts))
         object.__setattr__(self, "has_choice", choice)
+        object.__setattr__(self, "has_most", self.most > 0 or any(part.has_most for part in self.parts))
 
     @property
     def terms(self) -> TopologyTerms:
@@ -152,6 +156,16 @@ class Branch:
             return part
         return part.unit(role, have)
 
+    def bars(self, role: str, have: Have) -> bool:
+        """Tell whether one more member of a role would be too many, or be of a part too many, for those there are."""
+        if not self.parts:
+            return 0 < self.most <= have(role)
+        part = next((part for part in self.parts if role in part.roles), None)
+        if part is None:
+            return False
+        begun = [each for each in self.parts if any(map(have, each.roles))] if self.most else ()
+        return (0 < self.most <= len(begun) and part not in begun) or part.bars(role, have)
+
     def torn(self, have: Have) -> frozenset[str]:
         """Return the roles of the parts inside this one that do not hold."""
         parts = (part.torn(have) if part.holds(have) else part.roles for part in self.parts)
@@ -169,6 +183,8 @@ class Branch:
             if part.parts and not 0 < part.least <= len(part.parts):
                 of = f"{part.least} of {part.name or 'all'} can never be: it has {len(part.parts)} parts"
                 return Problem(where, of)
+            if 0 < part.most < part.least:
+                return Problem(where, f"at most {part.most} of {part.name or 'all'} are too few: it needs {part.least}")
         return None
 
 
@@ -217,13 +233,21 @@ def of_labels(parts: tuple[LabelParts, ...], roles: frozenset[str]) -> Branch:
     return branches[0] if len(branches) == 1 else Branch("", len(branches), branches)
 
 
+class _WrittenRole(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
+    """A role as people write it that has a maximum too."""
+
+    minimum: Annotated[int, Meta(ge=1)]
+    maximum: Annotated[int, Meta(ge=1)]
+
+
 class _WrittenPart(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     """A part as people write it: its own parts, and roles with the least number of their members."""
 
     name: str = ""
     minimum: int | None = None
+    maximum: Annotated[int, Meta(ge=1)] | None = None
     parts: list[_WrittenPart] = msgspec.field(default_factory=list)
-    roles: dict[str, int] = msgspec.field(default_factory=dict)
+    roles: dict[str, Annotated[int, Meta(ge=1)] | _WrittenRole] = msgspec.field(default_factory=dict)
     required: str = ""
     preferred: str = ""
     slices: str = ""
@@ -255,11 +279,13 @@ def _read(
     slices = read_slices(part.slices) if part.slices else ()
     sound = len(parts) == len(part.parts) and slices is not None
     levels = all(is_level(level) for level in (part.required, part.preferred) if level)
-    if not (sound and levels and (part.parts or part.roles)) or any(least < 1 for least in part.roles.values()):
+    if not (sound and levels and (part.parts or part.roles)):
         return None
-    parts += (Branch(role, least) for role, least in part.roles.items())
+    for role, count in part.roles.items():
+        least, most = (count, 0) if isinstance(count, int) else (count.minimum, count.maximum)
+        parts.append(Branch(role, least, most=most))
     least = len(parts) if part.minimum is None else part.minimum
-    return Branch(part.name, least, tuple(parts), part.required, part.preferred, slices or ())
+    return Branch(part.name, least, tuple(parts), part.required, part.preferred, slices or (), part.maximum or 0)
 
 
 def _together(parts: Sequence[Branch], standing: Callable[[str], Standing]) -> Iterator[dict[str, int]]:

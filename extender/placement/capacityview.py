@@ -127,7 +127,8 @@ class PodSet:
     `settled` says how many GPUs other members have on which row. `ever` is what keeps them from fitting on the empty
     cluster (None: nothing) as the nodes were at a generation of their table. `memory` is what searches for a place
     have found out, for the next to go on with. With `has_others` the gang has other members that do as well. `joins`
-    says of a shape with a selector of its own what the members join that have it.
+    says of a shape with a selector of its own what the members join that have it. `near` are the same members with
+    those of the domains that they should share with others, the narrowest first.
     """
 
     gang: Gang
@@ -137,6 +138,7 @@ class PodSet:
     memory: dict[Hashable, Regions] = field(default_factory=dict, repr=False, compare=False)
     has_others: bool = False
     joins: Mapping[Shape, Join] = field(default_factory=dict)
+    near: tuple[PodSet, ...] = ()
     _pods: list[Pod] | None = field(default=None, repr=False)
     _amounts: Mapping[str, int] | None = field(default=None, repr=False)
 

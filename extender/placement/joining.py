@@ -24,6 +24,8 @@ from extender.placement.capacityview import Join, PodSet, PodSetRequest
 
 _NUMBERED: Final = re.compile(r"(.*-)(\d{1,9})")
 _NODE_NAME: Final = "metadata.name"
+#: The level that no domain is of.
+_NOWHERE: Final = 1 << 10
 
 _Layers: TypeAlias = Sequence[tuple[int, int]]
 """(level, size) of slices, outermost first."""
@@ -50,19 +52,25 @@ class _Beside:
 class Joining:
     """Tell which members of a gang have to join others, as its slices and roles stand on the nodes now.
 
+    Groups of roles that should be together count as if they had to, where their level is up to `liked`.
+
     Attributes:
         parts: the UIDs of the members of each slice, and of each group of roles that has to be together.
+        begins: the UIDs of members of a part of which none has a place: others join the first one that gets one.
     """
 
     gang: Gang
     table: NodeTable
     tree: Tree
+    liked: int = -1
     parts: list[frozenset[str]] = field(init=False, default_factory=list)
+    begins: set[str] = field(init=False, default_factory=set)
     _rows: dict[str, int] = field(default_factory=dict)
     _beside: dict[str, _Beside] = field(default_factory=dict)
     _tags: dict[str, str] = field(default_factory=dict)
     _layers: dict[str, _Layers] = field(default_factory=dict)
     _fresh: dict[str, list[Pod]] = field(default_factory=dict)
+    _near: list[Joining] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Find the slices. Complexity: O(members)."""
@@ -73,7 +81,14 @@ class Joining:
             row = None if claim is None else self.table.row(claim.node)
             if row is not None:
                 self._rows[pod.uid] = row
-        self._gather(rest, [each for each in binding(self.gang.topology.role_groups, self.tree) if each.required], None)
+        groups = binding(self.gang.topology.role_groups, self.tree)
+        self._gather(rest, [each for each in groups if each.required or self._level(each) <= self.liked], None)
+        levels = {self._level(each) for each in groups if not each.required and self.liked < 0} - {_NOWHERE}
+        self._near = [Joining(self.gang, self.table, self.tree, level) for level in sorted(levels, reverse=True)]
+
+    def _level(self, group: RoleGroup) -> int:
+        level = self.tree.levels.find(group.level)
+        return _NOWHERE if level is None else level
 
     def _gather(self, members: Sequence[Pod], groups: Sequence[RoleGroup], around: _Beside | None) -> None:
         rest = members
@@ -86,6 +101,7 @@ class Joining:
             if level is not None and row is not None and (around is None or around.level < level):
                 self._gather(chosen, inside, _Beside(level, row, roles=_told(chosen)))
             else:
+                self.begins |= {pod.uid for pod in chosen if row is None}
                 self._gather(chosen, inside, around)
         self._count_off(rest, around)
 
@@ -110,7 +126,9 @@ class Joining:
             if (beside := self._beside.get(pod.uid)) is not None
         }
         demand = PodSetRequest.of_pods(after, PlacementTerms(pod_set.demand.packing, topology))
-        return replace(pod_set, demand=demand, ever=None, joins=joins, _pods=after, _amounts=None)
+        found = replace(pod_set, demand=demand, ever=None, joins=joins, _pods=after, _amounts=None)
+        near = (each.join(pod_set) for each in self._near)
+        return replace(found, near=tuple(each for each in near if each.demand != demand)) if self._near else found
 
     def _role_of(self, pod: Pod) -> str:
         tag = self._tags.get(pod.uid)
@@ -175,6 +193,7 @@ class Joining:
                 self._follow(part, inner, numbers, beside)
                 continue
             begin = [pod for pod in part if pod.placeable and pod.uid not in self._rows]
+            self.begins |= {pod.uid for pod in begin}
             self._fresh |= dict.fromkeys((pod.uid for pod in begin), begin)
             if around is not None:
                 self._beside |= dict.fromkeys((pod.uid for pod in begin), around)
