@@ -555,28 +555,41 @@ def split(gang: Gang, placed: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
     return [pod for pod in placed if pod.uid not in spared], extras
 
 
-def shed(gang: Gang, placed: Sequence[Pod], extras: Sequence[Pod]) -> list[tuple[Pod, ...]]:
-    """Return extras as `split` finds them by what leaves together: those of a part that is none without one of them.
+def shed(gang: Gang, placed: Sequence[Pod], extras: Sequence[Pod]) -> list[tuple[tuple[Pod, ...], frozenset[str]]]:
+    """Return extras as `split` finds them by what leaves together, each with the UIDs of those that leave with it.
 
-    First come those of parts that lack members anyway, then the others in their order.
+    First come parts that lack members anyway, then members without which no part lacks any, each by itself. Then come
+    those of a part that is none without one of them: what that part has beyond its minimum leaves with it. A part with
+    a member that is not to be evicted stays.
     """
     tree = gang.tree
     if tree is None or not tree.has_choice:
-        return [(pod,) for pod in extras]
+        return [((pod,), frozenset()) for pod in extras]
     left = Counter(pod.role for pod in placed if not pod.bound)
-    units: list[tuple[bool, tuple[Pod, ...]]] = []
-    taken: set[str] = set()
+    torn, taken, single = gang.torn(left), set[str](), list[Pod]()
     for pod in extras:
-        if pod.uid in taken:
-            continue
-        torn = pod.role in gang.torn(left)
         left[pod.role] -= 1
-        part = tree.unit(pod.role, gang.have(left))
-        unit = [pod] if part is None else [each for each in extras if each.role in part.roles and each.uid not in taken]
-        left.subtract(each.role for each in unit if each is not pod)
-        taken.update(each.uid for each in unit)
-        units.append((not torn, tuple(unit)))
-    return [unit for _, unit in sorted(units, key=itemgetter(0))]
+        if pod.role not in torn and tree.unit(pod.role, gang.have(left)) is None:
+            single.append(pod)
+            taken.add(pod.uid)
+        else:
+            left[pod.role] += 1
+    found: list[tuple[bool, tuple[Pod, ...], frozenset[str]]] = []
+    for pod in extras:
+        left[pod.role] -= 1
+        part = None if pod.uid in taken else tree.unit(pod.role, gang.have(left))
+        left[pod.role] += 1
+        if part is None:
+            continue
+        unit = tuple(each for each in extras if each.role in part.roles and each.uid not in taken)
+        others = frozenset(each.uid for each in placed if each.role in part.roles) - {each.uid for each in unit}
+        if pod.role in torn or others <= taken:
+            alone = not part.parts and part.least == 1  # no other of its role lacks it
+            found.append((pod.role not in torn, unit, frozenset() if alone else others & taken))
+            left.subtract(each.role for each in unit)
+            taken.update(each.uid for each in unit)
+    found += ((False, (pod,), frozenset()) for pod in single)
+    return [(unit, others) for _, unit, others in sorted(found, key=itemgetter(0))]
 
 
 def core_size(gang: Gang, slotted: int) -> int:

@@ -229,15 +229,16 @@ class Policies:
             return None
         core, extras = split(gang, staying)
         together = shed(gang, staying, extras)
-        units = {pod.uid: pods[0].uid for pods in together if len(pods) > 1 for pod in pods}
-        extras = [pod for pods in together for pod in pods]
+        units = {pod.uid: pods[0].uid for pods, _ in together if len(pods) > 1 for pod in pods}
+        beside = {pods[0].uid: others for pods, others in together if others}
+        extras = [pod for pods, _ in together for pod in pods]
         core = core if gang.preemptible else []
         if not core and not extras:
             return None
         preempts = self._preemption(queue).within_queue is not WithinQueue.NEVER and not gang.never_preempts
         who, members = (str(holder), gang.uid, queue, flavor, gang.priority, gang.created), (tuple(core), tuple(extras))
         notice = notice_of(gang, self._preemption(queue))
-        return Victim(*who, *members, seconds, gang.unsaved_at_most(now), preempts, notice, units)
+        return Victim(*who, *members, seconds, gang.unsaved_at_most(now), preempts, notice, units, beside)
 
 
 def preemption_of(queue: str, sharing: Sharing) -> PreemptionPolicy:
@@ -421,7 +422,7 @@ class QuotaRights:
         with ExitStack() as left:
             left.enter_context(self._sharing.charges.without(self._leaving))
             for piece in sorted(pieces, key=lambda piece: (turns[piece.pods[0].uid], *_rank(piece))):
-                whole = not piece.core or gone.issuperset(pod.uid for pod in piece.victim.extras)
+                whole = gone.issuperset(piece.beside)
                 if self._is_own(piece.victim) or (whole and may_take(piece, gone)):
                     uids = [pod.uid for pod in piece.pods]
                     left.enter_context(self._sharing.charges.without(uids))

@@ -16,10 +16,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.admission.events import Arrive, NodeSeen, PodGone, PodSeen
+from extender.admission.events import Arrive, PodGone, PodSeen
 from extender.judge import HOPELESS
 from extender.objects.branches import Branch
-from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason
@@ -91,9 +90,9 @@ def ways(tree: Branch) -> Iterator[Counter[str]]:
         yield from found
 
 
-def joins(tree: Branch, have: Mapping[str, int], roots: bool = False) -> Iterator[Counter[str]]:
+def joins(tree: Branch, have: Mapping[str, int]) -> Iterator[Counter[str]]:
     """Yield what may join a gang together: what an outermost part that lacks its minimum needs, or one member more."""
-    if not whole(tree, have) or (roots and not tree.parts):
+    if not whole(tree, have):
         for way in ways(tree):
             lacking = Counter({role: least - have.get(role, 0) for role, least in way.items()})
             if more := +lacking:
@@ -156,9 +155,10 @@ class Play:
         self.world = World(topology_levels=TIERS)
         self.serial = 0
         for _ in range(random.randint(2, 6)):
-            self.add_node()
+            self.add_node()  # of which random trees fit about half
         self.tree = tree_of(random, sliced=sliced)
         self.fillers: list[Pod] = []
+        self.urgent: list[Job] = []
         for node in self.world.state.nodes():
             if random.random() < 0.3:
                 self.fill(node.name, 1)
@@ -211,7 +211,7 @@ class Play:
     def step(self) -> None:
         """Let one thing happen, and all follow."""
         random = self.random
-        kind = random.choice(["more", "more", "gone", "room", "fill", "node", "urgent"])
+        kind = random.choice(["more", "more", "gone", "room", "fill", "node", "urgent", "urgent"])
         if kind == "more":
             role = random.choice(sorted(self.tree.roles))
             for _ in range(random.choice([1, 1, 2])):
@@ -228,7 +228,8 @@ class Play:
             self.add_node()
         elif kind == "urgent":
             self.serial += 1
-            self.urgent = self.world.gang(f"urgent-{self.serial}", random.randint(1, 2), 1, priority=10)
+            members, gpus = random.randint(1, 3), random.choice([1, 1, 2])
+            self.urgent.append(self.world.gang(f"urgent-{self.serial}", members, gpus, priority=10))
         self.settle()
 
     def drop(self, pod: Pod) -> None:
@@ -272,8 +273,7 @@ class Play:
     @property
     def others(self) -> list[Job]:
         """Return the other gangs that wait."""
-        found = getattr(self, "urgent", None)
-        return [] if found is None or all(pod.node_name for pod in found.pods) else [found]
+        return [job for job in self.urgent if not all(pod.node_name for pod in job.pods)]
 
     def evict(self) -> bool:
         """Let those go that are evicted; their controller creates others. Tell whether any are."""

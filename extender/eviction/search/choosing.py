@@ -443,8 +443,8 @@ class Chooser:
         there = np.zeros(len(units), dtype=np.bool_)
         there[units.of[mask[units.rows]]] = True
         there &= self._usable
-        for core in np.flatnonzero(there & units.core).tolist():
-            there[units.extras(core)] = True
+        for piece in units.joint[there[units.joint]].tolist():
+            there[units.extras(piece)] = True
         found = choices(
             units,
             there,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -79,9 +80,9 @@ def _whole(units: Units, pieces: NDArray[np.intp], chosen: NDArray[np.bool_]) ->
 
 
 def _families(units: Units, pieces: NDArray[np.intp]) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Iterate over cores and their extras, as places in `pieces`."""
+    """Iterate over pieces and what goes with them, as places in `pieces`."""
     for place, unit in enumerate(pieces.tolist()):
-        if units.core[unit]:
+        if units.extras(unit):
             yield place, np.searchsorted(pieces, np.array(units.extras(unit), dtype=np.intp))
 
 
@@ -90,7 +91,7 @@ def _by_cost(units: Units, pieces: NDArray[np.intp], chosen: NDArray[np.bool_]) 
     core = units.core[pieces]
     alone = chosen & ~core
     for place, extras in _families(units, pieces):
-        alone[:, extras] &= ~chosen[:, [place]]
+        alone[:, extras] &= ~chosen[:, [place]] | ~core[place]
     lowest = np.iinfo(np.int64).min
     priority = np.where(chosen, units.priority[pieces], lowest).max(axis=1, initial=lowest)
     lost, pods = units.lost[pieces], units.sizes[pieces]
@@ -282,16 +283,18 @@ def prune(
     """
     clearing = Clearing(units, free, chosen)
     pieces = np.flatnonzero(chosen if keep is None else chosen & ~keep)
-    order = pieces[np.lexsort((-pieces, -units.weight[pieces], ~units.core[pieces]))]
-    going: set[int] = {each for core in np.flatnonzero(chosen & units.core).tolist() for each in units.extras(core)}
+    joint = units.joint
+    parts = np.isin(pieces, joint) & ~units.core[pieces]  # before the rest, as what goes with them depends on them
+    order = pieces[np.lexsort((-pieces, -units.weight[pieces] * ~parts, ~parts, ~units.core[pieces]))]
+    going = Counter(each for piece in joint[chosen[joint]].tolist() for each in units.extras(piece))
     for piece in order.tolist():
-        if piece in going:
-            continue  # with its gang
+        if going[piece] > 0:
+            continue  # with its gang, or its part
         clearing.spare(piece)
         if not suffices(clearing):
             clearing.evict(piece)
         else:
-            going.difference_update(units.extras(piece))
+            going.subtract(units.extras(piece))
     return clearing.chosen
 
 

@@ -284,8 +284,8 @@ class _VictimSearch:
         chosen = self._none.copy()
         chosen[units.of[np.isin(units.rows, rows)]] = True
         chosen &= usable
-        for core in np.flatnonzero(chosen & units.core).tolist():
-            chosen[units.extras(core)] = True
+        for piece in units.joint[chosen[units.joint]].tolist():
+            chosen[units.extras(piece)] = True
         for start in (chosen, usable):
             if self._suffices(Clearing(units, trial.free, start)):
                 return self._finish(start, placed, pruned=False)

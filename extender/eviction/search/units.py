@@ -23,8 +23,9 @@ class Victim:
 
     `name` is namespace/name. `core` are the bound pods that can only go together, none if they are to stay; `extras`
     those beyond minMember: each may go alone, the first to go first, but for those that have one of them in
-    common in `units` (by UID), which go together. `seconds` is how long it has run; `unsaved_at_most` is how much of
-    that is lost at most (seconds), as far as it says. It is told `notice` seconds before it is evicted. One that
+    common in `units` (by UID), which go together, and with those that are `beside` the first of them (UIDs). `seconds`
+    is how long it has run; `unsaved_at_most` is how much of that is lost at most (seconds), as far as it says. It is
+    told `notice` seconds before it is evicted. One that
     `preempts` has gangs of lower priority in its queue evicted in turn, if it finds no place elsewhere.
     """
 
@@ -41,6 +42,7 @@ class Victim:
     preempts: bool = False
     notice: float = 0.0
     units: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def unsaved(self) -> float:
@@ -69,6 +71,12 @@ class Piece(NamedTuple):
     victim: Victim
     pods: tuple[Pod, ...]
     core: bool
+
+    @property
+    def beside(self) -> Iterable[str]:
+        """Return the UIDs of those that go with it."""
+        extras = self.victim.extras if self.core else ()
+        return [pod.uid for pod in extras] or self.victim.beside.get(self.pods[0].uid, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,8 @@ class Cost(NamedTuple):
 class Units:
     """The pieces that can be evicted: each extra by itself, and of each victim the core, with which its extras go.
 
-    A choice of pieces is a bool for each, (units,). In a choice that has a core its extras are chosen too.
+    A choice of pieces is a bool for each, (units,). In a choice that has a core its extras are chosen too, and in one
+    that has a part of a gang what the part has beyond its minimum.
 
     Attributes:
         core: (units,) which are cores.
@@ -142,13 +151,15 @@ class Units:
         self._victims = victims
         self._pods: list[tuple[Pod, ...]] = []
         self._victim: list[int] = []
-        self._extras: list[range] = []
+        self._extras: list[Sequence[int]] = []
         cores: list[bool] = []
         for number, victim in enumerate(victims):
             together = list(victim.together(victim.extras))
             extras = range(len(self._pods), len(self._pods) + len(together))
+            at = {pod.uid: unit for unit, pods in zip(extras, together, strict=True) for pod in pods}
+            beside = (victim.beside.get(pods[0].uid, frozenset()) for pods in together)
             self._pods += together
-            self._extras += [range(0)] * len(extras)
+            self._extras += [sorted({at[uid] for uid in uids if uid in at}) for uids in beside]
             if victim.core:
                 self._pods.append(victim.core)
                 self._extras.append(extras)
@@ -231,8 +242,13 @@ class Units:
         """Return where the entries of a piece are."""
         return slice(int(self.starts[unit]), int(self.starts[unit + 1]))
 
-    def extras(self, unit: int) -> range:
-        """Return the pieces that go with a core; none with an extra."""
+    @cached_property
+    def joint(self) -> NDArray[np.intp]:
+        """Return the pieces with which others go."""
+        return np.array([unit for unit, others in enumerate(self._extras) if others], dtype=np.intp)
+
+    def extras(self, unit: int) -> Sequence[int]:
+        """Return the pieces that go with one: with a core all extras, with a part what it has beyond its minimum."""
         return self._extras[unit]
 
     def pods(self, units: Iterable[int]) -> list[Pod]:
