@@ -503,8 +503,10 @@ def explain(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView, head: str
 
 def _counted(pod_set: PodSet) -> tuple[int, int]:
     """Return of how many members is told, and how many of these have a place: of its minimum, or of those beyond."""
-    pods, minimum = pod_set.demand.pods, pod_set.gang.min_member
-    return (pods, 0) if pod_set.settled and pod_set.gang.has_core else (minimum, minimum - pods)
+    pods, gang = pod_set.demand.pods, pod_set.gang
+    if pod_set.settled and gang.has_core and pod_set.pods[0].uid in gang.members:  # not instead of one that is lost
+        return pods, 0
+    return gang.min_member, gang.min_member - pods
 
 
 def _unjoined(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView) -> Wait | None:

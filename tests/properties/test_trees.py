@@ -107,7 +107,7 @@ def joins(tree: Branch, have: Mapping[str, int]) -> Iterator[Counter[str]]:
 class Ground:
     """What is free, and where members are: whether more have a place is found by trying every node for each."""
 
-    nodes: dict[str, Mapping[str, str]]
+    nodes: Mapping[str, Mapping[str, str]]
     free: dict[str, int]
     together: list[tuple[str, frozenset[str]]]
     chosen: dict[int, object]
@@ -178,8 +178,8 @@ class Play:
     def fill(self, node: str, gpus: int) -> None:
         """Let a pod of another scheduler hold some of a node."""
         self.serial += 1
-        named = {"node_name": node, "scheduler_name": "default-scheduler", "phase": Phase.RUNNING}
-        self.fillers.append(self.world.pod(f"filler-{self.serial}", gpus, **named))
+        pod = self.world.pod(f"filler-{self.serial}", gpus, node_name=node, scheduler_name="default-scheduler")
+        self.fillers.append(pod)
         self.world.tell(PodSeen(self.fillers[-1]))
 
     def create(self, role: str) -> None:
