@@ -421,6 +421,13 @@ class Gang:
         """Return the roles of parts that lack their minimum with so many members of each role bound more."""
         return frozenset() if self.tree is None else self.tree.torn(self.have(more))
 
+    @property
+    def useless(self) -> list[Pod]:
+        """Return the members on nodes that are of parts which lack members, though the gang has what it needs."""
+        tree = self.tree
+        roles = self.torn({}) if tree is not None and tree.has_choice else _NO_MEMBERS
+        return [pod for pod in self.ordered() if pod.bound and not pod.deleting and pod.role in roles] if roles else []
+
     def have(self, more: Mapping[str, int]) -> Have:
         """Return how many members of a role are bound or have succeeded, with so many of each more."""
         return lambda role: self.census_of(role).secured + more.get(role, 0)
@@ -590,6 +597,11 @@ def shed(gang: Gang, placed: Sequence[Pod], extras: Sequence[Pod]) -> list[tuple
             taken.update(each.uid for each in unit)
     found += ((False, (pod,), frozenset()) for pod in single)
     return [(unit, others) for _, unit, others in sorted(found, key=itemgetter(0))]
+
+
+def next_unit(gang: Gang) -> list[Pod]:
+    """Return the members beyond the minimum that are the next to be placed together, none if no more of them may."""
+    return next((unit for pod in gang.unplaced() for unit in gang.units(pod)), [])
 
 
 def core_size(gang: Gang, slotted: int) -> int:

@@ -331,9 +331,15 @@ class PendingEvictions:
         pods = [pod for pod in gang.ordered() if pod.bound and not pod.deleting]
         if not gang.preemptible:
             _, pods = split(gang, pods)
-        going = (pod for pod in pods if self._model.manages(pod) and pod.uid not in self._allowed.expected())
-        self._evict(list(going), by, reason, why, whole=gang.preemptible)
+        self._evict(self._going(pods), by, reason, why, whole=gang.preemptible)
         self.notices.acted_on(gang)
+
+    def evict_part(self, gang: Gang, pods: Iterable[Pod], reason: EvictionReason, why: str) -> None:
+        """Evict some members of a gang, for no other's sake, but for such as are not to be evicted."""
+        self._evict(self._going(pod for pod in pods if not gang.keeps(pod)), "", reason, why)
+
+    def _going(self, pods: Iterable[Pod]) -> list[Pod]:
+        return [pod for pod in pods if self._model.manages(pod) and pod.uid not in self._allowed.expected()]
 
     def replace_lost(self, gang: Gang, queue: str, nodes: Mapping[str, str], seconds: float, why: str) -> None:
         """Evict members whose new places are known (UID -> node), and keep these for so many seconds at most."""

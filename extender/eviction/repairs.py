@@ -61,11 +61,12 @@ class Repairs:
     def follow(self, gang: Gang) -> None:
         """Take in how a gang stands."""
         started = gang.census().bound > 0 and self._model.concerns(gang)
-        if not started or gang.is_growing or (gang.has_minimum and not self._is_threatened(gang)):
+        whole = gang.has_minimum and not gang.useless
+        if not started or gang.is_growing or (whole and not self._is_threatened(gang)):
             self.forget(gang.uid)
         elif gang.uid not in self.wounds and gang.below_minimum is not BelowMinimum.IGNORE:
             self.wounds[gang.uid] = Wound(gang, self._clock.monotonic())
-        elif gang.has_minimum and gang.uid in self.wounds:
+        elif whole and gang.uid in self.wounds:
             self.wounds[gang.uid].places.clear()  # others have come for those
 
     def node_seen(self, node: Node) -> None:
@@ -110,10 +111,19 @@ class Repairs:
                 self.forget(uid)
             elif now >= wound.since + self._grace:
                 self.forget(uid)
-                if not gang.has_minimum and not gang.is_growing and gang.below_minimum is BelowMinimum.EVICT:
-                    have, need = gang.census().secured, gang.min_member
-                    why = f"because {have} of {need} members are left, and no others came in {self._grace:.0f} s"
-                    self._pending_evictions.evict_gang(gang, EvictionReason.BELOW_MINIMUM, why)
+                if not gang.is_growing and gang.below_minimum is BelowMinimum.EVICT:
+                    self._give_up(gang)
+
+    def _give_up(self, gang: Gang) -> None:
+        """Evict what is left of a gang, or of its parts that lack members: they hold nodes and cannot run."""
+        pending, reason, waited = self._pending_evictions, EvictionReason.BELOW_MINIMUM, f"{self._grace:.0f} s"
+        if not gang.has_minimum:
+            have, need = gang.census().secured, gang.min_member
+            why = f"because {have} of {need} members are left, and no others came in {waited}"
+            pending.evict_gang(gang, reason, why)
+        elif self._reservations.ledger.of_gang(gang.uid) is None:  # else others are on their way
+            why = f"because their part of the gang lacks members, and no others found a place beside them in {waited}"
+            pending.evict_part(gang, gang.useless, reason, why)
 
     def keeps(self) -> dict[str, Earmark]:
         """Return what is kept, by the UID of the gang: for those whose members have no other place yet."""

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from extender.admission.admission import Admission
 from extender.admission.cycle import Entry
-from extender.cluster.gangs import Gang, core, core_size
+from extender.cluster.gangs import Gang, core, core_size, next_unit
 from extender.cluster.tree import Tree
 from extender.cluster.whatif import Replica
 from extender.explain.copies import Copies, WaitingLine, views_of
@@ -71,7 +71,8 @@ class Inquiry:
     def case(self) -> Case:
         """Return the case on the copies; its pod set is empty if no member needs a place. Complexity: O(members)."""
         gang, request = self.copy(), self.live.pod_set.demand
-        pods = _gated(gang.ordered())[: request.pods] if self.gated else core(gang, request.pods)
+        parts = next_unit(gang) if not self.gated and _grows_by_part(gang) else None
+        pods = _gated(gang.ordered())[: request.pods] if self.gated else parts or core(gang, request.pods)
         others = not self.gated and request.pods < gang.unplaced_count
         pod_set = PodSet(gang, request, settled_on(gang, self.table), has_others=others, _pods=pods)
         pod_set = joined(pod_set, self.table, self.tree)
@@ -146,6 +147,8 @@ def _needed(gang: Gang, entry: Entry | None, slotted: int) -> tuple[PodSetReques
         return asked.demand, entry.gated  # as it was counted when the gang last changed
     if needed:
         return PodSetRequest.of_gang(gang, needed), False
+    if gang.spaces and _grows_by_part(gang):
+        return PodSetRequest.of_members(gang, next_unit(gang)), False
     if gang.spaces:
         alone = replace(gang.topology, slices=(), role_groups=())  # those beyond the minimum are placed one by one
         counts = frozenset(gang.wanted.items())
@@ -154,6 +157,11 @@ def _needed(gang: Gang, entry: Entry | None, slotted: int) -> tuple[PodSetReques
     if not gates or gang.has_minimum:
         return None, False
     return PodSetRequest.of_members(gang, gates), True
+
+
+def _grows_by_part(gang: Gang) -> bool:
+    """Tell whether what joins a gang next is what a part of it lacks."""
+    return gang.tree is not None and gang.tree.has_choice and gang.has_core
 
 
 def _gated(members: Iterable[Pod]) -> list[Pod]:
