@@ -114,7 +114,7 @@ _MESSAGES = {
         "kubelets rejected such pods on nodes that have room; {fits} of {minMember} members fit on other nodes"
     ),
     Reason.MAX_MEMBER_REACHED: (
-        "the gang has as many members on nodes as muster.dev/max-member allows; {beyond} wait for one of them to end"
+        "the gang has as many members on nodes as its maximum allows; {beyond} wait for one of them to end"
     ),
     Reason.AWAITING_MEMBERS: "placed; waits for {minMember} members to reach bind",
     Reason.WRITES_BACKLOGGED: "nominations do not get through to the API server",
@@ -138,7 +138,7 @@ _STEADY_MESSAGES = {
     Reason.BEING_EVICTED: "is being evicted for {by}",
     Reason.NODES_LOST: "members are on lost nodes, and there is no other place for them now",
     Reason.REPAIRING: "members were on lost nodes; their new places are kept until others come for them",
-    Reason.MAX_MEMBER_REACHED: "the gang has as many members on nodes as muster.dev/max-member allows",
+    Reason.MAX_MEMBER_REACHED: "the gang has as many members on nodes as its maximum allows",
 }
 
 

@@ -175,18 +175,17 @@ def test_no_more_is_evicted_for_a_part_than_it_takes(world: World) -> None:
     assert evicted(world) == ["", ""]
 
 
-def test_what_a_part_has_beyond_its_minimum_leaves_first_or_with_it(world: World) -> None:
-    """One leaves alone; who needs the nodes of the two others has all three leave, as one of them is of no use."""
-    for pods, leave in ((1, ["s"]), (3, ["s", "s", "s"])):
-        world = World()
-        world.nodes(1, 2, prefix="first")
-        world.nodes(1, 4, prefix="second")
-        world.nodes(1, 2, prefix="third")
-        job = of(world, Branch("r", 1), Branch("s", 2))
-        run(job, "r s s s")
-        world.effects()
-        world.gang("urgent", pods, 2, priority=10)
-        assert evicted(world) == leave
+@pytest.mark.parametrize(("gpus", "leave"), [(1, ["s"]), (2, ["s", "s", "s"])])
+def test_what_a_part_has_beyond_its_minimum_leaves_first_or_with_it(world: World, gpus: int, leave: list[str]) -> None:
+    """One leaves alone; who needs the node of two has all three leave, as the third alone is of no use."""
+    for index in (2, 2, 1):
+        world.nodes(1, index, prefix=f"of-{index}-{len(world.state.nodes())}")
+    job = of(world, Branch("r", 1), Branch("s", 2))
+    run(job, "r", 2)
+    run(job, "s s s", 1)
+    world.effects()
+    world.gang("urgent", 1, gpus, priority=10)
+    assert evicted(world) == leave
 
 
 def test_a_part_that_finds_no_place_beside_its_own_is_evicted_after_grace() -> None:

@@ -30,7 +30,7 @@ def test_members_beyond_it_wait_and_are_told_why(world: World) -> None:
     job = gang(world, 5, 2, 3)
     assert set(job.reserved) == {"job-0", "job-1", "job-2"}
     (refusal,) = world.filter(job.pods[3]).refusals
-    assert refusal.text.endswith("the gang has as many members on nodes as muster.dev/max-member allows")
+    assert refusal.text.endswith("the gang has as many members on nodes as its maximum allows")
     assert job.wait is None or job.reserved
 
 
@@ -44,7 +44,7 @@ def test_it_is_explained_as_kube_scheduler_is_told(world: World) -> None:
     )
     job.run()
     found = explanation(inspection.explain(job.ref))
-    said = "the gang has as many members on nodes as muster.dev/max-member allows; 2 wait for one of them to end"
+    said = "the gang has as many members on nodes as its maximum allows; 2 wait for one of them to end"
     assert found.reason == WaitReason(Reason.MAX_MEMBER_REACHED, said, {"beyond": 2})
     assert found.remarks[0] == f"waits: MaxMemberReached: {said}"
     assert (found.phase, found.waterfall, found.nearest_miss, found.suggestions) == ("Running", (), None, ())

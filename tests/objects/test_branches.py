@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import product
 
@@ -82,6 +83,25 @@ def test_levels_are_groups_of_roles() -> None:
     assert SERVE.terms.role_groups == tuple(RoleGroup(frozenset({f"{name}.p", f"{name}.d"}), "rack") for name in "abc")
 
 
+def test_no_more_than_it_may_have_is_allowed() -> None:
+    """Of parts those that have begun may go on; of a role no more members join."""
+    tree = Branch("", 1, (replica("a"), replica("b"), Branch("c", 1, most=2)), most=2)
+    for have, barred in (
+        ({}, ""),
+        ({"a.p": 1}, ""),
+        ({"a.p": 1, "b.d": 1}, "c"),
+        ({"a.p": 2, "c": 1}, "b.p b.d"),
+        ({"c": 2}, "c"),
+    ):
+        found = [role for role in ("a.p", "b.p", "b.d", "c", "elsewhere") if tree.bars(role, Counter(have).__getitem__)]
+        assert " ".join(found) == barred
+    assert tree.has_most
+    assert not SERVE.has_most
+    assert str(Branch("", 2, (leaf("a"), leaf("b")), most=1).problem("spec")) == (
+        "spec: at most 1 of all are too few: it needs 2"
+    )
+
+
 TREES = st.recursive(
     st.integers(0, 2).map(lambda least: Branch("", least)),
     lambda inner: st.lists(inner, min_size=1, max_size=3).flatmap(
@@ -123,6 +143,10 @@ def test_people_write_trees_as_json() -> None:
     assert options.tree == Branch("", 1, (inner, Branch("", 1, (leaf("c", 2),))), "", "block")
     assert (options.topology.preferred, options.problems) == ("block", ())
     assert options.topology.role_groups == (RoleGroup(frozenset("ab"), "rack"),)
+    bounded = """{"minimum": 1, "maximum": 2, "roles": {"a": {"minimum": 1, "maximum": 3}, "b": 1, "c": 1}}"""
+    assert read_options({}, {TREE: bounded}).tree == Branch(
+        "", 1, (Branch("a", 1, most=3), leaf("b"), leaf("c")), most=2
+    )
     besides = read_options({}, {TREE: text, "muster.dev/topology-preferred": "zone", ROLE_MINIMUMS: "a=1"})
     assert besides.topology.preferred == "zone"
     assert [problem.field for problem in besides.problems] == [f"metadata.annotations[{ROLE_MINIMUMS}]"]
@@ -141,6 +165,10 @@ DEEP = '{"parts": [' * 9 + '{"roles": {"a": 1}}' + "]}" * 9
         '{"roles": {"a": 1}, "minimum": 2}',
         '{"roles": {"a": 1}, "minimum": 0}',
         '{"roles": {"a": 1}, "least": 1}',
+        '{"roles": {"a": 1, "b": 1}, "maximum": 1}',
+        '{"roles": {"a": 1}, "maximum": 0}',
+        '{"roles": {"a": {"minimum": 3, "maximum": 2}}}',
+        '{"roles": {"a": {"minimum": 1}}}',
         '{"roles": {"a": 1}, "required": "no level"}',
         '{"roles": {"a": 1}, "slices": "rack=2,node=3"}',
         '{"parts": [{"roles": {"a": 1}}, {"roles": {"a": 1}}]}',

@@ -162,7 +162,7 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
     Reason.MAX_MEMBER_REACHED: (
         {"beyond": 2},
         {},
-        "the gang has as many members on nodes as muster.dev/max-member allows; 2 wait for one of them to end",
+        "the gang has as many members on nodes as its maximum allows; 2 wait for one of them to end",
     ),
     Reason.AWAITING_MEMBERS: ({"minMember": 4}, {}, "placed; waits for 4 members to reach bind"),
     Reason.WRITES_BACKLOGGED: ({}, {}, "nominations do not get through to the API server"),
