@@ -143,7 +143,7 @@ class Extras:
     def _growth(self, entry: Entry, short: PodSet, placed: bool) -> Growth:  # noqa: FBT001
         """Return what came of a gang of which some have no place; with more of them, where they go one by one."""
         tree, topology = entry.gang.tree, entry.gang.topology
-        one_by_one = not topology.has_parts and (tree is None or not tree.has_choice)
+        one_by_one = not topology.has_parts and (tree is None or not tree.has_units)
         return Growth(entry, placed, short, tuple(_more(short, entry.gang.spaces)) if one_by_one else ())
 
     def _joining(self, gang: Gang) -> Joining | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
-from operator import itemgetter
+from itertools import chain, groupby, islice
+from operator import attrgetter, itemgetter
 
 from extender.cluster import membership
 from extender.cluster.membership import Census, GangKind, Tally, Voice, tally_of_one
@@ -178,10 +178,14 @@ class Gang:
         part = tree.unit(pod.role, self._placed_of)
         if self._is_beyond(pod.role):
             return
+        members = [each for each in self.unplaced() if each.uid not in self.refused] if tree.has_units else []
         if part is None:
-            yield [pod]
+            leaf = tree.leaf(pod.role)
+            lacks = leaf.by - (self._placed_of(pod.role) - leaf.least) % leaf.by
+            alike = [each for each in members if each.role == pod.role][:lacks]
+            if leaf.by == 1 or len(alike) == lacks:
+                yield alike if leaf.by > 1 else [pod]
             return
-        members = [each for each in self.unplaced() if each.uid not in self.refused]
         for minimums in islice(part.choices(self.standing), _MOST_CHOICES):
             lacking = {role: gap for role, least in minimums.items() if (gap := least - self._placed_of(role)) > 0}
             chosen: list[Pod] = []
@@ -570,10 +574,10 @@ def shed(gang: Gang, placed: Sequence[Pod], extras: Sequence[Pod]) -> list[tuple
     a member that is not to be evicted stays.
     """
     tree = gang.tree
-    if tree is None or not tree.has_choice:
+    if tree is None or not tree.has_units:
         return [((pod,), frozenset()) for pod in extras]
     left = Counter(pod.role for pod in placed if not pod.bound)
-    torn, taken, single = gang.torn(left), set[str](), list[Pod]()
+    torn, taken, single, standing = gang.torn(left), set[str](), list[Pod](), left.copy()
     for pod in extras:
         left[pod.role] -= 1
         if pod.role not in torn and tree.unit(pod.role, gang.have(left)) is None:
@@ -595,8 +599,18 @@ def shed(gang: Gang, placed: Sequence[Pod], extras: Sequence[Pod]) -> list[tuple
             found.append((pod.role not in torn, unit, frozenset() if alone else others & taken))
             left.subtract(each.role for each in unit)
             taken.update(each.uid for each in unit)
-    found += ((False, (pod,), frozenset()) for pod in single)
+    found += ((False, tuple(pods), frozenset()) for pods in _by_step(single, tree, gang.have(standing)))
     return [(unit, others) for _, unit, others in sorted(found, key=itemgetter(0))]
+
+
+def _by_step(pods: Sequence[Pod], tree: Branch, have: Have) -> Iterator[list[Pod]]:
+    """Yield members beyond the minimum of their roles by what joined together, first what is less than that."""
+    for role, alike in groupby(sorted(pods, key=attrgetter("role"), reverse=True), key=attrgetter("role")):
+        leaf, own = tree.leaf(role), list(alike)
+        odd = (have(role) - leaf.least) % leaf.by
+        for at in range(odd - leaf.by if odd else 0, len(own), leaf.by):
+            if chunk := own[max(at, 0) : at + leaf.by]:
+                yield chunk
 
 
 def next_unit(gang: Gang) -> list[Pod]:

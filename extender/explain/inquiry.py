@@ -161,7 +161,7 @@ def _needed(gang: Gang, entry: Entry | None, slotted: int) -> tuple[PodSetReques
 
 def _grows_by_part(gang: Gang) -> bool:
     """Tell whether what joins a gang next is what a part of it lacks."""
-    return gang.tree is not None and gang.tree.has_choice and gang.has_core
+    return gang.tree is not None and gang.tree.has_units and gang.has_core
 
 
 def _gated(members: Iterable[Pod]) -> list[Pod]:

@@ -54,8 +54,9 @@ class Branch:
     It holds with `least` of its `parts`, a leaf with `least` members of the role that it is called by. Its members are
     in one domain of the `required` level, and should be in one of the `preferred` level; every so many of them are, as
     `slices` say, whose own roles do not count. No more than `most` of its parts, or members, are placed, any number if
-    that is 0. `roles` are those of all leaves. With `has_choice` some parts do as well as others, with
-    `has_most` it or any of its parts has a bound.
+    that is 0. Members of a leaf beyond its least number join and leave `by` so many. `roles` are those of all leaves.
+    With `has_choice` some parts do as well as others, with `has_units` members beyond the minimum may be more than one
+    that join together, with `has_most` it or any of its parts has a bound.
     """
 
     name: str
@@ -65,8 +66,10 @@ class Branch:
     preferred: str = ""
     slices: tuple[Slice, ...] = ()
     most: int = 0
+    by: int = 1
     roles: frozenset[str] = field(init=False, repr=False, compare=False)
     has_choice: bool = field(init=False, repr=False, compare=False)
+    has_units: bool = field(init=False, repr=False, compare=False)
     has_most: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -75,6 +78,8 @@ class Branch:
         object.__setattr__(self, "roles", frozenset(own).union(*(part.roles for part in self.parts)))
         choice = bool(self.parts) and (self.least < len(self.parts) or any(part.has_choice for part in self.parts))
         object.__setattr__(self, "has_choice", choice)
+        by_units = choice or self.by > 1 or any(part.has_units for part in self.parts)
+        object.__setattr__(self, "has_units", by_units)
         object.__setattr__(self, "has_most", self.most > 0 or any(part.has_most for part in self.parts))
 
     @property
@@ -155,6 +160,11 @@ class Branch:
         if part is None or not part.holds(have):
             return part
         return part.unit(role, have)
+
+    def leaf(self, role: str) -> Branch:
+        """Return the part that consists of the members of a role; of roles that no part has, one that needs none."""
+        leaves = (part for part in (self, *self.inside) if part.name == role and not part.parts)
+        return next(leaves, None) or Branch(role, 0)
 
     def bars(self, role: str, have: Have) -> bool:
         """Tell whether one more member of a role would be too many, or be of a part too many, for those there are."""

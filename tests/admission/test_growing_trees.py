@@ -202,3 +202,17 @@ def test_a_part_that_finds_no_place_beside_its_own_is_evicted_after_grace() -> N
     assert [(each.pod.role, each.reason) for each in found] == [("b.p", EvictionReason.BELOW_MINIMUM)]
     world.judge()
     assert other.reserved
+
+
+def test_members_that_join_together_leave_together(world: World) -> None:
+    """Of replicas of two hosts: half of one waits, and who needs one more node has both hosts of another evicted."""
+    world.nodes(6)
+    job = Job(world, GroupRef(VOLCANO, "default", "ray"))
+    world.group(job.ref, 3, tree=Branch("", 2, (Branch("head", 1), Branch("workers", 2, by=2))))
+    run(job, "head workers workers workers workers", 8)
+    add(job, "workers", 8)
+    assert not job.reserved
+    world.effects()
+    for name in ("first", "second"):
+        world.gang(name, 1, 8, priority=10)
+    assert evicted(world) == ["workers", "workers"]

@@ -24,6 +24,9 @@ RAY: Final = "ray.io"
 RAY_CLUSTER: Final = "ray.io/cluster"
 RAY_NODE_TYPE: Final = "ray.io/node-type"
 RAY_GROUP: Final = "ray.io/group"
+#: Of workers whose replica has several hosts, where KubeRay numbers them (its feature RayMultiHostIndexing).
+RAY_REPLICA: Final = "ray.io/worker-group-replica-index"
+RAY_HOST: Final = "ray.io/replica-host-index"
 #: A pod of another node type is not part of the Ray cluster: one removes its leftovers when it is gone.
 _NODE_TYPES: Final = frozenset({"head", "worker"})
 
@@ -113,7 +116,8 @@ def _part(group: RayWorkerGroup, *, elastic: bool) -> RosterPart:
     role = role_of(group.template, group.group_name or "worker")
     if group.suspend:
         return RosterPart.of(role, 0)
-    return RosterPart.of(role, group.wanted * group.hosts, group.least * group.hosts if elastic else None)
+    least = group.least * group.hosts if elastic else None
+    return RosterPart.of(role, group.wanted * group.hosts, least, by=max(group.hosts, 1))
 
 
 def ray_cluster_pods(of: Manifest) -> Sequence[SubmittedPodSet]:
@@ -162,5 +166,7 @@ SOURCE = Source(
     ),
     role=_role,
     role_keys=(RAY_NODE_TYPE,),
+    index_keys=(RAY_HOST,),
+    outer_index=RAY_REPLICA,
     wrappers={"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"},
 )

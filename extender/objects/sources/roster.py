@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from extender.objects.branches import Branch
 from extender.objects.keys import ROLE
 from extender.objects.meta import ObjectMeta, ObjectRef
 from extender.objects.peers import Reading
@@ -18,22 +19,24 @@ class RosterPart:
     """The pods of one role.
 
     Of `pods` that the operator makes `least` must run together, the others are extras. `first` are made at once, the
-    others only when those, or pods of other roles, run.
+    others only when those, or pods of other roles, run. Those beyond `least` run `by` so many.
     """
 
     role: str
     pods: int
     least: int
     first: int
+    by: int = 1
 
     @classmethod
-    def of(cls, role: str, pods: int, least: int | None = None, *, first: int | None = None) -> RosterPart:
+    def of(cls, role: str, pods: int, least: int | None = None, *, first: int | None = None, by: int = 1) -> RosterPart:
         """Return a part of which all pods are needed and made at once, unless it is said how many."""
-        return cls(role, pods, pods if least is None else least, pods if first is None else first)
+        return cls(role, pods, pods if least is None else least, pods if first is None else first, by)
 
     def __add__(self, other: RosterPart) -> RosterPart:
         """Return both as one part, of the role of this one."""
-        return RosterPart(self.role, self.pods + other.pods, self.least + other.least, self.first + other.first)
+        by = self.by if self.by == other.by else 1
+        return RosterPart(self.role, self.pods + other.pods, self.least + other.least, self.first + other.first, by)
 
 
 def gang_of(
@@ -72,7 +75,14 @@ def gang_of(
         options=options,
         about=about,
         steps=tuple(steps),
+        tree=_by_units(roles.values()) if minimums and not steps else None,
     )
+
+
+def _by_units(parts: Iterable[RosterPart]) -> Branch | None:
+    """Return the tree of a gang of which some members beyond the minimum join together; None if each joins alone."""
+    leaves = tuple(Branch(part.role, part.least, by=part.by) for part in parts if part.pods)
+    return Branch("", len(leaves), leaves) if any(part.by > 1 for part in leaves) else None
 
 
 def role_of(template: PodTemplate | None, operators: str) -> str:

@@ -47,6 +47,13 @@ def test_what_the_autoscaler_adds_are_extras() -> None:
     big = workers("big", replicas=6, minReplicas=2, numOfHosts=2)
     group = read(big, workers("small", replicas=3), enableInTreeAutoscaling=True)
     assert (group.min_member, dict(group.role_minimums)) == (5, {"head": 1, "big": 4})
+    assert group.tree is not None
+    assert [(part.name, part.least, part.by) for part in group.tree.parts] == [
+        ("head", 1, 1),
+        ("big", 4, 2),
+        ("small", 0, 1),
+    ]
+    assert read(workers("one", replicas=6, minReplicas=2), enableInTreeAutoscaling=True).tree is None
 
 
 @pytest.mark.parametrize("field", ["replicas", "minReplicas", "maxReplicas", "numOfHosts"])
