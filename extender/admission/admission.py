@@ -46,6 +46,9 @@ from extender.settings import Settings
 #: changes anything, and what is kept beyond the first few lies hours ahead.
 _MOST_STARTS = 8
 
+#: What is said of members that a gang could have besides, where nothing else is known.
+NO_ROOM_BEYOND = "no room for members beyond minMember"
+
 
 class Tenure:
     """Decide from when this process is the one that does until another one is.
@@ -393,6 +396,16 @@ class Admission:
             return Wait(Reason.MAX_MEMBER_REACHED, {"beyond": gang.unplaced_count})
         entry = self.tenure.decider.queues.get(gang.ref) if placed and gang.unplaced_count else None
         return wait if entry is None or entry.core is not None else entry.short or wait
+
+    def said_of(self, gang: Gang) -> str:
+        """Return what kube-scheduler is told of members of a gang that have no node, without numbers that change."""
+        wait = self.wait_of(gang)
+        if wait is None:
+            return NO_ROOM_BEYOND
+        if wait.reason is Reason.MAX_MEMBER_REACHED or wait is self.reservations.waits.get(gang.uid):
+            return wait.steady_message
+        more = "" if wait.reason is Reason.INSUFFICIENT_CAPACITY else f": {wait.steady_message}"
+        return f"{NO_ROOM_BEYOND}{more}"
 
     def case(self, pod_set: PodSet, *, now: float) -> Case:
         """Return the case of members of a gang as things stand at `now` (epoch seconds).

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from extender.admission.admission import Admission
+from extender.admission.admission import NO_ROOM_BEYOND, Admission
 from extender.admission.events import Arrival, BindVerdict, Filtered, Outcome, Refusal
 from extender.admission.protection import Protection
 from extender.ledger.reservations import own_words
@@ -17,10 +17,8 @@ from extender.ledger.slots import Reservation, Slot, SlotState
 from extender.objects.holdings import prediction
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
-from extender.objects.reason import Reason
 
 _NOT_PLANNED = "it has not been planned yet"
-_NO_ROOM_BEYOND = "no room for members beyond minMember"
 
 
 class _Loss(NamedTuple):
@@ -268,13 +266,8 @@ class Verbs:
     def _why(self, pod: Pod) -> str:
         """Return the one sentence about the pod's gang."""
         gang = self._model.gang_of(pod)
-        wait = None if gang is None else self._admission.wait_of(gang)
-        if gang is None or wait is None:
-            return _NOT_PLANNED if pod.group.is_pod else _NO_ROOM_BEYOND
-        if wait.reason is Reason.MAX_MEMBER_REACHED or wait is self._admission.reservations.waits.get(gang.uid):
-            return wait.steady_message
-        said = "" if wait.reason is Reason.INSUFFICIENT_CAPACITY else f": {wait.steady_message}"
-        return f"{_NO_ROOM_BEYOND}{said}"
+        said = NO_ROOM_BEYOND if gang is None else self._admission.said_of(gang)
+        return _NOT_PLANNED if pod.group.is_pod and said == NO_ROOM_BEYOND else said
 
     @staticmethod
     def _refuse(pod: Pod, names: list[str], text: str) -> Filtered:
