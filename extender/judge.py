@@ -481,7 +481,10 @@ def _unaligned(
 
 def explain(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView, head: str) -> Wait:
     """Say why they do not fit, in the gang's own numbers and names; `head` is who is first in the queue."""
-    minimum, settled = _counted(pod_set)
+    minimum = pod_set.gang.min_member
+    settled = minimum - pod_set.demand.pods
+    if pod_set.settled:
+        minimum, settled = _counted(pod_set)
     now = {"fits": settled + diagnosis.now.fits, "minMember": minimum}
     if diagnosis.unmatched:
         unplaceable = next(pod.key for pod in pod_set.pods if not view.admits(pod.shape))
@@ -504,9 +507,10 @@ def explain(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView, head: str
 def _counted(pod_set: PodSet) -> tuple[int, int]:
     """Return of how many members is told, and how many of these have a place: of its minimum, or of those beyond."""
     pods, gang = pod_set.demand.pods, pod_set.gang
-    if pod_set.settled and gang.has_core and pod_set.pods[0].uid in gang.members:  # not instead of one that is lost
+    if gang.has_core and pod_set.pods[0].uid in gang.members:  # not instead of one that is lost
         return pods, 0
-    return gang.min_member, gang.min_member - pods
+    minimum = gang.min_member
+    return minimum, minimum - pods
 
 
 def _unjoined(pod_set: PodSet, diagnosis: Diagnosis, view: CapacityView) -> Wait | None:
