@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from extender.objects.text import natural_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
     from rich.table import Table
 
     from extender.placement.placement import Placement
+    from muster_lab.simulation.autoscaler import NodeStay
     from muster_lab.simulation.queueuse import QueueUse
     from muster_lab.simulation.results import EvictionResult, GangResult, Result
     from muster_lab.simulation.timeline import TimelinePoint
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 def show_result(console: Console, result: Result) -> None:
     """Print a result for people."""
     from rich.table import Table
-
-    from muster_lab.simulation.results import summary_json
 
     gangs = Table(title="Gangs", title_justify="left", header_style="bold")
     for column in ("gang", "phase", "admitted", "finished", "nodes", "predicted"):
@@ -36,10 +35,26 @@ def show_result(console: Console, result: Result) -> None:
             console.print(waits, markup=False, highlight=False)
     for warning in result.warnings:
         console.print(f"warning: {warning}", markup=False, highlight=False)
+    for table in _tables(result):
+        console.print(table)
+
+
+def _tables(result: Result) -> Iterator[Table]:
+    """Iterate over what is shown of everything but the gangs."""
     if result.queues:
-        console.print(_queue_table(result.queues))
+        yield _queue_table(result.queues)
     if result.evictions:
-        console.print(_eviction_table(result.evictions))
+        yield _eviction_table(result.evictions)
+    if result.autoscaling is not None:
+        yield _node_table(result.autoscaling.nodes)
+    yield _summary_table(result)
+
+
+def _summary_table(result: Result) -> Table:
+    from rich.table import Table
+
+    from muster_lab.simulation.results import summary_json
+
     totals = summary_json(result.summary)
     summary = Table(title="Summary", title_justify="left", show_header=False)
     for name, text in (
@@ -51,7 +66,10 @@ def show_result(console: Console, result: Result) -> None:
         ("wasted", f"{totals['wastedGpuHours']:.2f} GPU-hours, ${totals['wastedCost']:.2f}"),
     ):
         summary.add_row(name, text)
-    console.print(summary)
+    if (paid := result.autoscaling) is not None:
+        hours = f"{paid.gpu_hours:.2f} GPU-hours of {paid.node_hours:.2f} node-hours"
+        summary.add_row("paid", f"{hours}, ${paid.cost:.2f}")
+    return summary
 
 
 def show_timeline(console: Console, moments: Iterable[TimelinePoint]) -> None:
@@ -94,6 +112,17 @@ def _eviction_table(evictions: Sequence[EvictionResult]) -> Table:
         table.add_column(column, overflow="fold")
     for eviction in evictions:
         table.add_row(_time(eviction.at), eviction.pod, eviction.node, eviction.reason, eviction.by or "")
+    return table
+
+
+def _node_table(nodes: Sequence[NodeStay]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="Nodes that came and went", title_justify="left", header_style="bold")
+    for column in ("node", "asked for", "ready", "removed"):
+        table.add_column(column, overflow="fold")
+    for node in nodes:
+        table.add_row(node.name, *map(_time, (node.asked, node.ready, node.removed)))
     return table
 
 

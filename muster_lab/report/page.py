@@ -106,7 +106,8 @@ def _table(section: ET.Element, columns: Sequence[str], rows: Iterable[Sequence[
 
 def _costs(result: Result, found: Telemetry, price: float) -> list[tuple[str, str, str, str]]:
     """Return where the GPU-hours went, and what they cost."""
-    total = found.capacity * found.until / _HOURS
+    paid = result.autoscaling
+    total = found.capacity * found.until / _HOURS if paid is None else paid.gpu_hours
     summary = result.summary
     hours = {
         "training": summary.productive_gpu_hours,

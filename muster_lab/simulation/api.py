@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import reduce
+from typing import Any, cast
 
 from extender.clock import Clock
 from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, ClusterEvent, EventSink, PodKey, WatchedKind
 from extender.control.watched import REQUIRED_KINDS, Known
 from extender.explain.views import GroupStatus, QueueReport
+from extender.kube.noderequests import NodeRequestWriter
 from extender.kube.writer import EVICTION_PLANNED_CONDITION
 from extender.ledger.effects import NodeAsk
 from extender.objects.jobsigns import EVICTION_PLANNED
@@ -20,7 +23,7 @@ from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
 from extender.objects.workload import Suspendable
 from muster_lab.simulation.cluster import Cluster, has_condition, set_condition
 from muster_lab.simulation.evictions import evict
-from muster_lab.simulation.objects import ROWS, Json, ObjectChange
+from muster_lab.simulation.objects import ROWS, Json, ObjectChange, kind_of
 
 #: What the API server says of a pod that is gone, and of another one; how every refusal of a budget is told.
 _NOT_FOUND, _CONFLICT, _TOO_MANY_REQUESTS = 404, 409, 429
@@ -36,6 +39,7 @@ class SimulatedApi:
         self._cluster = cluster
         self._clock = clock
         self._latency = latency
+        self._node_requests = NodeRequestWriter(cast("Any", _ObjectPaths(cluster)))  # of an API server it asks no more
 
     async def nominate(self, pod: PodKey, node: str) -> None:
         """Set a pod's nominated node, or clear it with an empty one; raise ApiError 404 or 409 for another pod."""
@@ -92,7 +96,7 @@ class SimulatedApi:
         self._cluster.update(WatchedKind.POD, (pod.namespace, pod.name), patch, pod.uid)
 
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
-        """Suspend a Job, or resume it; raise ApiError 404 or 409 for another Job or version."""
+        """Suspend an object of any kind, or resume it; raise ApiError 404 or 409 for another one or version."""
         await asyncio.sleep(self._latency)
         about = workload.about
 
@@ -103,19 +107,20 @@ class SimulatedApi:
             annotations = json["metadata"].setdefault("annotations", {})
             annotations.pop(PLACE, None)
             annotations |= {} if place is None else {PLACE: place}
-            json["spec"]["suspend"] = place is None
+            *outer, field = workload.field
+            reduce(lambda part, key: part.setdefault(key, {}), outer, json)[field] = place is None
 
-        self._cluster.update(WatchedKind.JOB, (about.namespace, about.name), patch, about.uid)
+        self._cluster.update(kind_of(about), (about.namespace, about.name), patch, about.uid)
 
     async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
-        """Raise ApiError 404: no autoscaler is simulated."""
+        """Create a ProvisioningRequest and its PodTemplates; that it is there is success."""
         await asyncio.sleep(self._latency)
-        raise ApiError(_NOT_FOUND, "NotFound", f"there is no API for request {ask.name} of {owner}")
+        await self._node_requests.make(ask, owner)
 
     async def withdraw_nodes(self, request: NodeRequest) -> None:
-        """Raise ApiError 404: no autoscaler is simulated."""
+        """Delete a ProvisioningRequest and its PodTemplates; that they are gone already is success."""
         await asyncio.sleep(self._latency)
-        raise ApiError(_NOT_FOUND, "NotFound", f"there is no API for request {request.name}")
+        await self._node_requests.withdraw(request)
 
     async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
         """Put annotations onto a pod; raise ApiError 404 or 409 for another pod."""
@@ -170,6 +175,30 @@ class SimulatedApi:
         self._cluster.update(COSCHEDULING_POD_GROUPS, (group.namespace, group.name), patch, uid)
 
 
+class _ObjectPaths:
+    """Objects of a cluster by their paths on the API server."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def get(self, path: str, _query: object) -> bytes:
+        return self._cluster.get(*_read_path(path)).body
+
+    async def post(self, path: str, body: Json) -> bytes:
+        return self._cluster.create(_read_path(path)[0], body).body
+
+    async def delete(self, path: str, body: Json) -> bytes:
+        self._cluster.delete(*_read_path(path), body.get("preconditions", {}).get("uid"))
+        return b""
+
+
+def _read_path(path: str) -> tuple[str, str, str]:
+    """Return kind, namespace and name of what a path leads to; the name is empty for a collection."""
+    api, _, rest = path.partition("/namespaces/")
+    namespace, collection, name = (*rest.split("/"), "")[:3]
+    return next(kind for kind, row in ROWS.items() if f"{api}/{collection}" in row.paths), namespace, name
+
+
 def _preempted(json: Json, status: GroupStatus) -> Json | None:
     """Return the condition that says of a gang that it was evicted, or is back; None where it stays as it is."""
     if status.preempted:
@@ -202,7 +231,7 @@ class SimulatedFeed:
         """Deliver all there is, report every kind as synced, then deliver until cancelled."""
         self._cluster.watch(self._deliver, self._latency)
         await asyncio.sleep(self._latency)
-        for kind in REQUIRED_KINDS:
+        for kind in (*REQUIRED_KINDS, WatchedKind.PROVISIONING_REQUEST):
             self._sink.synced(kind)
         self.synced.set()
         while True:

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from extender.control.ports import WatchedKind
-from extender.control.watched import WATCHED, Watched
+from extender.control.watched import PROVISIONING, WATCHED, Watched
 from extender.objects.budget import DisruptionBudget, read_budget
 from extender.objects.deviceclass import DeviceClass, read_device_class
 from extender.objects.devicetaintrule import DeviceTaintRule, read_device_taint_rule
-from extender.objects.meta import ObjectRef, encode
+from extender.objects.meta import ObjectRef, decode_metadata, encode
 from extender.objects.node import Node, read_node
 from extender.objects.nodetopology import NodeTopology, read_node_topology
 from extender.objects.pod import Pod
@@ -44,8 +44,19 @@ Value: TypeAlias = (
 )
 """What an object amounts to, of the kinds that the simulation itself goes by."""
 
-#: All that is watched, by its name.
-ROWS: Final[Mapping[str, Watched[Any]]] = {row.name: row for row in WATCHED}
+#: The kind of the pods that a ProvisioningRequest is about. Muster writes them, and hears nothing of them.
+POD_TEMPLATES: Final = Watched(
+    "podtemplates",
+    "PodTemplate",
+    ("/api/v1/podtemplates",),
+    decode_metadata,
+    lambda _item, _known: iter(()),
+    lambda _who, _known: iter(()),
+    namespaced=True,
+)
+
+#: All that is kept, by its name.
+ROWS: Final[Mapping[str, Watched[Any]]] = {row.name: row for row in (*WATCHED, PROVISIONING, POD_TEMPLATES)}
 
 _VALUES: Final[Mapping[str, Callable[[Any], Value]]] = {
     WatchedKind.POD: SeenPod.pod,
@@ -161,6 +172,14 @@ def stored(kind: str, json: Json) -> Stored:
 def value_of(kind: str, item: object) -> Value:
     """Return what an object that was decoded amounts to, None for a kind that the simulation does not go by."""
     return _VALUES[kind](item) if kind in _VALUES else None
+
+
+def kind_of(about: ObjectRef) -> str:
+    """Return of which kind a referred object is, in any version of its API; raise KeyError for no known one."""
+    for name, row in ROWS.items():
+        if (row.kind, row.api_version.rpartition("/")[0]) == (about.kind, about.group):
+            return name
+    raise KeyError(about)
 
 
 def key_of(kind: str, namespace: str, name: str) -> Key:

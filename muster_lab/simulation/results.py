@@ -12,6 +12,7 @@ from extender.explain.documents import GangPhase
 from extender.explain.explanation import predicted_placement
 from extender.placement.placement import Placement
 from muster_lab.simulation.accounting import SECONDS_PER_HOUR, GpuSeconds
+from muster_lab.simulation.autoscaler import NodeStay
 from muster_lab.simulation.queueuse import QueueUse
 from muster_lab.simulation.timeline import TimelinePoint
 
@@ -77,6 +78,16 @@ class EvictionResult:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoscalingResult:
+    """The nodes that an autoscaler made, and the hours of all nodes of the cluster and of their GPUs, until the end."""
+
+    nodes: tuple[NodeStay, ...]
+    node_hours: float
+    gpu_hours: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What it all amounts to: hours of GPUs, and dollars."""
 
@@ -93,13 +104,17 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole simulation. `warnings` say what of the scenario Muster has to cope with."""
+    """A whole simulation. `warnings` say what of the scenario Muster has to cope with.
+
+    `autoscaling` is None where nodes neither come nor go.
+    """
 
     gangs: tuple[GangResult, ...]
     evictions: tuple[EvictionResult, ...]
     summary: Summary
     queues: tuple[QueueUse, ...] = ()
     warnings: tuple[str, ...] = ()
+    autoscaling: AutoscalingResult | None = None
 
 
 def summarize(gangs: Iterable[GangResult], submitted: int, spent: GpuSeconds, price: float) -> Summary:
@@ -141,6 +156,7 @@ def result_json(result: Result) -> dict[str, Any]:
             for eviction in result.evictions
         ],
         "queues": [_queue_json(queue) for queue in result.queues],
+        "autoscaling": None if result.autoscaling is None else _autoscaling_json(result.autoscaling),
         "summary": summary_json(result.summary),
         "warnings": list(result.warnings),
     }
@@ -172,6 +188,24 @@ def summary_json(summary: Summary) -> dict[str, int | float]:
         "wastedGpuHours": summary.wasted_gpu_hours,
         "wastedCost": summary.wasted_cost,
         "initCost": summary.init_cost,
+    }
+
+
+def _autoscaling_json(found: AutoscalingResult) -> dict[str, Any]:
+    return {
+        "nodes": [
+            {
+                "name": node.name,
+                "group": node.group,
+                "askedAt": _seconds(node.asked),
+                "readyAt": _seconds(node.ready),
+                "removedAt": _seconds(node.removed),
+            }
+            for node in found.nodes
+        ],
+        "nodeHours": round(found.node_hours, _TIME_DECIMALS),
+        "gpuHours": round(found.gpu_hours, _TIME_DECIMALS),
+        "cost": round(found.cost, _MONEY_DECIMALS),
     }
 
 

@@ -173,10 +173,48 @@ class NodeFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes that an autoscaler makes and removes: `nodes` are all that there may be at a time.
+
+    The first `least` are there from the start, and stay. Another one is there `ready_after` seconds after it was asked
+    for, and is removed when it has been empty for `remove_after` seconds. Of a group that `consolidates` also nodes go
+    whose pods have room elsewhere.
+    """
+
+    name: str
+    nodes: tuple[ScenarioNode, ...]
+    least: int = 0
+    ready_after: float = 0.0
+    remove_after: float = 600.0
+    consolidates: bool = False
+
+
+class ProvisioningClass(StrEnum):
+    """A class of ProvisioningRequests, for which cluster-autoscaler looks for room, or makes nodes too."""
+
+    CHECK_CAPACITY = "check-capacity.autoscaling.x-k8s.io"
+    ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaling:
+    """What an autoscaler may do: the `groups` of nodes that it makes and removes.
+
+    With a `provisioning_class` it is cluster-autoscaler, and Muster asks for nodes by ProvisioningRequests of it, with
+    these `parameters`; without one it goes by pods that wait, as Karpenter does.
+    """
+
+    groups: tuple[NodeGroup, ...] = ()
+    provisioning_class: ProvisioningClass | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """A whole scenario. `until` is when it ends (seconds), `gpu_hour_price` what an hour of one GPU costs (dollars).
 
-    `claimable` are the objects of Dynamic Resource Allocation that are there from the start, each with its kind.
+    `nodes` are those that are there from the start. `claimable` are the objects of Dynamic Resource Allocation that are
+    there from the start, each with its kind.
     """
 
     nodes: tuple[ScenarioNode, ...]
@@ -187,3 +225,4 @@ class Scenario:
     sharing: ScenarioSharing = field(default_factory=ScenarioSharing)
     failures: tuple[NodeFailure, ...] = ()
     claimable: tuple[tuple[str, Json], ...] = ()
+    autoscaling: Autoscaling = field(default_factory=Autoscaling)

@@ -17,7 +17,7 @@ from extender.objects.requests import QuantityError, amount
 from extender.objects.resourceclaim import MOST_DEVICES
 from extender.settings import TopologyLevel
 from muster_lab.simulation.notation import DurationError, Template, TemplateError, parse_duration, parse_template
-from muster_lab.simulation.scenario import GangSource, PlacedState
+from muster_lab.simulation.scenario import GangSource, PlacedState, ProvisioningClass
 
 #: The default of `until`: a day.
 DEFAULT_UNTIL_SECONDS = 86_400.0
@@ -181,20 +181,41 @@ class PodClaimDocument(Document):
         return self
 
 
-class NodeDocument(Document):
-    """A node, or `count` equal ones."""
+class NodeTemplateDocument(Document):
+    """What equal nodes are."""
 
     name: Name
-    count: Count = 1
     allocatable: Resources
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     labels_from: Templates = Field(default_factory=dict)
     annotations_from: Templates = Field(default_factory=dict)
     taints: list[TaintDocument] = Field(default_factory=list)
+    node_resource_topology: Any = None
+
+
+class NodeDocument(NodeTemplateDocument):
+    """A node, or `count` equal ones."""
+
+    count: Count = 1
     unschedulable: bool = False
     devices: list[NodeDevicesDocument] = Field(default_factory=list)
-    node_resource_topology: Any = None
+
+
+class NodeGroupDocument(NodeTemplateDocument):
+    """Nodes that an autoscaler makes and removes: `min` of them are there in any case."""
+
+    max: Count
+    min: Annotated[int, BeforeValidator(_whole(0, _MOST))] = 0
+    ready_after: Duration = 0.0
+    remove_after: Duration = 600.0
+    consolidate: bool = False
+
+    @model_validator(mode="after")
+    def _ordered(self) -> NodeGroupDocument:
+        if self.min > self.max:
+            raise _refuse(f"min {self.min} is above max {self.max}")
+        return self
 
 
 class NodeFailureDocument(Document):
@@ -358,6 +379,9 @@ class ScenarioDocument(Document):
     gangs: list[Any]
     pods: list[Any] = Field(default_factory=list)
     node_failures: list[Any] = Field(default_factory=list)
+    node_groups: list[Any] = Field(default_factory=list)
+    provisioning_class: Annotated[ProvisioningClass | None, Field(strict=False)] = None
+    provisioning_parameters: dict[str, str] = Field(default_factory=dict)
     topology: TopologyDocument | None = None
     node_resource_topology: list[Any] = Field(default_factory=list)
     hyper_nodes: list[Any] = Field(default_factory=list)

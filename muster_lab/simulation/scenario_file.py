@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from extender.admission.protection import KARPENTER_POOL
 from extender.hardware.calibration import DATA_KEY, LIST_KEY, read_calibration
 from extender.objects.levels import HOST_LABELS, RESERVED_NAMES
 from extender.objects.queue import Queue
@@ -20,12 +23,23 @@ from muster_lab.simulation.manifests import calibration_data, namespace_manifest
 from muster_lab.simulation.notation import Template, TemplateError
 from muster_lab.simulation.objects import Json
 from muster_lab.simulation.problems import DocumentProblems
-from muster_lab.simulation.scenario import Facts, NodeFailure, Scenario, ScenarioGang, ScenarioNode, ScenarioSharing
+from muster_lab.simulation.scenario import (
+    Autoscaling,
+    Facts,
+    NodeFailure,
+    NodeGroup,
+    Scenario,
+    ScenarioGang,
+    ScenarioNode,
+    ScenarioSharing,
+)
 from muster_lab.simulation.scenario_devices import DeviceReader
 from muster_lab.simulation.scenario_document import (
     NamespaceDocument,
     NodeDocument,
     NodeFailureDocument,
+    NodeGroupDocument,
+    NodeTemplateDocument,
     ScenarioDocument,
     TopologyDocument,
 )
@@ -95,7 +109,12 @@ class _Reader:
         nodes: list[ScenarioNode] = []
         for index, item in enumerate(_items(document, "nodes")):
             nodes += self._nodes(item, f"nodes[{index}]")
-        problems.unique("nodes", "node", (node.name for node in nodes))
+        groups = [self._group(item, f"nodeGroups[{i}]") for i, item in enumerate(_items(document, "nodeGroups"))]
+        autoscaling = self._autoscaling(head, [group for group in groups if group is not None])
+        problems.unique(
+            "nodes", "node", (node.name for node in chain(nodes, *(each.nodes for each in autoscaling.groups)))
+        )
+        nodes += chain.from_iterable(group.nodes[: group.least] for group in autoscaling.groups)
         known = {node.name for node in nodes}
         classes = {} if head is None else head.priority_classes
         for name, value in classes.items():
@@ -127,7 +146,9 @@ class _Reader:
             ),
         )
         failures = self._failures(_items(document, "nodeFailures"), known)
-        return Scenario(tuple(nodes), gangs, head.until, head.gpu_hour_price, facts, sharing, failures, claimable)
+        return Scenario(
+            tuple(nodes), gangs, head.until, head.gpu_hour_price, facts, sharing, failures, claimable, autoscaling
+        )
 
     def _failures(self, items: list[Any], nodes: set[str]) -> tuple[NodeFailure, ...]:
         """Return the failures of nodes in the order of their times; no node fails while it is away."""
@@ -175,12 +196,37 @@ class _Reader:
         document = self.problems.parse(NodeDocument, item, path)
         if document is None:
             return []
-        self.problems.amounts(document.allocatable, f"{path}.allocatable")
         names = [document.name] if document.count == 1 else [f"{document.name}-{i}" for i in range(document.count)]
+        self._devices.of_nodes(names, document.devices, f"{path}.devices")
+        nodes = self._made(document, names, path)
+        return [replace(node, unschedulable=document.unschedulable) for node in nodes]
+
+    def _group(self, item: object, path: str) -> NodeGroup | None:
+        """Return what an autoscaler may make, None if it cannot be read."""
+        document = self.problems.parse(NodeGroupDocument, item, path)
+        if document is None:
+            return None
+        names = [f"{document.name}-{i}" for i in range(document.max)]
+        nodes = tuple(self._made(document, names, path))
+        ready, removed = document.ready_after, document.remove_after
+        return NodeGroup(document.name, nodes, document.min, ready, removed, document.consolidate)
+
+    def _autoscaling(self, head: ScenarioDocument | None, groups: list[NodeGroup]) -> Autoscaling:
+        """Return what the autoscaler does: nodes of Karpenter's groups say that they are."""
+        if head is None:
+            return Autoscaling(tuple(groups))
+        if head.provisioning_parameters and head.provisioning_class is None:
+            self.problems.add("provisioningParameters", "there is no provisioningClass that takes them")
+        if head.provisioning_class is None:
+            groups = [replace(each, nodes=tuple(map(partial(_of_pool, each.name), each.nodes))) for each in groups]
+        return Autoscaling(tuple(groups), head.provisioning_class, head.provisioning_parameters)
+
+    def _made(self, document: NodeTemplateDocument, names: list[str], path: str) -> list[ScenarioNode]:
+        """Return equal nodes with these names."""
+        self.problems.amounts(document.allocatable, f"{path}.allocatable")
         if document.node_resource_topology is not None:
             where = f"{path}.nodeResourceTopology"
             self._topologies += self._objects.topologies_of(names, document.node_resource_topology, where)
-        self._devices.of_nodes(names, document.devices, f"{path}.devices")
         labels = self._columns(document.labels_from, document.labels, len(names), f"{path}.labelsFrom")
         notes = self._columns(document.annotations_from, document.annotations, len(names), f"{path}.annotationsFrom")
         return [
@@ -190,7 +236,6 @@ class _Reader:
                 labels={"kubernetes.io/hostname": name, **document.labels, **_row(labels, index)},
                 annotations={**document.annotations, **_row(notes, index)},
                 taints=tuple(taint.model_dump(exclude_defaults=True) for taint in document.taints),
-                unschedulable=document.unschedulable,
             )
             for index, name in enumerate(names)
         ]
@@ -235,6 +280,10 @@ class _Reader:
         for problem in read_calibration(calibration_data(items)).problems:
             self.problems.add(problem.field.replace(where, "calibration"), problem.message)
         return tuple(items)
+
+
+def _of_pool(name: str, node: ScenarioNode) -> ScenarioNode:
+    return replace(node, labels={**node.labels, KARPENTER_POOL: name})
 
 
 def _row(columns: Mapping[str, list[str]], index: int) -> dict[str, str]:

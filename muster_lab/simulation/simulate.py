@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from extender.cluster.membership import Census
 from extender.control.ports import WatchedKind
@@ -19,7 +19,15 @@ from muster_lab.simulation.accounting import GpuSeconds
 from muster_lab.simulation.evictions import causes
 from muster_lab.simulation.notation import format_duration
 from muster_lab.simulation.queueuse import queue_uses
-from muster_lab.simulation.results import EvictionResult, GangResult, PodResult, ReasonResult, Result, summarize
+from muster_lab.simulation.results import (
+    AutoscalingResult,
+    EvictionResult,
+    GangResult,
+    PodResult,
+    ReasonResult,
+    Result,
+    summarize,
+)
 from muster_lab.simulation.scenario import Scenario, ScenarioMember
 from muster_lab.simulation.timeline import Timeline, TimelinePoint, gpu_capacity, state_of
 from muster_lab.simulation.virtual_time import LoopClock, VirtualTimeLoop
@@ -31,7 +39,7 @@ _NEEDS_VIRTUAL_TIME = "a simulation needs virtual time, not a {}"
 
 @dataclass(frozen=True, slots=True)
 class Playback:
-    """A simulation's result with what led there; `capacity` is how many GPUs each node has."""
+    """A simulation's result with what led there; `capacity` is how many GPUs each node has that was there."""
 
     result: Result
     moments: tuple[TimelinePoint, ...]
@@ -119,7 +127,8 @@ async def _play(scenario: Scenario, connect: Connect | None, *, recorded: bool =
         if running in done:
             await running
         moments = () if timeline is None else tuple(timeline.moments)
-        return Playback(collect(world), moments, gpu_capacity(world.cluster))
+        capacity = {stay.name: stay.gpus for stay in world.autoscaler.stays} | gpu_capacity(world.cluster)
+        return Playback(collect(world), moments, capacity)
     finally:
         for task in (running, *ends):
             task.cancel()
@@ -140,7 +149,17 @@ def collect(world: World) -> Result:
         summary=summarize(gangs, submitted, spent, world.scenario.gpu_hour_price),
         queues=queue_uses(world.cluster, world.workload),
         warnings=world.scenario.sharing.warnings,
+        autoscaling=_autoscaling(world),
     )
+
+
+def _autoscaling(world: World) -> AutoscalingResult | None:
+    if not world.scenario.autoscaling.groups:
+        return None
+    others = [node for node in world.scenario.nodes if not world.autoscaler.makes(node.name)]
+    node_hours, gpu_hours = world.autoscaler.node_hours(others)
+    stays = tuple(replace(stay) for stay in world.autoscaler.stays)
+    return AutoscalingResult(stays, node_hours, gpu_hours, gpu_hours * world.scenario.gpu_hour_price)
 
 
 def _evictions(world: World) -> tuple[EvictionResult, ...]:

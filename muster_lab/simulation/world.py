@@ -14,6 +14,7 @@ from extender.control.metrics import Metrics
 from extender.control.ports import WatchedKind
 from extender.settings import Settings
 from muster_lab.simulation.api import SimulatedApi, SimulatedFeed
+from muster_lab.simulation.autoscaler import Autoscaler
 from muster_lab.simulation.claim_controller import ClaimController
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.disruption import DisruptionController
@@ -23,7 +24,7 @@ from muster_lab.simulation.manifests import calibration_manifest, node_manifest,
 from muster_lab.simulation.node_failures import NodeFailures
 from muster_lab.simulation.objects import Json
 from muster_lab.simulation.placements import MusterPredictions, Placements
-from muster_lab.simulation.scenario import Facts, Scenario
+from muster_lab.simulation.scenario import Scenario
 from muster_lab.simulation.scheduler.extender import ExtenderClient, Transport
 from muster_lab.simulation.scheduler.filters import RuledOut
 from muster_lab.simulation.scheduler.scheduler import Scheduler
@@ -44,12 +45,16 @@ def simulation_settings(settings: Settings | None = None) -> Settings:
     )
 
 
-def with_levels(settings: Settings, facts: Facts) -> Settings:
-    """Return `settings` with the levels of a scenario, where it has any to give."""
-    if facts.levels is None:
-        return settings
-    preset = "auto" if facts.levels else "none"
-    return settings.model_copy(update={"topology_levels": facts.levels, "topology_preset": preset})
+def with_facts(settings: Settings, scenario: Scenario) -> Settings:
+    """Return `settings` with what a scenario says of levels and of requests for nodes, where it says anything."""
+    levels, autoscaling = scenario.facts.levels, scenario.autoscaling
+    said: dict[str, object] = {}
+    if levels is not None:
+        said |= {"topology_levels": levels, "topology_preset": "auto" if levels else "none"}
+    if autoscaling.provisioning_class is not None:
+        parameters = tuple(f"{key}={value}" for key, value in autoscaling.parameters.items())
+        said |= {"provisioning_class": str(autoscaling.provisioning_class), "provisioning_parameters": parameters}
+    return settings.model_copy(update=said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,7 @@ class World:
         scheduler: the model of kube-scheduler.
         workload: the gangs.
         evicted: which pods were evicted, by any client.
+        autoscaler: who makes and removes nodes, if any does.
         placements: what Muster predicts of them; None in a world without.
     """
 
@@ -122,12 +128,12 @@ class World:
             scenario: nodes and gangs; more gangs can be added to `workload` later.
             clock: the loop's time.
             connect: puts Muster's application in front of its controller; None for a world without Muster.
-            settings: Muster's, with the scenario's levels; those of a simulation by default.
+            settings: Muster's, with what the scenario says of them; those of a simulation by default.
             latency: how long things take on the way; no time by default.
             ruled_out: which nodes kube-scheduler rules out for reasons that are not modelled; none by default.
         """
         latency = latency or ApiLatency()
-        settings = with_levels(settings or simulation_settings(), scenario.facts)
+        settings = with_facts(settings or simulation_settings(), scenario)
         self.scenario = scenario
         self.clock = clock
         self.cluster = Cluster(clock)
@@ -146,6 +152,7 @@ class World:
         self.evicted = EvictionRecord(self.cluster, clock)
         DisruptionController(self.cluster, self.workload.scale)
         ClaimController(self.cluster)
+        self.autoscaler = Autoscaler(self.cluster, clock, scenario.autoscaling, (node.name for node in scenario.nodes))
         self.placements: Placements | None = None
         if self.muster is not None:
             self.placements = Placements(MusterPredictions(self.muster.controller.admission), self.workload)

@@ -133,6 +133,7 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
             {"gang": None, "pod": "default/x", "node": "n", "at": 6.0, "by": None, "reason": "Evicted"},
         ],
         "queues": [USE_JSON],
+        "autoscaling": None,
         "summary": {
             "jobsSubmitted": 2,
             "jobsCompleted": 1,

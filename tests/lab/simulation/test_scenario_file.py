@@ -259,7 +259,8 @@ def test_a_mistake_in_a_gang_is_named_with_its_place_and_value(gang: str, proble
         (
             "nodes: []\ngangs: []\nracks: 3",
             (
-                "racks: unknown key; known here: nodes, gangs, pods, nodeFailures, topology, nodeResourceTopology, "
+                "racks: unknown key; known here: nodes, gangs, pods, nodeFailures, nodeGroups, provisioningClass, "
+                "provisioningParameters, topology, nodeResourceTopology, "
                 "hyperNodes, devices, deviceClasses, resourceSlices, resourceClaimTemplates, resourceClaims, "
                 "calibration, queues, namespaces, priorityClasses, declareDuration, until, gpuHourPrice"
             ),
@@ -348,7 +349,7 @@ def test_all_mistakes_are_listed_at_once() -> None:
     """A file need not be fixed error by error, whatever the kinds of the errors."""
     found = problems(
         """
-        nodes: [{name: n, count: 0, allocatable: {cpu: -1}}, {name: m, allocatable: {a.com/b: 0.5}}]
+        nodes: [{name: n, allocatable: {cpu: -1}, count: 0}, {name: m, allocatable: {a.com/b: 0.5}}]
         gangs:
           - {name: g, minMember: 9, roles: [{name: x}, {name: x}]}
           - {name: h, minMember: x, arrival: y}
@@ -357,8 +358,8 @@ def test_all_mistakes_are_listed_at_once() -> None:
     )
     assert found == (
         "s.yaml: until: 'z' is not a duration (examples: 90, 30m, 1h30m)",
-        "s.yaml: nodes[0].count: '0' is not between 1 and 100000",
         "s.yaml: nodes[0].allocatable.cpu: '-1' is negative",
+        "s.yaml: nodes[0].count: '0' is not between 1 and 100000",
         "s.yaml: nodes[1].allocatable.a.com/b: '0.5' is not a whole number",
         "s.yaml: gangs[0].roles: role 'x' is defined 2 times",
         "s.yaml: gangs[1].arrival: 'y' is not a duration (examples: 90, 30m, 1h30m)",
