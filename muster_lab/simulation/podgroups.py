@@ -9,6 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from extender.admission.events import GroupSeen
+from extender.cluster.membership import tree
+from extender.control.watched import Known
 from extender.objects import keys
 from extender.objects.podgroup import POD, GroupRef
 from extender.objects.sources.coscheduling import (
@@ -19,7 +22,7 @@ from extender.objects.sources.coscheduling import (
 )
 from extender.objects.sources.native import NATIVE, NATIVE_POD_GROUPS, NativePodGroup
 from extender.objects.sources.volcano import VOLCANO, VOLCANO_ANNOTATIONS, VOLCANO_POD_GROUPS, VolcanoPodGroup
-from muster_lab.simulation.objects import ROWS, Json
+from muster_lab.simulation.objects import ROWS, Json, Stored
 from muster_lab.simulation.scenario import GangSource, ScenarioGang
 
 #: The label by which a budget selects the pods of a gang whose PodGroup is not one of a label.
@@ -102,6 +105,13 @@ def pod_group_manifest(gang: ScenarioGang) -> Json:
         },
         "spec": {**gang.group_spec, **api.spec(gang)},
     }
+
+
+def roles_do(group: Stored) -> Callable[[Mapping[str, int]], bool]:
+    """Return what tells whether so many members of each role are those that the parts of a PodGroup need."""
+    news = ROWS[group.key.kind].seen(group.item, Known())
+    parts = tree(next(each.group for each in news if isinstance(each, GroupSeen)), ())
+    return lambda have: parts is None or parts.holds(lambda role: have.get(role, 0))
 
 
 def membership(gang: ScenarioGang) -> Json:

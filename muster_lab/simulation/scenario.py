@@ -79,6 +79,14 @@ class DisruptionLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class GangScaling:
+    """The owner of a gang wants other members from `at` on (seconds since the start): those with these names."""
+
+    at: float
+    members: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioGang:
     """A gang: what is created when, and how long it works.
 
@@ -88,7 +96,9 @@ class ScenarioGang:
     eviction of a pod to its end; `age` is how long before its arrival its objects were created. With `guaranteed` the
     limits of its pods are their requests. `priority` is the value of `priority_class` where that is not empty; `queue`
     is empty for the default one. `group_spec` is what the spec of its PodGroup says beside the minimum, as in the API
-    that is its `source`. A pod without a gang is a gang of one whose `source` is itself, and whose member has its name.
+    that is its `source`. `members` are all that it ever has; `scaling` says which of them there are when. One that is
+    `elastic` trains the faster the more of them run: its duration is that with minMember. A pod without a gang is a
+    gang of one whose `source` is itself, and whose member has its name.
     """
 
     name: str
@@ -112,6 +122,8 @@ class ScenarioGang:
     source: GangSource = GangSource.COSCHEDULING
     group_spec: Mapping[str, Any] = field(default_factory=dict)
     age: float = 0.0
+    scaling: tuple[GangScaling, ...] = ()
+    elastic: bool = False
 
     @property
     def key(self) -> str:

@@ -323,6 +323,14 @@ class WorkDocument(Document):
     tolerations: list[TolerationDocument] = Field(default_factory=list)
 
 
+class ScaleDocument(Document):
+    """How many pods a gang has from a time on, or how many of a role."""
+
+    at: Duration
+    replicas: Annotated[int, BeforeValidator(_whole(0, _MOST))]
+    role: LabelName | None = None
+
+
 class GangDocument(WorkDocument):
     """A gang, its pods, and how long it works."""
 
@@ -335,6 +343,8 @@ class GangDocument(WorkDocument):
     below_minimum: Literal["evict", "repair", "ignore"] | None = None
     pod_annotations: dict[str, str] = Field(default_factory=dict)
     pods: list[PlacedDocument] = Field(default_factory=list)
+    scale: list[ScaleDocument] = Field(default_factory=list)
+    elastic: bool = False
 
     @model_validator(mode="after")
     def _grouped(self) -> GangDocument:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -14,6 +14,7 @@ from muster_lab.simulation.podgroups import GROUP_APIS
 from muster_lab.simulation.problems import DocumentProblems
 from muster_lab.simulation.scenario import (
     DisruptionLimit,
+    GangScaling,
     GangSource,
     ScenarioGang,
     ScenarioMember,
@@ -57,11 +58,14 @@ class GangReader:
         members = self._members(document, path)
         if not members:
             return None
+        scaling = self._scaling(document, members, path)
         budget = document.disruption_budget
         return replace(
             self._work(document, path),
             # More than there are pods is no mistake: it is how a gang looks whose controller has not created them all.
-            min_member=document.min_member or len(members),
+            min_member=document.min_member or len(scaling[0].members if scaling else members),
+            scaling=scaling,
+            elastic=document.elastic,
             members=members,
             disruption_budget=None if budget is None else DisruptionLimit(budget.min_available, budget.max_unavailable),
             placed=self._placed(document, path, members),
@@ -142,7 +146,7 @@ class GangReader:
                 return ()
             return tuple(
                 ScenarioMember(f"{gang.name}-{i}", gang.requests, annotations=annotations, claims=claims)
-                for i in range(replicas)
+                for i in range(_most(gang, "", replicas))
             )
         members: list[ScenarioMember] = []
         for index, role in enumerate(gang.roles):
@@ -153,12 +157,35 @@ class GangReader:
             own = self._claims_of_role(gang, role, claims, f"{path}.roles[{index}]")
             members += (
                 ScenarioMember(f"{gang.name}-{role.name}-{i}", requests, role.name, role.labels, said, own)
-                for i in range(role.replicas)
+                for i in range(_most(gang, role.name, role.replicas))
             )
         self.problems.unique(f"{path}.roles", "role", (role.name for role in gang.roles))
-        if gang.replicas is not None and gang.replicas != len(members):
-            self.problems.add(f"{path}.replicas", f"'{gang.replicas}' is not the sum over the roles, {len(members)}")
+        total = sum(role.replicas for role in gang.roles)
+        if gang.replicas not in {None, total}:
+            self.problems.add(f"{path}.replicas", f"'{gang.replicas}' is not the sum over the roles, {total}")
         return tuple(members)
+
+    def _scaling(self, gang: GangDocument, members: tuple[ScenarioMember, ...], path: str) -> tuple[GangScaling, ...]:
+        """Return which members there are from which time on, in order of time; nothing where they stay the same."""
+        if not gang.scale:
+            return ()
+        by_role: dict[str, list[str]] = {}
+        for member in members:
+            by_role.setdefault(member.role, []).append(member.name)
+        counts = {role.name: role.replicas for role in gang.roles} or {"": gang.replicas or gang.min_member or 0}
+        steps = [GangScaling(gang.arrival, _first(by_role, counts))]
+        for index, step in sorted(enumerate(gang.scale), key=lambda each: each[1].at):
+            role, where = step.role or "", f"{path}.scale[{index}]"
+            if step.at <= gang.arrival:
+                self.problems.add(f"{where}.at", f"'{write_duration(step.at)}' is not after the arrival")
+            if role not in counts:
+                known = [each.name for each in gang.roles]
+                said = _unknown(role, "role", "roles", known) if known else f"'{role}': there are no roles"
+                self.problems.add(f"{where}.role", said if role else f"one of {', '.join(known)} is to be named")
+                continue
+            counts[role] = step.replicas
+            steps.append(GangScaling(step.at, _first(by_role, counts)))
+        return tuple(steps)
 
     def _claims(self, work: WorkDocument, path: str) -> tuple[Json, ...]:
         """Return what pods say of the devices that they claim."""
@@ -253,6 +280,16 @@ class GangReader:
             self.problems.add(f"{path}.declareDuration", "there is no duration to declare")
         declared = self.declares if gang.declare_duration is None else gang.declare_duration
         return write_duration(gang.rendezvous + gang.duration) if declared and gang.duration is not None else None
+
+
+def _most(gang: GangDocument, role: str, replicas: int) -> int:
+    """Return how many pods of a role there ever are."""
+    return max([replicas, *(step.replicas for step in gang.scale if (step.role or "") == role)])
+
+
+def _first(by_role: Mapping[str, Sequence[str]], counts: Mapping[str, int]) -> frozenset[str]:
+    """Return the first so many members of each role."""
+    return frozenset(name for role, names in by_role.items() for name in names[: counts.get(role, 0)])
 
 
 def _unknown(name: str, kind: str, where: str, known: Iterable[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
@@ -17,8 +18,8 @@ from extender.objects.podgroup import GroupRef
 from muster_lab.simulation.accounting import Activity, GpuMeter, claimed_gpus
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.manifests import disruption_budget_manifest, pod_manifest
-from muster_lab.simulation.objects import Json, ObjectChange
-from muster_lab.simulation.podgroups import GROUP_APIS, group_ref, pod_group_manifest
+from muster_lab.simulation.objects import Json, ObjectChange, Stored
+from muster_lab.simulation.podgroups import GROUP_APIS, group_ref, pod_group_manifest, roles_do
 from muster_lab.simulation.scenario import PlacedState, ScenarioGang, ScenarioMember
 from muster_lab.simulation.virtual_time import LoopClock
 
@@ -51,14 +52,15 @@ class WorkloadSite:
 class GangRun:
     """One gang from its arrival on.
 
-    It trains while minMember members run or have succeeded. Members that are lost, or that a kubelet rejected, are
-    created again, as a Job does; if too few are left, training stops, and goes on from its last checkpoint after
-    another rendezvous. Without checkpoints it starts from the beginning. What it did before it arrived counts as done,
-    and is part of no figure.
+    It trains while minMember members run or have succeeded, with those that its parts need. Members that are lost, or
+    that a kubelet rejected, are created again, as a Job does; if too few are left, training stops, and goes on from its
+    last checkpoint after another rendezvous. Without checkpoints it starts from the beginning. What it did before it
+    arrived counts as done, and is part of no figure.
 
     Attributes:
         spec: what the scenario says of it.
         members: its pods by name, in order.
+        wanted: the names of those that its owner wants now.
         admitted_at: when minMember members were on nodes for the first time (seconds), or None.
         finished_at: when training was over and the members had succeeded (seconds), or None.
     """
@@ -67,12 +69,16 @@ class GangRun:
         """Create nothing before `arrive`; call `changed` when it holds other GPUs or does something else with them."""
         self.spec = spec
         self.members = {member.name: SimulatedMemberState() for member in spec.members}
+        self.wanted = spec.scaling[0].members if spec.scaling else frozenset(self.members)
         self.admitted_at: float | None = None
         self.finished_at: float | None = None
         self.arrived = False
         self._site = site
         self._changed = changed
         self._meter = GpuMeter(site.clock.elapsed)
+        self._roles_do: Callable[[Mapping[str, int]], bool] = lambda _: True
+        self._role_of = {member.name: member.role for member in spec.members}
+        self._pace = 1.0
         self._trained = 0.0
         self._training_since = 0.0
         self._head_start = spec.head_start
@@ -104,11 +110,26 @@ class GangRun:
         """Create the PodGroup, and its budget if it has one; return the members, whose pods are to be created next."""
         self.arrived = True
         for collection in self.collections:
-            self._site.cluster.create(collection, pod_group_manifest(self.spec), age=self.spec.age)
+            group = self._site.cluster.create(collection, pod_group_manifest(self.spec), age=self.spec.age)
+            self._roles_do = roles_do(group)
         if self.spec.disruption_budget is not None:
             manifest = disruption_budget_manifest(self.spec, self.spec.disruption_budget)
             self._site.cluster.create(WatchedKind.DISRUPTION_BUDGET, manifest, age=self.spec.age)
-        return self.spec.members
+        for step in self.spec.scaling[1:]:
+            asyncio.get_running_loop().call_later(step.at - self._site.clock.elapsed(), self._scale, step.members)
+        return [member for member in self.spec.members if member.name in self.wanted]
+
+    def _scale(self, wanted: frozenset[str]) -> None:
+        """Delete the pods that its owner does not want any more, and create those that it wants from now on."""
+        if self.finished_at is not None:
+            return
+        before, self.wanted = self.wanted, wanted
+        for member in self.spec.members:
+            if member.name in wanted - before and self._find(member) is None:
+                self.create(member, again=True)
+            elif member.name in before - wanted:
+                with suppress(ApiError):  # another client deleted it meanwhile
+                    self._site.cluster.delete(WatchedKind.POD, self.spec.namespace, member.name)
 
     def create(self, member: ScenarioMember, *, again: bool = False) -> None:
         """Create a member's pod. One that was placed already is not placed there `again`."""
@@ -140,8 +161,11 @@ class GangRun:
             return
         member.pod = None
         self._follow()
-        if self.finished_at is None:
+        if self.finished_at is None and pod.name in self.wanted:
             self.create(next(spec for spec in self.spec.members if spec.name == pod.name), again=True)
+
+    def _find(self, member: ScenarioMember) -> Stored | None:
+        return self._site.cluster.find(WatchedKind.POD, self.spec.namespace, member.name)
 
     def _replace(self, pod: Pod) -> None:
         """Delete a pod that a kubelet rejected, if there is still work for the one that takes its place."""
@@ -174,20 +198,45 @@ class GangRun:
     def _follow(self) -> None:
         """Let what the gang does follow from how its members stand."""
         pods = self._pods()
-        needed = self.spec.min_member
-        on_nodes = sum(bool(pod.node_name) and pod.phase is not Phase.FAILED for pod in pods)
-        if self.admitted_at is None and on_nodes >= needed:
+        if self.admitted_at is None and self._does(
+            pod for pod in pods if pod.node_name and pod.phase is not Phase.FAILED
+        ):
             self.admitted_at = self._site.clock.elapsed()
         away = self._site.cluster.unreachable
         staying = (pod for pod in pods if not pod.deleting and pod.node_name not in away)
-        running = sum(pod.phase is Phase.RUNNING for pod in staying)
-        succeeded = sum(pod.phase is Phase.SUCCEEDED for pod in pods)
-        complete = running > 0 and running + succeeded >= needed
+        running = [pod for pod in staying if pod.phase is Phase.RUNNING]
+        complete = bool(running) and self._does((*running, *(pod for pod in pods if pod.phase is Phase.SUCCEEDED)))
         self._set(sum(self.held().values()), self.activity)
         if complete and self.activity is Activity.IDLE and self.finished_at is None:
             self._rendezvous()
         elif not complete and self.activity is not Activity.IDLE:
             self._stop()
+        if self.spec.elastic and complete and len(running) != self._pace * self.spec.min_member:
+            self._change_pace(len(running) / self.spec.min_member)
+
+    def _does(self, pods: Iterable[Pod]) -> bool:
+        """Tell whether these members do for the gang to work."""
+        roles = Counter(self._role_of[pod.name] for pod in pods)
+        return roles.total() >= self.spec.min_member and self._roles_do(roles)
+
+    def _change_pace(self, pace: float) -> None:
+        """Train so many times as fast from now on as minMember members do."""
+        trains = self.activity is Activity.PRODUCTIVE
+        self._trained = self._reached if trains else self._trained
+        self._pace = pace
+        if trains:
+            self._cancel()
+            self._train()
+
+    @property
+    def _reached(self) -> float:
+        """Return how far training is, with what no checkpoint holds yet."""
+        return self._trained + (self._site.clock.elapsed() - self._training_since) * self._pace
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _rendezvous(self) -> None:
         """Begin the rendezvous; a gang that ran before the start goes on where it was."""
@@ -204,17 +253,15 @@ class GangRun:
         self._set(self._meter.held, Activity.PRODUCTIVE)
         self._training_since = self._site.clock.elapsed()
         if self.spec.duration is not None:
-            self._after(max(self.spec.duration - self._trained, 0.0), self._finish)
+            self._after(max(self.spec.duration - self._trained, 0.0) / self._pace, self._finish)
 
     def _stop(self) -> None:
         """Stop working: too few members are left."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel()
         if self.activity is Activity.PRODUCTIVE:
-            reached = self._trained + self._site.clock.elapsed() - self._training_since
+            reached = self._reached
             self._trained = checkpointed(reached, self.spec.checkpoint_interval)
-            self._meter.lose(reached - self._trained)
+            self._meter.lose((reached - self._trained) / self._pace)
         self._set(self._meter.held, Activity.IDLE)
 
     def _finish(self) -> None:
@@ -292,7 +339,7 @@ class Workload:
     def scale(self, pod: Pod) -> tuple[str, int] | None:
         """Return the name of the gang that a pod belongs to, and how many pods it wants; None for a pod of no gang."""
         run = self.find(pod.namespace, pod.name)
-        return None if run is None else (run.spec.key, len(run.spec.members))
+        return None if run is None else (run.spec.key, len(run.wanted))
 
     def add(self, gangs: Iterable[ScenarioGang]) -> None:
         """Have gangs arrive, each `arrival` seconds after the start; those that are due arrive at once."""
