@@ -10,18 +10,24 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from extender.admission.events import WorkloadSeen
 from extender.control.ports import ApiError, BudgetError, ClusterEvent, PodKey, WatchedKind
+from extender.control.watched import Known
 from extender.explain.documents import QueueRow, QuotaUse
 from extender.explain.views import GroupStatus, QueueReport
+from extender.objects.keys import QUEUE
 from extender.objects.meta import ObjectRef
 from extender.objects.podgroup import GroupRef
 from extender.objects.sources.coscheduling import COSCHEDULING, COSCHEDULING_POD_GROUPS
+from extender.objects.workload import Suspendable
 from muster_lab.simulation.api import SimulatedApi
 from muster_lab.simulation.cluster import Cluster
+from muster_lab.simulation.objects import ROWS
 from tests.builders import coscheduling_json, pod_json
 from tests.lab.conftest import Virtually, loop_clock
 
 GROUP = GroupRef(COSCHEDULING, "default", "g")
+POD_SPEC = {"schedulerName": "muster", "containers": [{"name": "main"}]}
 
 
 def status(condition: str, reason: str) -> GroupStatus:
@@ -324,3 +330,45 @@ def test_a_write_takes_its_time(virtually: Virtually) -> None:
         return before, asyncio.get_running_loop().time()
 
     assert virtually(story()) == ("", 0.25)
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "field", "spec"),
+    [
+        (WatchedKind.JOB, "batch/v1", ("spec", "suspend"), {"parallelism": 2, "template": {"spec": POD_SPEC}}),
+        (
+            "pytorchjobs.kubeflow.org",
+            "kubeflow.org/v1",
+            ("spec", "runPolicy", "suspend"),
+            {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": POD_SPEC}}}},
+        ),
+    ],
+)
+def test_any_object_is_suspended_and_resumed_by_its_own_field(
+    virtually: Virtually, kind: str, api_version: str, field: tuple[str, ...], spec: dict[str, Any]
+) -> None:
+    """With the place of its pods as an annotation; not in a version that has changed since."""
+
+    async def story() -> list[tuple[bool, str]]:
+        setting = Setting()
+        meta = {"name": "j", "labels": {QUEUE: "q"}}
+        spec_of = spec | ({"suspend": True} if len(field) == 2 else {"runPolicy": {"suspend": True}})
+        body = {"apiVersion": api_version, "kind": ROWS[kind].kind, "metadata": meta, "spec": spec_of}
+        found = []
+        setting.cluster.create(kind, body)
+
+        def seen() -> Suspendable:
+            news = ROWS[kind].seen(setting.cluster.get(kind, "default", "j").item, Known())
+            return next(each.workload for each in news if isinstance(each, WorkloadSeen))
+
+        for place in ("n*2", None):
+            before = seen()
+            await setting.api.suspend(before, place)
+            after = seen()
+            found.append((after.suspended, after.place))
+            with pytest.raises(ApiError, match="has changed since"):
+                await setting.api.suspend(before, "n*2")
+            assert after.field == field
+        return found
+
+    assert virtually(story()) == [(False, "n*2"), (True, "")]
