@@ -87,7 +87,7 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
     from muster_lab.study.study import study_json
     from muster_lab.traces.trace import TraceError
 
-    chosen = [replace(each, spares=spares) if each.spares else each for each in _policies(policy or _STANDARD)]
+    chosen = [each.with_spares(spares) for each in _policies(policy or _STANDARD)]
     model = FailureModel(failures, _duration("--repair", repair))
     try:
         read = _read(trace, declare, checkpoint, limit)

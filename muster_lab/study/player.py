@@ -26,6 +26,7 @@ from extender.admission.events import (
 )
 from extender.clock import ManualClock, thread_cpu_seconds
 from extender.ledger.effects import Evict, EvictionReason, Nomination
+from extender.objects.jobsigns import JobSigns
 from extender.objects.keys import Options
 from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef, PodGroup
@@ -89,7 +90,8 @@ _OF_NODES: Final = frozenset({_Kind.BACK, _Kind.SILENT, _Kind.CLEARED, _Kind.FAI
 class _Life:
     """A job on its way: its members as the API server has them, and what it has done so far.
 
-    `nominated` are members that may bind (pod UID -> node). `done` is the work that a restart keeps (seconds);
+    `nominated` are members that may bind (pod UID -> node). `done` is the work that a restart keeps (seconds), `told`
+    how much of it Muster has heard of;
     `started` is when the present attempt began to run, None if it does not, and `pace` the work that it does there in a
     second. `interrupted` is when a node failed under it, until it runs again; `failed` the same for as long as it holds
     its GPUs.
@@ -106,6 +108,7 @@ class _Life:
     interrupted: float | None = None
     leaving: bool = False
     done: float = 0.0
+    told: float = 0.0
     pace: float = 1.0
 
     @property
@@ -164,6 +167,8 @@ class StudyPlayer:
             before = self._standing()
             while self._events and self._events[0].at <= moment:
                 self._happen(heapq.heappop(self._events))
+            if self._policy.told:
+                self._tell_saved()
             self._settle()
             changed = before != self._standing()
             idle = 0 if changed or self._events else idle + 1
@@ -317,6 +322,20 @@ class StudyPlayer:
         life = self._lives[index] = _Life(index, job, group)
         self._tell(GroupSeen(group))
         self._create_pods(life)
+
+    def _tell_saved(self) -> None:
+        """Let gangs say when they have saved their progress last, before it is decided which of them is evicted."""
+        now = self._clock.monotonic()
+        for life in self._lives.values():
+            if life.started is None or life.leaving:
+                continue
+            saved = _saved(life.job, life.done + (now - life.started) * life.pace)
+            if saved > max(life.told, life.done):
+                life.told = saved
+                passed = now - life.started - (saved - life.done) / life.pace
+                signs = JobSigns(last_checkpoint=self._clock.now().timestamp() - passed)
+                life.group = replace(life.group, options=replace(life.group.options, signs=signs))
+                self._tell(GroupSeen(life.group))
 
     def _create_pods(self, life: _Life) -> None:
         job, group = life.job, life.group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -32,7 +32,7 @@ class StudyPolicy:
 
     `queue` is that of all gangs; with `shares` each queue of the trace is one, with an equal part of the GPUs as its
     nominal quota, which others may borrow. With neither there is no Queue. `priorities` says whether those of the
-    trace count. With `spares` there is one Queue with all GPUs, which keeps so many nodes for repairs.
+    trace count, `told` whether Muster hears of each checkpoint.
     """
 
     name: str
@@ -41,7 +41,7 @@ class StudyPolicy:
     queue: Queue | None = None
     shares: bool = False
     priorities: bool = False
-    spares: int = 0
+    told: bool = False
 
     def settings(self) -> Settings:
         """Return Muster's settings."""
@@ -49,9 +49,6 @@ class StudyPolicy:
 
     def queues(self, trace: Trace, fleet: Fleet) -> tuple[Queue, ...]:
         """Return the Queues that are defined, parents first."""
-        if self.spares:
-            flavors = (Flavor(_FLAVOR, {GPU: Quota(fleet.all_gpus)}),)
-            return (Queue(_EVERYBODY, uid=_EVERYBODY, flavors=flavors, spares=SparePolicy(self.spares)),)
         if self.queue is not None:
             return (self.queue,)
         if not self.shares:
@@ -76,8 +73,13 @@ class StudyPolicy:
         """Return which Queue each queue of the trace is under this policy, "" for none."""
         if self.shares:
             return queue_names(trace.queues)
-        one = _EVERYBODY if self.spares else "" if self.queue is None else self.queue.name
-        return dict.fromkeys(trace.queues, one)
+        return dict.fromkeys(trace.queues, "" if self.queue is None else self.queue.name)
+
+    def with_spares(self, nodes: int) -> StudyPolicy:
+        """Return the policy with so many nodes kept for repairs, if its Queue keeps any."""
+        if self.queue is None or self.queue.spares is None:
+            return self
+        return replace(self, queue=replace(self.queue, spares=replace(self.queue.spares, nodes=nodes)))
 
 
 def queue_names(written: Sequence[str]) -> Mapping[str, str]:
@@ -97,6 +99,7 @@ def _everybody(within: WithinQueue, strategy: QueueingStrategy = QueueingStrateg
     return Queue(_EVERYBODY, uid=_EVERYBODY, strategy=strategy, preemption=PreemptionPolicy(within_queue=within))
 
 
+_SPARING = replace(_everybody(WithinQueue.NEVER), spares=SparePolicy(1))
 _NONE, _EASY, _CONSERVATIVE = ({"backfill": value} for value in ("none", "easy", "conservative"))
 
 #: By name, in the order in which they are explained.
@@ -129,7 +132,7 @@ POLICIES: Mapping[str, StudyPolicy] = MappingProxyType(
                 "as easy, but pods of lost nodes are left to Kubernetes, which deletes them after five minutes",
                 _EASY | {"node_lost_seconds": 0},
             ),
-            StudyPolicy("spares", "as easy, but some nodes stay empty for repairs", _EASY, spares=1),
+            StudyPolicy("spares", "as easy, but some nodes stay empty for repairs", _EASY, _SPARING),
             StudyPolicy(
                 "conservative", "as easy, but no gang that waits may be delayed, not the first alone", _CONSERVATIVE
             ),
@@ -146,6 +149,14 @@ POLICIES: Mapping[str, StudyPolicy] = MappingProxyType(
                 _EASY,
                 _everybody(WithinQueue.LOWER_PRIORITY),
                 priorities=True,
+            ),
+            StudyPolicy(
+                "told",
+                "as preemptive, and jobs say when they have saved their progress: who loses least is evicted",
+                _EASY,
+                _everybody(WithinQueue.LOWER_PRIORITY),
+                priorities=True,
+                told=True,
             ),
             StudyPolicy(
                 "shares",

@@ -168,7 +168,7 @@ def test_every_policy_keeps_the_promises(drawn: list[tuple[int, int, tuple[int, 
         TraceJob(f"j{index:02d}", at, runtime, *size, queue=queue, priority=priority, declared=runtime)
         for index, (at, runtime, size, priority, queue) in enumerate(drawn)
     ]
-    fleet = Fleet(3 + POLICIES[policy].spares, 8)
+    fleet = Fleet(3 + (policy == "spares"), 8)
     history = play(policy, *jobs, fleet=fleet)
     trace = history.trace
     assert not history.waiting
@@ -211,3 +211,17 @@ def test_tiers_of_the_network_slow_down_what_lies_in_several() -> None:
         (run,) = play("easy", talks, fleet=Fleet(8, 8, product="NVIDIA-H100-80GB-HBM3", rack=rack)).runs
         paces.append(run.pace)
     assert paces == [1.0, pytest.approx(1 / (1 + 0.4 * (1 / 0.95 - 1)))]
+
+
+@pytest.mark.parametrize(("policy", "evicted"), [("preemptive", "b"), ("told", "a")])
+def test_who_has_just_saved_is_evicted_where_muster_is_told(policy: str, evicted: str) -> None:
+    """Without that the gang that started last counts as losing least, however long ago it saved."""
+    a = TraceJob("a", 0, 10_000, 1, 8, checkpoint=1_000)
+    b = TraceJob("b", 500, 10_000, 1, 8, checkpoint=5_000)
+    urgent = TraceJob("urgent", 2_100, 100, 1, 8, priority=9)
+    history = play(policy, a, b, urgent, fleet=Fleet(2, 8))
+    (eviction,) = history.evictions
+    assert history.trace.jobs[eviction.job].name == evicted
+    lost = {"a": 2_100 - 2_000, "b": 2_100 - 500}[evicted]
+    spent = sum(run.end - run.start - run.kept for run in history.runs)
+    assert spent == pytest.approx(lost + 30)
