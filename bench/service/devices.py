@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from bench.figures import Figure, of_repeats
 from bench.options import Options, Say
 from bench.service.lag import Lag
-from bench.service.scale import REPEATS, REST_SECONDS, SHORT_REST_SECONDS, SHORT_SIZE, SIZE, lag_figures, resident_mb
+from bench.service.scale import SHORT_SIZE, SIZE, each_start, lag_figures, resident_mb
 from bench.service.stand import Cores, Stand
-from bench.soak.sampling import Page
 
 COLD_START_BOUND_S = 20.0
 #: Without the recording, which has a limit of its own.
@@ -26,13 +24,9 @@ def measure(options: Options, say: Say) -> list[Figure]:
     say(f"starting Muster with {size.nodes:,} nodes, the ResourceSlices of their GPUs and {size.pods:,} pods")
     cores = Cores.available()
     with cores.keep_off(), Stand(size, cores) as stand:
-        for number in range(options.repeats or (1 if options.short else REPEATS)):
-            if number:
-                stand.muster.stop()
-                stand.start_muster()
+        for lag in each_start(stand, options, say):
             starts.append(stand.ready_after)
-            lags.append(Lag.between(Page(), stand.metrics()))
-            time.sleep(SHORT_REST_SECONDS if options.short else REST_SECONDS)
+            lags.append(lag)
             memory.append(resident_mb(stand.muster.pid) - stand.metrics().sum("muster_recording_bytes") / 1e6)
     return [
         of_repeats("cold_start_devices_s", "s", starts, bound=COLD_START_BOUND_S, exclusive=True),

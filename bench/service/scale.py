@@ -34,7 +34,6 @@ def measure(options: Options, say: Say) -> list[Figure]:
     """Start Muster on a large cluster and let happen what may make its event loop late, as often as asked for."""
     size = SHORT_SIZE if options.short else SIZE
     seconds = _SHORT_PHASE_SECONDS if options.short else _PHASE_SECONDS
-    rest = SHORT_REST_SECONDS if options.short else REST_SECONDS
     starts: list[float] = []
     memory: list[float] = []
     recorded: list[float] = []
@@ -44,14 +43,9 @@ def measure(options: Options, say: Say) -> list[Figure]:
     say(f"starting Muster with {size.nodes:,} nodes, {size.pods:,} pods and {size.queues} Queues")
     cores = Cores.available()
     with cores.keep_off(), Stand(size, cores) as stand:
-        for number in range(repeats := options.repeats or (1 if options.short else REPEATS)):
-            if number:
-                stand.muster.stop()
-                stand.start_muster()
+        for lag in each_start(stand, options, say):
             starts.append(stand.ready_after)
-            say(f"scale: round {number + 1} of {repeats}, ready after {starts[-1]:.1f} s")
-            lags["start"].append(Lag.between(Page(), stand.metrics()))
-            time.sleep(rest)
+            lags["start"].append(lag)
             memory.append(resident_mb(stand.muster.pid))
             recorded.append(stand.metrics().sum("muster_recording_bytes") / 1e6)
             for phase, happen in phases(stand, seconds, backlogs).items():
@@ -73,6 +67,18 @@ def measure(options: Options, say: Say) -> list[Figure]:
         _worst("events_backlog", "events", backlogs, None),
         *lag_figures(lags),
     ]
+
+
+def each_start(stand: Stand, options: Options, say: Say) -> Iterator[Lag]:
+    """Start Muster as often as asked for, and yield when it is at rest: how late its event loop turned in the start."""
+    for number in range(repeats := options.repeats or (1 if options.short else REPEATS)):
+        if number:
+            stand.muster.stop()
+            stand.start_muster()
+        say(f"round {number + 1} of {repeats}, ready after {stand.ready_after:.1f} s")
+        lag = Lag.between(Page(), stand.metrics())
+        time.sleep(SHORT_REST_SECONDS if options.short else REST_SECONDS)
+        yield lag
 
 
 def phases(stand: Stand, seconds: float, backlogs: list[float]) -> Mapping[str, Callable[[], None]]:
