@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -136,8 +137,7 @@ class Autoscaler:
         """Look at everything once: first at what leaves, then at requests, at pods that wait, and at what is idle."""
         self._scan_at, self._scanned = None, self._clock.elapsed()
         for name in sorted(self._leaving):
-            if not any(_held(version) == name for version in self._cluster.list(WatchedKind.POD)):
-                self._remove(name)
+            self._empty(name)
         rooms = self._answer(self._rooms())
         waiting = [version.pod for version in self._cluster.list(WatchedKind.POD) if self._waits(version)]
         rooms, new, _ = self._pack(waiting, rooms, self._groups)
@@ -269,10 +269,10 @@ class Autoscaler:
         on = [version for version in self._cluster.list(WatchedKind.POD) if _held(version) == name]
         if {each.uid for each in on} != rooms[name].pods.keys():
             return False  # others are about to come
+        targets = [PodKey(each.key.namespace, each.key.name, each.uid) for each in on]
         others = {other: info for other, info in rooms.items() if other != name and other not in self._coming}
         if any(map(_stays, on)) or self._pack((each.pod for each in on), others, ())[2]:
             return False
-        targets = [PodKey(each.key.namespace, each.key.name, each.uid) for each in on]
         try:
             for target in targets:
                 evict(self._cluster, self._clock, target, dry_run=True)
@@ -280,9 +280,19 @@ class Autoscaler:
             return False
         self._leaving.add(name)
         self._cluster.update(WatchedKind.NODE, ("", name), _close)
-        for target in targets:
-            evict(self._cluster, self._clock, target)
+        self._empty(name)
         return True
+
+    def _empty(self, name: str) -> None:
+        """Evict the pods of a node that leaves, as far as their budgets allow now, and remove it after the last one."""
+        on = [version for version in self._cluster.list(WatchedKind.POD) if _held(version) == name]
+        for version in on:
+            if not version.pod.deleting:
+                with suppress(ApiError):
+                    evict(self._cluster, self._clock, PodKey(version.key.namespace, version.key.name, version.uid))
+                self._look(self._scanned + SCAN_SECONDS)
+        if not on:
+            self._remove(name)
 
     def _remove(self, name: str) -> None:
         self._leaving.discard(name)

@@ -114,6 +114,7 @@ class _Reader:
         problems.unique(
             "nodes", "node", (node.name for node in chain(nodes, *(each.nodes for each in autoscaling.groups)))
         )
+        always = {node.name for node in nodes}
         nodes += chain.from_iterable(group.nodes[: group.least] for group in autoscaling.groups)
         known = {node.name for node in nodes}
         classes = {} if head is None else head.priority_classes
@@ -145,18 +146,21 @@ class _Reader:
                 for problem in found
             ),
         )
-        failures = self._failures(_items(document, "nodeFailures"), known)
+        failures = self._failures(_items(document, "nodeFailures"), always, known - always)
         return Scenario(
             tuple(nodes), gangs, head.until, head.gpu_hour_price, facts, sharing, failures, claimable, autoscaling
         )
 
-    def _failures(self, items: list[Any], nodes: set[str]) -> tuple[NodeFailure, ...]:
-        """Return the failures of nodes in the order of their times; no node fails while it is away."""
+    def _failures(self, items: list[Any], nodes: set[str], grouped: set[str]) -> tuple[NodeFailure, ...]:
+        """Return the failures of nodes; no node fails while it is away, or if it is one of a group."""
         read = [self.problems.parse(NodeFailureDocument, item, f"nodeFailures[{i}]") for i, item in enumerate(items)]
         found = [(index, failure) for index, failure in enumerate(read) if failure is not None]
         away: dict[str, float] = {}
         for index, failure in sorted(found, key=lambda each: each[1].at):
-            if failure.node not in nodes:
+            if failure.node in grouped:
+                said = f"'{failure.node}' is one of a group: only nodes that are always there fail"
+                self.problems.add(f"nodeFailures[{index}].node", said)
+            elif failure.node not in nodes:
                 self.problems.add(f"nodeFailures[{index}].node", f"'{failure.node}' is no node of the scenario")
             elif failure.at <= away.get(failure.node, -1.0):
                 self.problems.add(f"nodeFailures[{index}].at", f"node '{failure.node}' is away at that time already")

@@ -153,6 +153,28 @@ def test_a_node_that_went_may_come_back(connect: Connect) -> None:
     assert played.capacity == {"n-0": 8, "n-1": 8}
 
 
+def test_pods_leave_a_node_as_their_budget_allows(connect: Connect) -> None:
+    """Two of a gang's extras have room elsewhere, but only one of them may be away at a time."""
+    text = """
+    nodes: [{name: m, allocatable: {nvidia.com/gpu: 8}}]
+    nodeGroups: [{name: n, max: 1, min: 0, allocatable: {nvidia.com/gpu: 8}, consolidate: true, removeAfter: 5m}]
+    gangs:
+      - {name: first, minMember: 1, requests: {nvidia.com/gpu: 6}, duration: 30m}
+      - name: g
+        arrival: 1m
+        minMember: 1
+        replicas: 3
+        requests: {nvidia.com/gpu: 2}
+        terminationGracePeriod: 20s
+        disruptionBudget: {maxUnavailable: 1}
+        annotations: {muster.dev/placement: spread}
+    until: 2h
+    """
+    result = simulate(read_scenario(dedent(text), "s.yaml"), connect)
+    assert [(each.at, each.pod) for each in result.evictions] == [(1810.0, "default/g-1"), (1840.0, "default/g-2")]
+    assert stays(result) == [("n-0", 70.0, 70.0, 1870.0)]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -175,6 +197,10 @@ def test_what_is_wrong_with_a_group_is_named(text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        (
+            "nodeGroups: [{name: n, min: 1, max: 1, allocatable: {}}]\nnodeFailures: [{node: n-0, at: 1m}]",
+            "nodeFailures[0].node: 'n-0' is one of a group: only nodes that are always there fail",
+        ),
         ("provisioningClass: queued", f"provisioningClass: 'queued' should be '{CHECK}' or '{ATOMIC}'"),
         (
             'provisioningParameters: {noRetry: "true"}',
@@ -187,7 +213,7 @@ def test_what_is_wrong_with_a_group_is_named(text: str, problem: str) -> None:
     ],
 )
 def test_what_is_wrong_with_requests_is_named(text: str, problem: str) -> None:
-    """A class that is not played, and parameters without a class."""
+    """A class that is not played, parameters without a class, and a node of a group that is to fail."""
     with pytest.raises(ScenarioError) as refused:
         read_scenario(f"nodes: []\ngangs: []\n{text}", "s.yaml")
     assert refused.value.problems == (f"s.yaml: {problem}",)
