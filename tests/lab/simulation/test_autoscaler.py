@@ -6,6 +6,8 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from muster_lab.simulation.autoscaler import NodeStay
 from muster_lab.simulation.results import AutoscalingResult, Result
@@ -24,7 +26,7 @@ def scenario(group: str, gangs: str = GANG, more: str = "") -> Scenario:
     group += "" if "readyAfter" in group else ", readyAfter: 2m"
     return read_scenario(
         f"nodes: []\nnodeGroups: [{{name: n, allocatable: {{nvidia.com/gpu: 8}}, {group}}}]\n"
-        f"gangs:\n{dedent(gangs)}\nuntil: 4h\n{dedent(more)}",
+        f"gangs:\n{dedent(gangs)}\nuntil: 24h\n{dedent(more)}",
         "s.yaml",
     )
 
@@ -226,3 +228,39 @@ def test_without_groups_nothing_is_said_of_nodes(connect: Connect) -> None:
     )
     assert simulate(still, connect).autoscaling is None
     assert NodeStay("n", "g", 8).removed is None
+
+
+_GANGS = st.lists(
+    st.tuples(st.integers(0, 1800), st.integers(60, 3600), st.integers(1, 4), st.sampled_from([1, 3, 4, 8])),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(gangs=_GANGS, requested=st.booleans(), consolidate=st.booleans(), least=st.integers(0, 2))
+def test_whatever_comes_all_gangs_run_on_no_more_nodes_than_there_may_be(
+    connect: Connect, gangs: list[tuple[int, int, int, int]], requested: bool, consolidate: bool, least: int
+) -> None:
+    """None is taken apart by Karpenter, what is paid is at least what is used, and equal scenarios come to the same."""
+    items = "\n".join(
+        f"- {{name: g{index}, arrival: {at}, duration: {runtime}, minMember: {pods}, "
+        f"requests: {{nvidia.com/gpu: {gpus}}}}}"
+        for index, (at, runtime, pods, gpus) in enumerate(gangs)
+    )
+    drawn = scenario(
+        f"max: 4, min: {least}, consolidate: {str(consolidate).lower()}, removeAfter: 3m",
+        items,
+        f"provisioningClass: {ATOMIC}" if requested else "",
+    )
+    result = simulate(drawn, connect)
+    assert all(gang.finished_at is not None for gang in result.gangs)
+    assert (requested and consolidate) or result.evictions == ()  # members are protected from Karpenter alone
+    assert result == simulate(drawn, connect)
+    found = autoscaled(result)
+    summary = result.summary
+    assert found.gpu_hours >= summary.productive_gpu_hours + summary.idle_gpu_hours
+    changes = [(stay.asked, 1) for stay in found.nodes]
+    changes += [(stay.removed, -1) for stay in found.nodes if stay.removed is not None]
+    there = [sum(step for at, step in changes if at <= moment) for moment, _ in changes]
+    assert all(least <= number <= 4 for number in there)
