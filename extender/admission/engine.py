@@ -116,6 +116,8 @@ class Observations:
     def group_seen(self, group: PodGroup) -> None:
         """Take in a PodGroup that was added or changed; a new UID starts a new life that inherits nothing."""
         compositions = self._model.compositions
+        if self._model.workloads.is_part(group.uid):
+            return  # the object that has made it is the gang
         if group.ref.name.endswith(ANY_NAME):
             self._follow_alike(group.ref, group)
             return
@@ -485,6 +487,8 @@ class Engine:
             events.NamespaceGone: lambda e: observed.namespace_gone(e.name),
             events.WorkloadSeen: lambda e: observed.starts.seen(e.workload),
             events.WorkloadGone: lambda e: observed.starts.gone(e.uid),
+            events.PartSeen: lambda e: observed.starts.part_seen(e.uid, e.ref, e.owner),
+            events.PartGone: lambda e: observed.starts.part_gone(e.uid),
             events.NodeRequestSeen: lambda e: observed.node_request_seen(e.request),
             events.NodeRequestGone: lambda e: observed.node_request_gone(e.uid),
             events.BudgetSeen: lambda e: observed.budget_seen(e.budget),

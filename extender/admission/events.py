@@ -383,6 +383,22 @@ class WorkloadGone(Event[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class PartSeen(Event[None]):
+    """An object that describes a gang, and that `owner` has made, was added or changed."""
+
+    uid: str
+    ref: GroupRef
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartGone(Event[None]):
+    """Such an object was deleted; pods of it may still be there."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRequestSeen(Event[None]):
     """A request for nodes that Muster has made was added or changed."""
 

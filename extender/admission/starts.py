@@ -58,6 +58,17 @@ class Starts:
         self._workloads.drop(uid)
         self._release(uid)
 
+    def part_seen(self, uid: str, ref: GroupRef, owner: str) -> None:
+        """Take in an object that another one has made: where that is managed it is the gang, and its pods are of it."""
+        self._workloads.put_part(uid, ref, owner)
+        if owner in self._workloads.managed:
+            self._group_gone(ref, uid)
+            self._read_again(self._workloads.children(owner))
+
+    def part_gone(self, uid: str) -> None:
+        """Forget an object that another one has made."""
+        self._workloads.drop_part(uid)
+
     def namespace_seen(self, name: str, labels: Mapping[str, str]) -> None:
         """Take in whether a namespace has opted in."""
         for workload in self._workloads.put_namespace(name, labels):
@@ -135,8 +146,9 @@ class Starts:
             stage = StartStage.HELD if workload.suspended else StartStage.RUNNING
             managed = ManagedWorkload(workload, stage)
             self._workloads.manage(managed)
-            for child in self._workloads.children(uid):
-                self._pod_seen(self._model.pods[child])
+            for part, ref in self._workloads.parts(uid).items():
+                self._group_gone(ref, part)
+            self._read_again(self._workloads.children(uid))
         managed.workload = workload
         if workload.suspended:
             managed.stage = StartStage.HELD
@@ -146,6 +158,11 @@ class Starts:
             managed.stage = StartStage.STARTING
         self._describe(managed)
         self._look_again(uid)
+
+    def _read_again(self, pods: list[str]) -> None:
+        """Read pods again that may be of another gang now."""
+        for uid in pods:
+            self._pod_seen(self._model.pods[uid])
 
     def _describe(self, managed: ManagedWorkload) -> None:
         """Tell what the gang of an object is, unless its pods name another one."""

@@ -58,6 +58,8 @@ class ManagedWorkload:
 class Workloads:
     """Keep the objects that the watch tells of, which namespaces have opted in, and whose pods are whose.
 
+    Pods of a part, which an object has made, are the object's.
+
     Attributes:
         known: those in any namespace, by UID; in most clusters there are none, and nothing is kept of pods.
         managed: those that Muster manages, by UID.
@@ -68,6 +70,9 @@ class Workloads:
         self.known: dict[str, Suspendable] = {}
         self._namespaces: set[str] = set()
         self._children: dict[str, dict[str, None]] = {}  # UID of a controller -> UIDs of its pods
+        self._owners: dict[str, str] = {}  # UID of a part -> UID of its object
+        self._parts: dict[str, dict[str, GroupRef]] = {}  # UID of an object -> its parts, else these gangs
+        self._left: set[str] = set()  # parts that are gone, and have pods
         self.managed: dict[str, ManagedWorkload] = {}
         self._named: dict[GroupRef, str] = {}  # gang -> UID of the managed object whose pods name it
         self.outdated: dict[str, None] = {}
@@ -79,6 +84,31 @@ class Workloads:
     def drop(self, uid: str) -> None:
         """Forget an object that was deleted, or names no queue any more."""
         self.known.pop(uid, None)
+
+    def put_part(self, uid: str, ref: GroupRef, owner: str) -> None:
+        """Take in a part, which would be the gang `ref` by itself."""
+        self._owners[uid] = owner
+        self._parts.setdefault(owner, {})[uid] = ref
+
+    def drop_part(self, uid: str) -> None:
+        """Forget a part that is gone, as soon as it has no pods."""
+        if uid in self._children:
+            self._left.add(uid)
+            return
+        self._left.discard(uid)
+        owner = self._owners.pop(uid, "")
+        parts = self._parts.get(owner, {})
+        parts.pop(uid, None)
+        if not parts:
+            self._parts.pop(owner, None)
+
+    def is_part(self, uid: str) -> bool:
+        """Tell whether an object is a part of a managed one."""
+        return self._owners.get(uid) in self.managed
+
+    def parts(self, uid: str) -> dict[str, GroupRef]:
+        """Return the parts of an object by UID, and the gangs that they would be."""
+        return dict(self._parts.get(uid, {}))
 
     def manage(self, managed: ManagedWorkload) -> None:
         """Manage an object from now on."""
@@ -116,7 +146,7 @@ class Workloads:
         if not pod.controller:
             return pod
         self._children.setdefault(pod.controller, {})[pod.uid] = None
-        managed = self.managed.get(pod.controller)
+        managed = self.managed.get(self._owners.get(pod.controller, pod.controller))
         return pod if managed is None else replace(pod, group=managed.workload.ref)  # one that is named is as it is
 
     def drop_pod(self, pod: Pod) -> None:
@@ -126,16 +156,19 @@ class Workloads:
             children.pop(pod.uid, None)
             if not children:
                 del self._children[pod.controller]
+                if pod.controller in self._left:
+                    self.drop_part(pod.controller)
 
     def children(self, uid: str) -> list[str]:
-        """Return the UIDs of the pods of an object."""
-        return list(self._children.get(uid, ()))
+        """Return the UIDs of the pods of an object, and of its parts."""
+        return [pod for each in (uid, *self._parts.get(uid, ())) for pod in self._children.get(each, ())]
 
     def of(self, pod: Pod) -> ManagedWorkload | None:
         """Return the managed object that a pod is, or is expected, of."""
         if not self.managed:
             return None
-        uid = pod.uid.removeprefix(EXPECTED).partition("/")[0] if pod.is_expected else pod.controller
+        controller = self._owners.get(pod.controller, pod.controller)
+        uid = pod.uid.removeprefix(EXPECTED).partition("/")[0] if pod.is_expected else controller
         managed = self.managed.get(uid)
         if managed is None and pod.controller and self._named:
             return self.managed.get(self._named.get(pod.group, ""))

@@ -75,6 +75,11 @@ T = TypeVar("T")
 
 log = structlog.get_logger("muster.control")
 
+#: Kinds of objects that may be gangs in place of those that they make.
+_MAKERS: Final = frozenset(
+    kind.kind for source in SOURCES for kind in source.kinds if kind.suspending is not None and kind.suspending.by_part
+)
+
 
 class DescribedGangs:
     """What objects say of gangs; of several objects that describe one gang the newest counts.
@@ -125,6 +130,7 @@ class Known:
         self.priorities = PriorityClasses()
         self.gangs = DescribedGangs()
         self._suspendable: set[str] = set()
+        self._parts: set[str] = set()
 
     def suspendable(self, uid: str, workload: Suspendable | None) -> Iterator[News]:
         """Take in an object as one that Muster may resume, or, with None, as one that it may not, or that is gone."""
@@ -134,6 +140,15 @@ class Known:
         elif uid in self._suspendable:
             self._suspendable.discard(uid)
             yield events.WorkloadGone(uid)
+
+    def part(self, uid: str, news: events.PartSeen | None) -> Iterator[News]:
+        """Take in that another object, which may be the gang in its place, has made this one; None if it is gone."""
+        if news is not None:
+            self._parts.add(uid)
+            yield news
+        elif uid in self._parts:
+            self._parts.discard(uid)
+            yield events.PartGone(uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +225,24 @@ def _priority_gone(who: Identity, known: Known) -> Iterator[News]:
 
 def _groups(kind: WorkloadKind[Any]) -> Watched[Any]:
     """Return the row of a kind by which a source describes gangs, of which some may be suspended."""
+    by_part = kind.suspending is not None and kind.suspending.by_part
 
     def seen(item: Any, known: Known) -> Iterator[News]:  # noqa: ANN401 - what the row decodes
         meta, groups = item.metadata or ObjectMeta(), kind.read(item, known.priorities.values)
-        yield from known.gangs.seen(identify(meta).uid, groups)
+        uid = identify(meta).uid
+        if any(owner.controller and owner.kind in _MAKERS for owner in meta.owner_references or ()):
+            yield from known.part(uid, events.PartSeen(uid, groups[0].ref, meta.controller))
+        if not by_part:
+            yield from known.gangs.seen(uid, groups)
         held = kind.suspending is not None and QUEUE in (meta.labels or {}) and not is_part(meta)
-        yield from known.suspendable(meta.uid or "", read_suspendable(kind, item, groups[0]) if held else None)
+        if kind.suspending is not None and by_part and groups[0].problem is not None:
+            held = held and kind.suspending.is_set(item)  # else what it has made is the gang
+        yield from known.suspendable(uid, read_suspendable(kind, item, groups[0]) if held else None)
 
     def gone(who: Identity, known: Known) -> Iterator[News]:
         yield from known.suspendable(who.uid, None)
         yield from known.gangs.seen(who.uid, ())
+        yield from known.part(who.uid, None)
 
     return Watched(
         kind.name,
@@ -230,6 +253,7 @@ def _groups(kind: WorkloadKind[Any]) -> Watched[Any]:
         gone,
         namespaced=True,
         vital=kind.vital,
+        selector={"labelSelector": QUEUE} if by_part else {},
     )
 
 

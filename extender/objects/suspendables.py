@@ -53,12 +53,12 @@ def read_suspendable(kind: WorkloadKind[Any], item: Any, group: PodGroup) -> Sus
         version=meta.resource_version or "",
         group=group,
         pods=tuple(pods),
-        left=sum(len(each.numbers) for each in pods),
+        left=group.min_member if kind.suspending.by_part else sum(len(each.numbers) for each in pods),
         suspended=suspended,
         ended=ended,
         place=place,
         field=kind.suspending.field,
-        described=True,
+        described=not kind.suspending.by_part,
         named=kind.suspending.by_jobs,
     )
 

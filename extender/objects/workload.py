@@ -14,6 +14,9 @@ from extender.objects.podgroup import GroupRef, PodGroup
 #: Label of a namespace with the value "true": Muster resumes and suspends its Jobs that name a queue.
 MANAGE_JOBS: Final = "muster.dev/manage-jobs"
 
+#: What makes objects from time to time, and leaves them alone then.
+_ONLY_MAKERS: Final = frozenset({"CronJob", "RayCronJob"})
+
 #: Longer places are not written (characters): all annotations of an object may take 256 KiB.
 _LONGEST_PLACE: Final = 150_000
 
@@ -89,7 +92,7 @@ class Suspendable:
 
 def is_part(meta: ObjectMeta) -> bool:
     """Tell whether another object decides when this one runs, as a JobSet of its Jobs; a CronJob only makes Jobs."""
-    return any(owner.controller and owner.kind != "CronJob" for owner in meta.owner_references or ())
+    return any(owner.controller and owner.kind not in _ONLY_MAKERS for owner in meta.owner_references or ())
 
 
 def write_place(uids: Iterable[str], nodes: Mapping[str, str]) -> str:

@@ -87,12 +87,23 @@ def ray_cluster() -> Json:
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": spec}
 
 
+def ray_job() -> Json:
+    """Return a RayJob of such a RayCluster."""
+    cluster = ray_cluster()["spec"]
+    del cluster["suspend"]
+    spec = {"suspend": True, "shutdownAfterJobFinishes": True, "rayClusterSpec": cluster}
+    return {"apiVersion": "ray.io/v1", "kind": "RayJob", "spec": spec}
+
+
 KINDS: dict[str, Callable[[], Json]] = {
     "JobSet": job_set,
     "PyTorchJob": pytorch_job,
     "MPIJob": mpi_job,
     "RayCluster": ray_cluster,
+    "RayJob": ray_job,
 }
+#: A RayCluster says to the engine what its gang is, and that it is part of a RayJob.
+PART = ["PartSeen", "GroupSeen"]
 
 
 @dataclass
@@ -109,6 +120,7 @@ class Submitted:
     suspend: bool = True
     version: int = 0
     pods: dict[str, Pod] = field(default_factory=dict)
+    part: Json = field(default_factory=dict)
     known: Known = field(default_factory=Known)
     change: Callable[[Json], None] = lambda _item: None
 
@@ -141,10 +153,18 @@ class Submitted:
             self.world.tell(each)
         return [type(each).__name__ for each in news]
 
-    def gone(self) -> None:
-        """Delete it."""
-        row = next(row for row in WATCHED if row.kind == self.item()["kind"])
-        news: list[Any] = list(row.gone(Identity("default", self.name, f"uid-{self.name}"), self.known))
+    def part_seen(self) -> None:
+        """Let the engine see the RayCluster that a RayJob has made."""
+        row = next(row for row in WATCHED if row.kind == "RayCluster")
+        news: list[Any] = list(row.seen(row.decode(written(self.part)), self.known))
+        assert [type(each).__name__ for each in news] == PART
+        for each in news:
+            self.world.tell(each)
+
+    def gone(self, kind: str = "", uid: str = "") -> None:
+        """Delete it, or what it has made."""
+        row = next(row for row in WATCHED if row.kind == (kind or self.item()["kind"]))
+        news: list[Any] = list(row.gone(Identity("default", self.name, uid or f"uid-{self.name}"), self.known))
         for each in news:
             self.world.tell(each)
 
@@ -161,12 +181,20 @@ class Submitted:
             self.seen(suspend=wish.suspend)
         return wish
 
-    def create(self, most: int = 99) -> None:
-        """Let the operator make its pods; Jobs that it makes are watched only if they name a queue."""
+    def create(self, most: int = 99, *, seen: bool = True) -> None:
+        """Let the operator make its pods; Jobs that it makes are watched only if they name a queue.
+
+        A RayCluster that it makes is `seen` before its pods.
+        """
         found: list[Json] = []
         pending = [self.item()]
         while pending:
             for child in children(pending.pop(0), []):
+                if child["kind"] == "RayCluster":
+                    child["metadata"]["uid"] = f"cluster-{self.version}"
+                    self.part = child
+                    if seen:
+                        self.part_seen()
                 (found if child["kind"] == "Pod" else pending).append(child)
         for item in found[:most]:
             item["metadata"] |= {"uid": f"{item['metadata']['name']}-{self.version}"}
@@ -184,7 +212,9 @@ class Submitted:
             self.world.tell(PodSeen(self.pods[uid]))
 
     def end(self, phase: Phase | None = None) -> None:
-        """Let all of its pods end in a phase, or be deleted."""
+        """Let all of its pods end in a phase, or be deleted after what it has made."""
+        if phase is None and self.part:
+            self.gone("RayCluster", self.part["metadata"]["uid"])
         for uid, pod in list(self.pods.items()):
             if phase is None:
                 self.world.tell(PodGone(self.pods.pop(uid).uid))
@@ -195,7 +225,8 @@ class Submitted:
     @property
     def gang(self) -> Gang:
         """Return its gang."""
-        api = self.make()["apiVersion"].partition("/")[0]
+        item = self.make()
+        api = "rayjobs.ray.io" if item["kind"] == "RayJob" else item["apiVersion"].partition("/")[0]
         gang = self.world.state.gang(GroupRef(api, "default", self.name))
         assert gang is not None
         return gang
@@ -226,6 +257,15 @@ def world_of(nodes: int = 5) -> World:
 def submitted(request: pytest.FixtureRequest) -> Submitted:
     """Return a suspended object of each kind, in a cluster with room for it."""
     found = Submitted(world_of(), KINDS[request.param])
+    found.seen()
+    found.world.judge()
+    return found
+
+
+@pytest.fixture
+def ray() -> Submitted:
+    """Return a suspended RayJob, in a cluster with room for it."""
+    found = Submitted(world_of(), ray_job)
     found.seen()
     found.world.judge()
     return found
@@ -319,16 +359,81 @@ def test_one_whose_pods_do_not_come_in_time_is_suspended_again(submitted: Submit
     assert wish.suspend
 
 
+def test_what_a_ray_job_makes_is_no_gang_of_its_own(ray: Submitted) -> None:
+    """Whichever is seen first: the RayCluster, its pods, or the RayJob; each time it has another name."""
+    planned = ray.reserved
+    ray.carry_out()
+    ray.create(2, seen=False)
+    ray.world.judge()
+    assert len([pod for pod in ray.gang.members.values() if pod.is_expected]) == 5
+    ray.part_seen()
+    assert len([pod for pod in ray.gang.members.values() if pod.is_expected]) == 3
+    ray.create(seen=False)
+    assert sorted(ray.reserved.values()) == sorted(planned.values())
+    ray.run()
+    name = GroupRef("ray.io", "default", ray.part["metadata"]["name"])
+    assert ray.world.state.gang(name) is None
+    again = replace(ray, world=world_of(), known=Known())
+    again.part_seen()
+    assert again.world.state.gang(name) is not None, "it may be a gang of its own yet"
+    for pod in ray.pods.values():
+        again.world.tell(PodSeen(pod))
+    again.seen()
+    again.world.tell(Rebuild())
+    again.world.judge()
+    assert again.gang.has_minimum
+    assert again.world.state.gang(name) is None
+    again.end()
+    assert not again.world.state.pods()
+
+
+def test_a_ray_job_elsewhere_is_left_to_its_cluster(ray: Submitted) -> None:
+    """In a namespace that has not opted in the RayCluster is the gang, as if the RayJob named no queue."""
+    ray.world.tell(NamespaceSeen("default", {}))
+    ray.suspend = False
+    ray.seen()
+    ray.create()
+    ray.world.judge()
+    cluster = ray.world.state.gang(GroupRef("ray.io", "default", ray.part["metadata"]["name"]))
+    assert cluster is not None
+    assert len(cluster.members) == 5
+    assert len(ray.world.state.reservation(cluster.uid).slots) == 5  # type: ignore[union-attr]
+
+
+def test_a_ray_job_without_a_cluster_is_a_problem(ray: Submitted) -> None:
+    """It cannot be said which pods there would be."""
+    ray.change = lambda item: item["spec"].pop("rayClusterSpec")
+    ray.seen()
+    ray.world.judge()
+    assert "spec.rayClusterSpec: is missing" in ray.problem
+    assert ray.wish() is None
+
+
+def test_a_ray_job_that_cannot_be_suspended_again(ray: Submitted) -> None:
+    """It is not resumed; one that runs already is left to its cluster, whose pods can be evicted."""
+    ray.change = lambda item: item["spec"].pop("shutdownAfterJobFinishes")
+    assert ray.seen() == ["WorkloadSeen"]
+    ray.world.judge()
+    assert ray.problem == "spec.shutdownAfterJobFinishes: is not true: KubeRay suspends no such RayJob"
+    assert ray.wish() is None
+    assert ray.seen(suspend=False) == ["WorkloadGone"]
+    ray.create()
+    assert ray.world.state.gang(GroupRef("ray.io", "default", ray.part["metadata"]["name"])) is not None
+
+
 @pytest.mark.parametrize("kind", ["Completed", "Succeeded", "Failed"])
 def test_one_that_has_ended_is_not_resumed(submitted: Submitted, kind: str) -> None:
     """Whatever it is told to do."""
     submitted.status = {"conditions": [{"type": kind, "status": "True"}]}
+    if submitted.make is ray_job:
+        submitted.status = {"jobDeploymentStatus": {"Completed": "Complete"}.get(kind, "Failed")}
     submitted.seen()
     submitted.world.judge()
     assert submitted.wish() is None
     assert not submitted.gang.members
 
 
+@pytest.mark.parametrize("submitted", [kind for kind in KINDS if kind != "RayJob"], indirect=True)
 def test_what_has_succeeded_is_not_expected_again(submitted: Submitted) -> None:
     """Where the operator leaves its pods; the others are made again."""
     submitted.carry_out()
@@ -368,16 +473,17 @@ def test_a_namespace_that_has_not_opted_in_is_left_alone(submitted: Submitted) -
 def test_one_without_a_queue_is_held(submitted: Submitted) -> None:
     """Taking the label off is how people hold it."""
     submitted.labels = {}
-    assert submitted.seen() == ["GroupSeen", "WorkloadGone"]
+    described = [] if submitted.make is ray_job else ["GroupSeen"]
+    assert submitted.seen() == [*described, "WorkloadGone"]
     submitted.world.judge()
     assert submitted.wish() is None
-    assert submitted.seen() == ["GroupSeen"]
+    assert submitted.seen() == described
 
 
 def test_one_that_another_object_suspends_is_left_to_it(submitted: Submitted) -> None:
     """A TrainJob decides on its JobSet, a RayJob on its RayCluster."""
     submitted.owners = [{"apiVersion": "x/v1", "kind": "TrainJob", "name": "owner", "uid": "owner", "controller": True}]
-    assert submitted.seen() == ["GroupSeen", "WorkloadGone"]
+    assert submitted.seen()[-1] == "WorkloadGone"
 
 
 def test_pods_of_another_scheduler_are_a_problem(submitted: Submitted) -> None:

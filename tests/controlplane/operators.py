@@ -220,7 +220,8 @@ def _job_set_of_train_job(job: JsonObject, beside: list[JsonObject]) -> JsonObje
 
 
 def _ray_clusters(job: JsonObject) -> Iterator[JsonObject]:
-    labels = {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": job["metadata"]["name"]}
+    labels = dict(job["metadata"].get("labels") or {})
+    labels |= {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": job["metadata"]["name"]}
     name = f"{job['metadata']['name']}-{_SUFFIXES[0]}"
     yield _object(job, "ray.io/v1", "RayCluster", name, job["spec"]["rayClusterSpec"], labels)
 

@@ -27,7 +27,7 @@ EXAMPLES = ROOT / "examples" / "workloads"
 WATCHFUL = 0.3
 
 #: Kinds whose controllers make objects that Muster reads, while Muster does not read them: no CRD of theirs is here.
-UNREAD = frozenset({"TrainJob", "TrainingRuntime", "RayJob"})
+UNREAD = frozenset({"TrainJob", "TrainingRuntime"})
 GROUPS = frozenset(
     {"jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "disaggregatedset.x-k8s.io", "kubeflow.org", "ray.io"}
 )

@@ -252,10 +252,13 @@ def suspended(namespace: str) -> Iterator[JsonObject]:
     template = {"spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}}
     metadata = {"name": "job", "namespace": namespace, "labels": {"muster.dev/queue": QUEUE["metadata"]["name"]}}
     jobs = [{"name": "workers", "template": {"spec": {"template": template}}}]
+    cluster = {"headGroupSpec": {"template": template}}
+    ray_job = {"suspend": True, "shutdownAfterJobFinishes": True, "rayClusterSpec": cluster}
     for api_version, kind, spec in (
         ("batch/v1", "Job", {"suspend": True, "template": template}),
         ("jobset.x-k8s.io/v1alpha2", "JobSet", {"suspend": True, "replicatedJobs": jobs}),
         ("ray.io/v1", "RayCluster", {"suspend": True, "headGroupSpec": {"template": template}}),
+        ("ray.io/v1", "RayJob", ray_job),
     ):
         yield {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
     for kind, field in (

@@ -282,6 +282,8 @@ EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
         )
     ),
     events.WorkloadGone("uid"),
+    events.PartSeen("part", REF, "uid"),
+    events.PartGone("part"),
     events.NodeRequestSeen(
         NodeRequest(REF, "n", "u", "class", (1, 2), 2, NodeRequestPhase.FAILED, 1.5, "why", deleting=True)
     ),

@@ -45,7 +45,7 @@ from extender.objects.sources.kai import decode_kai_pod_group
 from extender.objects.sources.kubeflow import decode_kubeflow_job
 from extender.objects.sources.leaderworkerset import decode_leader_worker_set
 from extender.objects.sources.native import decode_composite_pod_group, decode_native_pod_group
-from extender.objects.sources.ray import decode_ray_cluster
+from extender.objects.sources.ray import decode_ray_cluster, decode_ray_job
 from extender.objects.sources.volcano import decode_volcano_pod_group
 from extender.service import verbs
 from extender.service.verbs import (
@@ -196,6 +196,11 @@ DOCUMENTS: dict[Decoder[Any], object] = {
     decode_ray_cluster: {
         "metadata": {"name": "ray"},
         "spec": {"workerGroupSpecs": [{"groupName": "gpu", "replicas": 2, "minReplicas": 1, "numOfHosts": 4}]},
+    },
+    decode_ray_job: {
+        "metadata": {"name": "ray"},
+        "spec": {"suspend": True, "shutdownAfterJobFinishes": True, "rayClusterSpec": {"headGroupSpec": {}}},
+        "status": {"jobDeploymentStatus": "Suspended"},
     },
     decode_pod_gang: {
         "metadata": {"name": "llm-0"},

@@ -6,7 +6,7 @@ controllers/ray/utils/{constant,util}.go, by which KubeRay itself sizes PodGroup
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,11 +16,14 @@ from extender.objects.manifest import Manifest
 from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef
 from extender.objects.podgroup import GroupRef, PodGroup, SubmittedPodSet, numbered
 from extender.objects.podspec import PodSpec, PodTemplate
-from extender.objects.sources.controllers import Conditions
+from extender.objects.reason import Problem
+from extender.objects.sources.controllers import Conditions, JobCondition
 from extender.objects.sources.roster import RosterPart, first_negative, gang_of, role_of
 from extender.objects.sources.source import Keyed, Source, Suspending, WorkloadKind, one
 
 RAY: Final = "ray.io"
+#: `GroupRef.api` of RayJobs that Muster resumes: the clusters that they make have names of their own.
+RAY_JOB: Final = "rayjobs.ray.io"
 RAY_CLUSTER: Final = "ray.io/cluster"
 RAY_NODE_TYPE: Final = "ray.io/node-type"
 RAY_GROUP: Final = "ray.io/group"
@@ -83,7 +86,36 @@ class RayCluster(Struct, gc=False, frozen=True):
     status: Conditions | None = None
 
 
+class RayJobSpec(Struct, gc=False, frozen=True, rename="camel"):
+    """Spec of a RayJob: the cluster that it makes each time when it is started."""
+
+    ray_cluster_spec: RayClusterSpec | None = None
+    suspend: bool | None = None
+    shutdown_after_job_finishes: bool | None = None
+
+
+class RayJobStatus(Struct, gc=False, frozen=True, rename="camel"):
+    """How far a RayJob has come."""
+
+    job_deployment_status: str | None = None
+
+    @property
+    def conditions(self) -> list[JobCondition]:
+        """Return whether it has ended, as other objects say it."""
+        ended = self.job_deployment_status in {"Complete", "Failed"}
+        return [JobCondition("Completed", "True")] if ended else []
+
+
+class RayJob(Struct, gc=False, frozen=True):
+    """A `ray.io/v1` RayJob."""
+
+    metadata: ObjectMeta | None = None
+    spec: RayJobSpec | None = None
+    status: RayJobStatus | None = None
+
+
 decode_ray_cluster = Decoder(RayCluster)
+decode_ray_job = Decoder(RayJob)
 
 
 def read_ray_cluster(cluster: RayCluster) -> PodGroup:
@@ -112,6 +144,24 @@ def read_ray_cluster(cluster: RayCluster) -> PodGroup:
     return replace(gang, problem=problem)
 
 
+def read_ray_job(job: RayJob) -> PodGroup:
+    """Read a `ray.io/v1` RayJob: it is a gang as the cluster is that it makes. Who submits to that is no member.
+
+    Each time when the job is resumed it makes a cluster of another name, which is not known before. Source:
+    ray-project/kuberay ray-operator/controllers/ray/rayjob_controller.go.
+    """
+    meta, spec = job.metadata or ObjectMeta(), job.spec or RayJobSpec()
+    cluster = read_ray_cluster(RayCluster(meta, spec.ray_cluster_spec))
+    about = ObjectRef.of(f"{RAY}/v1", "RayJob", meta)
+    ref = GroupRef(RAY_JOB, meta.namespace or "", meta.name or "")
+    problem = cluster.problem
+    if problem is not None:
+        problem = replace(problem, field=problem.field.replace("spec.", "spec.rayClusterSpec.", 1))
+    elif not spec.shutdown_after_job_finishes:
+        problem = Problem("spec.shutdownAfterJobFinishes", "is not true: KubeRay suspends no such RayJob")
+    return replace(cluster, ref=ref, about=about, problem=problem)
+
+
 def _part(group: RayWorkerGroup, *, elastic: bool) -> RosterPart:
     role = role_of(group.template, group.group_name or "worker")
     if group.suspend:
@@ -122,14 +172,26 @@ def _part(group: RayWorkerGroup, *, elastic: bool) -> RosterPart:
 
 def ray_cluster_pods(of: Manifest) -> Sequence[SubmittedPodSet]:
     """Return the pods that a RayCluster has before its autoscaler adds any."""
-    spec = of.whole(RayCluster).spec or RayClusterSpec()
+    return _pods(of.whole(RayCluster).spec or RayClusterSpec(), of, "spec", {RAY_CLUSTER: of.name})
+
+
+def ray_job_pods(of: Manifest) -> Sequence[SubmittedPodSet]:
+    """Return the pods of the RayCluster that a RayJob makes; the gang that they will name is not known before."""
+    spec = (of.whole(RayJob).spec or RayJobSpec()).ray_cluster_spec
+    if spec is None:
+        raise of.refuse("spec.rayClusterSpec", "is missing; it cannot be said which pods there would be")
+    return _pods(spec, of, "spec.rayClusterSpec", {})
+
+
+def _pods(spec: RayClusterSpec, of: Manifest, path: str, gang: Mapping[str, str]) -> Sequence[SubmittedPodSet]:
+    """Return the pods of a cluster whose spec is at `path`; `gang` is the label by which they name it."""
     head = (spec.head_group_spec or RayHeadGroup()).template
-    keys = {RAY_CLUSTER: of.name, RAY_NODE_TYPE: "head", RAY_GROUP: "headgroup"}
-    sets = [SubmittedPodSet(head, "spec.headGroupSpec.template", (f"{of.name}-head",), keys)]
+    keys = {**gang, RAY_NODE_TYPE: "head", RAY_GROUP: "headgroup"}
+    sets = [SubmittedPodSet(head, f"{path}.headGroupSpec.template", (f"{of.name}-head",), keys)]
     for index, group in enumerate(spec.worker_group_specs or ()):
-        where, name = f"spec.workerGroupSpecs[{index}]", group.group_name or "worker"
+        where, name = f"{path}.workerGroupSpecs[{index}]", group.group_name or "worker"
         names = numbered(f"{of.name}-{name}", _workers(group, of, where), of, f"{where}.replicas")
-        keys = {RAY_CLUSTER: of.name, RAY_NODE_TYPE: "worker", RAY_GROUP: name}
+        keys = {**gang, RAY_NODE_TYPE: "worker", RAY_GROUP: name}
         sets.append(SubmittedPodSet(group.template, f"{where}.template", names, keys))
     return sets
 
@@ -169,4 +231,18 @@ SOURCE = Source(
     index_keys=(RAY_HOST,),
     outer_index=RAY_REPLICA,
     wrappers={"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"},
+)
+
+#: Their pods name the clusters, and are told by whose these are.
+JOB_SOURCE = Source(
+    api=RAY_JOB,
+    noun="RayJob",
+    kinds=(
+        WorkloadKind(
+            *(RAY, "RayJob", "rayjobs", ("v1",), decode_ray_job, one(read_ray_job), ray_job_pods),
+            suspending=Suspending(
+                ("spec", "suspend"), lambda item: bool((item.spec or RayJobSpec()).suspend), by_part=True
+            ),
+        ),
+    ),
 )

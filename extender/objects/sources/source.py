@@ -32,12 +32,14 @@ class Suspending(Generic[T]):
     """How objects of a kind say that they are suspended, and make no pods until they are resumed.
 
     `field` leads to what says so, `is_set` reads it. Where Jobs that an object makes have its pods, as `by_jobs` says,
-    these are told by the gang that they name, else by their controller.
+    these are told by the gang that they name, else by their controller. Where the object makes another one that is a
+    gang by itself, as `by_part` says, it is one in place of that, and those of its kind that name no queue are none.
     """
 
     field: tuple[str, ...]
     is_set: Callable[[T], bool]
     by_jobs: bool = False
+    by_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)

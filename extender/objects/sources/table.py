@@ -43,6 +43,7 @@ SOURCES: Final[tuple[Source, ...]] = (
     kubeflow.SOURCE,
     volcano.SOURCE,
     ray.SOURCE,
+    ray.JOB_SOURCE,
     Source(api=JOB, noun="Job"),
     Source(api=LABEL, noun="gang", label=GANG, size_annotation=MIN_MEMBER),
     Source(api=POD, noun="pod"),

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from extender.objects.podgroup import GroupRef, PodGroup
-from extender.objects.sources.ray import RAY, decode_ray_cluster, read_ray_cluster
+from extender.objects.sources.ray import (
+    RAY,
+    RAY_JOB,
+    decode_ray_cluster,
+    decode_ray_job,
+    read_ray_cluster,
+    read_ray_job,
+)
 from tests.builders import Json, metadata_json, written
 
 
@@ -66,3 +73,18 @@ def test_a_negative_count_is_the_problem(field: str) -> None:
 def test_an_empty_object_is_its_head() -> None:
     """What says nothing has a head."""
     assert read_ray_cluster(decode_ray_cluster(b"{}")).min_member == 1
+
+
+def test_a_ray_job_is_a_gang_as_its_cluster_is() -> None:
+    """Under its own name, with what is wrong told of where it stands."""
+
+    def read_job(*groups: Json) -> PodGroup:
+        cluster = {"headGroupSpec": {}, "workerGroupSpecs": groups}
+        spec = {"rayClusterSpec": cluster, "shutdownAfterJobFinishes": True}
+        return read_ray_job(decode_ray_job(written({"metadata": metadata_json("job", namespace="team"), "spec": spec})))
+
+    group = read_job(workers(replicas=4))
+    assert (group.ref, group.min_member, group.problem) == (GroupRef(RAY_JOB, "team", "job"), 5, None)
+    assert str(group.about) == "RayJob team/job"
+    negative = read_job(workers(replicas=-1))
+    assert str(negative.problem) == "spec.rayClusterSpec.workerGroupSpecs[0].replicas: -1 is negative"
