@@ -21,8 +21,13 @@ SCHEDULER_CONFIGS = REPOSITORY / "scheduler-config"
 KWOK_STAGES = Path(__file__).parent / "kwok" / "stages.yaml"
 
 #: The controllers that run where any do. The first makes claims of devices of templates and ends their allocations, the
-#: second deletes those whose pod is gone, the third makes pods of Jobs.
-CONTROLLERS = ("resourceclaim-controller", "garbage-collector-controller", "job-controller")
+#: second deletes those whose pod is gone, the others make pods of Jobs and StatefulSets.
+CONTROLLERS = (
+    "resourceclaim-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "statefulset-controller",
+)
 
 #: How the Muster of this checkout is started, without an installed `muster` command.
 MUSTER_COMMAND = (sys.executable, "-m", "extender")
