@@ -63,7 +63,9 @@ def _pods_of_job(job: JsonObject) -> Iterator[JsonObject]:
         if spec.get("completionMode") != "Indexed":
             yield _pod(job, spec["template"], f"{name}-{_SUFFIXES[index]}", labels)
             continue
-        pod = _pod(job, spec["template"], f"{name}-{index}-{_SUFFIXES[index]}", labels | {_INDEX: str(index)})
+        pod = _pod(
+            job, spec["template"], f"{name}-{index}-{_SUFFIXES[index % len(_SUFFIXES)]}", labels | {_INDEX: str(index)}
+        )
         pod["metadata"]["annotations"] |= {_INDEX: str(index)}
         pod["spec"].setdefault("hostname", f"{name}-{index}")
         yield pod

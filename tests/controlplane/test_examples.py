@@ -1,4 +1,4 @@
-"""examples/workloads on the real control plane: of each, the pods that its controllers would make start whole."""
+"""examples/workloads and topology on the real control plane: the pods that controllers would make start whole."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ from tests.docs.conftest import ROOT
 pytestmark = pytest.mark.controlplane
 
 EXAMPLES = ROOT / "examples" / "workloads"
+TOPOLOGY = ROOT / "examples" / "topology"
+
+#: Node labels by which levels are called `block` and `rack`: those of Oracle's cloud.
+BLOCK_LABEL, RACK_LABEL = "oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id"
 
 #: Seconds. Time enough for whatever should not happen to happen.
 WATCHFUL = 0.3
@@ -116,6 +120,28 @@ def _gang_of(pod: JsonObject) -> str:
 def test_every_example_is_tried() -> None:
     """No file is left out."""
     assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(GANGS)
+
+
+@pytest.mark.usefixtures("judged")
+@pytest.mark.parametrize("path", sorted(TOPOLOGY.glob("*.yaml")), ids=lambda path: path.stem)
+def test_an_example_of_topology_is_placed_as_it_says(
+    cluster: Sandbox, shared_muster: Server, apply: Apply, path: Path
+) -> None:
+    """On two racks of four nodes: all that has GPUs shares a rack, or each eight pods, with two on each node."""
+    names = [cluster.nodes(4, prefix=rack, gpus=8, labels={BLOCK_LABEL: "b", RACK_LABEL: rack}) for rack in ("r", "s")]
+    racks = {name: rack for rack, nodes in zip(("r", "s"), names, strict=True) for name in nodes}
+    pods = apply(path)
+    for pod in pods:
+        cluster.api.apply(pod)
+    cluster.wait_until(lambda: len(cluster.bindings()) == len(pods), f"{len(pods)} pods bound")
+
+    nodes = {binding.pod: binding.node for binding in cluster.bindings()}
+    placed = [nodes[pod["metadata"]["name"]] for pod in pods if "loader" not in pod["metadata"]["name"]]
+    eights = [placed[first : first + 8] for first in range(0, len(placed), 8)]
+    assert [len({racks[node] for node in eight}) for eight in eights] == [1] * len(eights)
+    if path.stem == "slices":
+        assert placed[::2] == placed[1::2]
+    shared_muster.check()
 
 
 @pytest.mark.usefixtures("judged")

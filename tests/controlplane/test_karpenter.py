@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from localcluster.build import ensure_binaries, files_of
-from localcluster.client import NODES, PODS, JsonObject, Resource
+from localcluster.client import EVENTS, NODES, PODS, JsonObject, Resource
 from localcluster.cluster import LocalCluster
 from localcluster.controlplane import STOCK_API_SERVER
 from localcluster.manifests import apply_all
@@ -28,9 +28,17 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 #: How long nodes take to come or go at most (seconds): batches of Karpenter's last up to ten.
 SOON = 60.0
 
+#: Without zone and kind of capacity on its nodes Karpenter makes some, but consolidates none.
+OFFERED = {"karpenter.sh/capacity-type": "on-demand", "topology.kubernetes.io/zone": "zone-a"}
 INSTANCE_TYPE = {
     "name": "gpu-8",
-    "offerings": [{"capacityType": "on-demand", "zone": "zone-a", "price": 10.0}],
+    "offerings": [
+        {
+            "Price": 10.0,
+            "Available": True,
+            "Requirements": [{"key": key, "operator": "In", "values": [value]} for key, value in OFFERED.items()],
+        }
+    ],
     "architecture": "amd64",
     "operatingSystems": ["linux"],
     "resources": {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"},
@@ -61,31 +69,34 @@ def pool() -> list[JsonObject]:
 
 
 @pytest.fixture(scope="module")
-def karpenter_cluster(
-    tmp_path_factory: pytest.TempPathFactory, release: Release
-) -> Iterator[tuple[LocalCluster, Server]]:
-    """Run a control plane with Karpenter, which is built first if it has not been."""
-    executable = ensure_binaries(AUTOSCALING_BINARIES)[Binary.KARPENTER]
+def karpenter_cluster(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[LocalCluster]:
+    """Run a control plane with Karpenter's definitions."""
     with running_cluster(tmp_path_factory, "karpenter", STOCK_API_SERVER, release) as running:
         patterns = ("pkg/apis/crds/*.yaml", "kwok/apis/crds/*.yaml")
         files = [each for pattern in patterns for each in files_of(KARPENTER_MODULE, "sigs.k8s.io/karpenter", pattern)]
         apply_all(running.admin, [yaml.safe_load(each.read_text("utf-8")) for each in files])
-        types = running.folder / "instance-types.json"
-        types.write_text(json.dumps([INSTANCE_TYPE]), "utf-8")
-        karpenter = running.karpenter(executable, types)
-        karpenter.start()
         running.muster_scheduler.start()
-        yield running, karpenter
+        yield running
+
+
+@pytest.fixture(scope="module")
+def karpenter_server(karpenter_cluster: LocalCluster) -> Server:
+    """Run Karpenter, which is built first if it has not been."""
+    executable = ensure_binaries(AUTOSCALING_BINARIES)[Binary.KARPENTER]
+    types = karpenter_cluster.folder / "instance-types.json"
+    types.write_text(json.dumps([INSTANCE_TYPE]), "utf-8")
+    server = karpenter_cluster.karpenter(executable, types)
+    server.start()
+    return server
 
 
 @pytest.fixture
-def karpenter(karpenter_cluster: tuple[LocalCluster, Server]) -> Iterator[Sandbox]:
+def karpenter(karpenter_cluster: LocalCluster, karpenter_server: Server) -> Iterator[Sandbox]:
     """Return the cluster without nodes, and with a NodePool."""
-    running, server = karpenter_cluster
-    with Sandbox(running.admin) as sandbox:
-        apply_all(running.admin, pool())
+    with Sandbox(karpenter_cluster.admin) as sandbox:
+        apply_all(karpenter_cluster.admin, pool())
         yield sandbox
-        server.check()
+        karpenter_server.check()
         sandbox.api.delete_all(PODS, "default")
         sandbox.api.request("DELETE", NODE_CLAIMS.path())
         wait_until(lambda: not nodes(sandbox), timeout_seconds=SOON, description="the nodes are gone")
@@ -94,7 +105,7 @@ def karpenter(karpenter_cluster: tuple[LocalCluster, Server]) -> Iterator[Sandbo
 
 
 @pytest.fixture
-def start_muster(karpenter_cluster: tuple[LocalCluster, Server], tmp_path: Path) -> Iterator[Callable[[str], Server]]:
+def start_muster(karpenter_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[str], Server]]:
     """Start Muster with settings."""
 
     def configured(settings: str = "") -> Server:
@@ -102,7 +113,7 @@ def start_muster(karpenter_cluster: tuple[LocalCluster, Server], tmp_path: Path)
         config.write_text(settings, "utf-8")
         return start("--config", str(config)) if settings else start()
 
-    with muster_starter(karpenter_cluster[0]) as start:
+    with muster_starter(karpenter_cluster) as start:
         yield configured
 
 
@@ -115,6 +126,12 @@ def protected(pod: JsonObject | None) -> bool:
     """Tell whether a pod is not to be moved."""
     assert pod is not None
     return (pod["metadata"].get("annotations") or {}).get(DO_NOT_DISRUPT) == "true"
+
+
+def kept(cluster: Sandbox) -> set[str]:
+    """Return the nodes that Karpenter leaves because a pod is not to be moved, as its Events say."""
+    events = [each for each in cluster.api.list_items(EVENTS) if DO_NOT_DISRUPT in (each.get("note") or "")]
+    return {each["regarding"]["name"] for each in events} & set(nodes(cluster))
 
 
 def half_empty(cluster: Sandbox) -> None:
@@ -144,7 +161,9 @@ def test_consolidation_does_not_break_a_gang_that_runs(karpenter: Sandbox, start
     """One node would do for both members: they stay where they are until the gang has ended."""
     muster = start_muster()
     half_empty(karpenter)
+    karpenter.wait_until(lambda: len(kept(karpenter)) == 2, "Karpenter says why it leaves both nodes", SOON)
     assert karpenter.stays_true(lambda: len(nodes(karpenter)) == 2, 30)
+    assert not karpenter.deleted_pods()
     muster.check()
 
 
