@@ -217,8 +217,8 @@ UV_COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-versio
 lock: $(VENV)/.python.stamp ## Write the lock files anew from pyproject.toml (ARGS=--upgrade for newer versions).
 	@$(BIN)/python -m venv $(VENV)/lock
 	@$(VENV)/lock/bin/python -m pip --disable-pip-version-check install --quiet uv==$(UV_VERSION) >&2
-	@$(UV_COMPILE) --output-file requirements.lock pyproject.toml >/dev/null
-	@$(UV_COMPILE) --output-file requirements-dev.lock --constraints requirements.lock --group dev pyproject.toml >/dev/null
+	@$(UV_COMPILE) --output-file requirements.lock --extra postgresql pyproject.toml >/dev/null
+	@$(UV_COMPILE) --output-file requirements-dev.lock --constraints requirements.lock --group dev --extra postgresql pyproject.toml >/dev/null
 	@$(UV_COMPILE) --output-file requirements-build.lock --constraints requirements-dev.lock --group build >/dev/null
 
 clean: ## Remove the virtual environment, caches and reports.

@@ -160,6 +160,22 @@ class Settings(BaseModel):
     """Pause after a request that failed, before the gang asks again; it doubles with every failure, up to 30 times as
     long. Shorter asks in vain for what is sold out; longer leaves nodes unused that could be had again."""
 
+    history_store: str = Field(default="", max_length=1000)
+    """Where the history of gangs and GPU-seconds is kept, for `muster history` and `muster report`: the path of a file
+    for SQLite, on a volume that outlives the pod, or postgresql://USER@HOST/DATABASE. The password of PostgreSQL comes
+    from PGPASSWORD or PGPASSFILE, never from here. Empty: no history, only counters."""
+
+    history_retention_days: float = Field(default=400.0, ge=1)
+    """How long the history keeps a gang after its end, and GPU-seconds by the hour. 400 days compare a month with the
+    same one a year before; a million gangs take half a gigabyte."""
+
+    history_write_seconds: float = Field(default=10.0, ge=0.1)
+    """Pause between two writes to the history's store. Of what changed in that time a crash leaves only what the
+    cluster still tells; shorter writes more often."""
+
+    history_user_label: str = Field(default="", max_length=317, pattern=rf"({_LABEL_KEY})|^$")
+    """Label of pods that names the user whom GPU-seconds are charged to, beside queue and namespace. Empty: none."""
+
     protect_members: Literal["karpenter", "always", "never"] = "karpenter"
     """Which members of gangs are protected from autoscalers that move pods to other nodes: those without which their
     gang would fall below its minimum. karpenter: on nodes of Karpenter's (label karpenter.sh/nodepool) they are
@@ -315,6 +331,17 @@ class Settings(BaseModel):
                 msg = f"{name!r} is no extended resource (example: nvidia.com/gpumem)"
                 raise ValueError(msg)
         return names
+
+    @field_validator("history_store")
+    @classmethod
+    def _store(cls, where: str) -> str:
+        """Refuse databases that are not supported, and passwords: settings are logged."""
+        scheme, found, rest = where.partition("://")
+        if found and scheme not in {"postgres", "postgresql"}:
+            raise ValueError("expected the path of a file, or postgresql://USER@HOST/DATABASE")
+        if found and (":" in rest.rpartition("@")[0] or "password=" in rest):
+            raise ValueError("settings are logged: give the password by PGPASSWORD or PGPASSFILE")
+        return where
 
     @field_validator("provisioning_parameters")
     @classmethod
@@ -488,6 +515,8 @@ def _describe(details: ErrorDetails, path: Path | None, overrides: Mapping[str, 
         similar = get_close_matches(wrong, known, n=1)
         message = f"there is no such setting; did you mean {similar[0]}?" if similar else "there is no such setting"
     shown = repr(details["input"])
+    if key == "history_store":
+        shown = "what is not shown"
     if len(shown) > _MOST_SHOWN:
         shown = f"{shown[:_MOST_SHOWN]}..."
     return f"{source}: {'.'.join(map(str, details['loc']))}: {message} (got {shown})"

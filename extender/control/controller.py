@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import structlog
 
@@ -17,13 +17,14 @@ from extender.admission.events import A, BindVerdict, Event, Filtered, Outcome
 from extender.clock import Clock
 from extender.control.binding import Awaited, Binder, Bound, GangAssembly
 from extender.control.dispatch import Dispatcher
-from extender.control.exposition import QueueGauges, expose, expose_lost_time
+from extender.control.exposition import QueueGauges, expose, expose_lost_time, gpus_by_state
 from extender.control.health import DegradedError, Health, HealthCondition, Mode
 from extender.control.leadership import Leadership, OnlyReplica, leads
 from extender.control.metrics import Metrics
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Fence, Outbox, WriteWindow
 from extender.control.ports import REWOUND, ClusterApi, LeaseGone, LeaseSeen, News, PodKey
 from extender.control.watched import PROVISIONING, REQUIRED_KINDS, Watches
+from extender.history.accountant import Accountant
 from extender.journal.archive import Snapshot, collect_snapshot
 from extender.journal.journal import Journal
 from extender.journal.outcomes import Raised
@@ -32,6 +33,8 @@ from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.settings import Settings, missing_classes
+
+P = ParamSpec("P")
 
 log = structlog.get_logger("muster.control")
 
@@ -54,6 +57,7 @@ class Controller:
         inspection: what people read.
         decisions: what has been decided lately.
         changed_gangs: which gangs changed since the reader that shows them last looked.
+        accountant: the accounts of gangs and of GPU-seconds.
     """
 
     def __init__(
@@ -74,6 +78,9 @@ class Controller:
         self._engine = Engine(settings, self.journal.clock)
         self.journal.open()
         self.admission = self._engine.admission
+        self.accountant = Accountant(
+            self.admission, clock, settings.history_user_label, recording=bool(settings.history_store)
+        )
         self._binder = Binder(settings, clock, fence, metrics, self._engine.verbs, self._bind_ended)
         self._outbox = Outbox(settings, clock, metrics, self._window)
         self._dispatcher = Dispatcher(
@@ -84,7 +91,8 @@ class Controller:
             self._outbox,
             self.admission,
             self._binder.barrier,
-            lambda uid, why: self._apply(events.EvictionRefused(uid, why)),
+            self._eviction_refused,
+            lambda effects: self._account(self.accountant.follow, effects),
         )
         self._nominations = self._dispatcher.nominations
         self.inspection = self._dispatcher.inspection
@@ -131,12 +139,14 @@ class Controller:
             case events.PodSeen(pod):
                 is_new = pod.uid not in self.admission.model.pods
                 self._apply(event)
+                self._account(self.accountant.pod_seen, pod.uid, new=is_new)
                 if self._expected:
                     self._expected.met(pod.uid)
                 if is_new and not self._completes(pod.group):
                     self._assembly.joined(pod.group)
             case events.PodGone(uid):
                 self._apply(event)
+                self._account(self.accountant.pod_gone, uid)
                 self._nominations.forget(uid)
             case events.GroupSeen(group):
                 self._apply(event)
@@ -243,11 +253,17 @@ class Controller:
         self._require_health()
         return self._apply(events.Defragment(ref, apply=apply))
 
+    def gpus(self) -> int:
+        """Return how many GPUs the nodes have, cordoned ones included. Complexity: O(nodes)."""
+        return int(gpus_by_state(self.admission.model.table, 0)["allocatable"])
+
     def scrape_in_steps(self) -> Iterator[None]:
         """Set the gauges that are read off the state, in steps between which others may have the event loop."""
         yield from expose(self._metrics, self.admission, self.inspection.gangs())
         yield from self._queue_gauges.show(self.inspection.queues())
         expose_lost_time(self._metrics, self._dispatcher.lost, self.clock.monotonic())
+        for queue, namespace, use, grown in self.accountant.totals.grown(self.clock.now().timestamp()):
+            self._metrics.gpu_seconds.labels(queue, namespace, use.name.lower()).inc(grown)
         self._metrics.binds_held.set(len(self._binder.barrier))
         self._metrics.write_queue.set(len(self._outbox))
         self._metrics.write_window.set(self._window.places)
@@ -349,6 +365,7 @@ class Controller:
         self._metrics.leadership_changes.labels("ceased").inc()
         self._dispatcher.stand_down()
         self._apply(events.StandDown())
+        self._account(self.accountant.stand_down)
         self._taken_up.clear()
         log.warning("standing by: the Lease is not held any more")
 
@@ -374,6 +391,18 @@ class Controller:
             self._dispatcher.carry_out(effects)
         if self.admission.pending or effects.nominations or effects.refused:
             self._wake.set()  # there is something to decide, or a deadline has moved
+
+    def _account(self, note: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> None:
+        """Keep account of what happened. A mistake there is said, and changes nothing else."""
+        try:
+            note(*arguments, **options)
+        except Exception:
+            self._metrics.history_dropped.inc()
+            log.exception("history: a mistake in Muster")
+
+    def _eviction_refused(self, uid: str, why: str) -> None:
+        self._apply(events.EvictionRefused(uid, why))
+        self._account(self.accountant.stays, uid)
 
     def _bind_ended(self, event: events.Leave | events.BindingFailed) -> None:
         """Take in that a bind call ends without a Binding."""

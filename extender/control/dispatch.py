@@ -81,10 +81,15 @@ class Dispatcher:
         admission: Admission,
         barrier: Barrier,
         refused: Callable[[str, str], None],
+        account: Callable[[Effects[Any]], None],
     ) -> None:
-        """Write to `api` by way of `outbox`; call `refused` for an eviction that the API server refuses."""
+        """Write to `api` by way of `outbox`; call `refused` for an eviction that the API server refuses.
+
+        `account` is told of all effects, for the history.
+        """
         delay = settings.report_delay_seconds
         self._admission = admission
+        self._account = account
         self._barrier = barrier
         self._clock = clock
         self._outbox = outbox
@@ -122,6 +127,8 @@ class Dispatcher:
         if effects.changed:
             self._gangs_changed(effects.changed)
             self.queues_changed()
+        if effects.changed or effects.evictions or effects.suspensions or effects.spared:
+            self._account(effects)
 
     def _order_writes(self, effects: Effects[Any]) -> None:
         """Order what is to be changed in the cluster, besides nominations and Bindings."""

@@ -238,6 +238,22 @@ class Metrics:
             "muster_lost_members", "Members on lost nodes, by whether they have another place or not.",
             ("place",), registry=self.registry,
         )  # fmt: skip
+        self.gpu_seconds = Counter(
+            "muster_gpu_seconds",
+            "GPUs times seconds, by the queue and the namespace of the gang: used by bound pods, of these lost with "
+            "evictions, and reserved for pods that were not bound yet; beyond the first 500 pairs without names.",
+            ("queue", "gang_namespace", "use"), registry=self.registry,
+        )  # fmt: skip
+        self.history_up = Gauge(
+            "muster_history_up", "0 while the history is to be kept and cannot be written, else 1.",
+            registry=self.registry,
+        )  # fmt: skip
+        self.history_up.set(1)
+        self.history_dropped = Counter(
+            "muster_history_dropped",
+            "Gangs and sums of an hour that the history lacks, because its store was away for too long.",
+            registry=self.registry,
+        )  # fmt: skip
         self.spare_nodes = Gauge(
             "muster_spare_nodes", "Nodes that a Queue keeps for repairs, by whether they are free, lent or missing.",
             ("queue", "state"), registry=self.registry,

@@ -360,7 +360,7 @@ _OF_FIELD: Final[Mapping[str, _Word]] = {
 }
 #: Where that depends on the class.
 _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
-    Pod: {"name": _named(Space.POD)},
+    Pod: {"name": _named(Space.POD), "owner": _TEXT},
     Node: {"name": _PLACE},
     Queue: {"name": _QUEUE},
     Flavor: {"name": _named(Space.FLAVOR)},

@@ -53,7 +53,8 @@ class Reservation:
     """All slots of one gang, in one life of it.
 
     `deadline` is in seconds of the monotonic clock; `decision` names the decision in logs from filter to bind;
-    `started` says that its barrier has opened; `progressed_at` is when a member last arrived there (monotonic).
+    `started` says that its barrier has opened; `progressed_at` is when a member last arrived there (monotonic). `gpus`
+    counts those that are promised and not bound yet.
     Who has come how far is kept, not counted: each arrival of each of 1,000 members asks.
     """
 
@@ -63,6 +64,7 @@ class Reservation:
     deadline: float
     started: bool = False
     progressed_at: float = 0.0
+    gpus: int = 0
     slots: dict[str, Slot] = field(default_factory=dict)
     _held: dict[str, None] = field(init=False, repr=False, default_factory=dict)
     _binding: set[str] = field(init=False, repr=False, default_factory=set)
@@ -268,6 +270,7 @@ class Ledger:
 
     def _count_gpus(self, reservation: Reservation, change: int) -> None:
         namespace = reservation.ref.namespace
+        reservation.gpus += change
         self.gpus[namespace] += change
         if not self.gpus[namespace]:
             del self.gpus[namespace]

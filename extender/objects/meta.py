@@ -115,6 +115,7 @@ class OwnerReference(Struct, gc=False, frozen=True):
     uid: str | None = None
     controller: bool | None = None
     kind: str | None = None
+    name: str | None = None
 
 
 class BareMeta(Struct, gc=False, frozen=True, rename="camel"):
@@ -140,6 +141,12 @@ class ObjectMeta(BareMeta, gc=False, frozen=True, rename="camel"):
     def controller(self) -> str:
         """Return the UID of the object that makes and replaces this one, "" for none."""
         return next((owner.uid or "" for owner in self.owner_references or () if owner.controller), "")
+
+    @property
+    def owner(self) -> str:
+        """Return kind and name of that object, "" for none: `Job/train`."""
+        owners = (owner for owner in self.owner_references or () if owner.controller)
+        return next((f"{owner.kind or ''}/{owner.name or ''}" for owner in owners), "")
 
 
 class ConditionObject(Struct, gc=False, frozen=True, rename="camel"):

@@ -57,6 +57,14 @@ class Phase(StrEnum):
 _PHASES = {phase.value: phase for phase in Phase}
 
 
+_ENDS = frozenset({Phase.SUCCEEDED.value, Phase.FAILED.value})
+
+#: What tells when a pod was bound, and when a kubelet saw it end. Source: k8s.io/kubernetes registry/core/pod/storage
+#: and pkg/kubelet/status/generate.go, by which a pod that has ended is not ready (PodCompleted, PodFailed).
+_BOUND = frozenset({("PodScheduled", "True")})
+_ENDED = frozenset({("ContainersReady", "False"), ("Ready", "False")})
+
+
 class RejectionReason(StrEnum):
     """Why a kubelet rejected a pod that has room on its node by all counts; the value is the metric label.
 
@@ -175,7 +183,9 @@ class Pod:
     kubelet's, of a pod that it did not admit. `observed` and `predicted` are which GPUs and zones the pod holds, as
     annotations say. `gates` are the names of its scheduling gates. `started_at` is when the kubelet took it on
     (epoch seconds), `active_deadline` how long after that it is ended (seconds). `controller` is the UID of the object
-    that makes another pod when this one is gone, "" for none. `claims` are the ResourceClaims that it needs. `signs`
+    that makes another pod when this one is gone, "" for none, and `owner` its kind and name. `scheduled_at` is when the
+    pod was bound and `finished_at` when it ended, as its conditions say in whole seconds (epoch), None where they do
+    not: both are for people, and decide nothing. `claims` are the ResourceClaims that it needs. `signs`
     are what its job and Muster tell each other.
     """
 
@@ -208,6 +218,9 @@ class Pod:
     controller: str = ""
     claims: PodClaims = NO_CLAIMS
     signs: JobSigns = NO_SIGNS
+    owner: str = field(default="", compare=False)
+    scheduled_at: float | None = field(default=None, compare=False)
+    finished_at: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Make a pod that names no group a gang of one."""
@@ -323,6 +336,9 @@ def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
         controller=words.controller,
         claims=resolve(form.claims, status),
         signs=signs,
+        owner=words.owner,
+        scheduled_at=_read_transition(status, _BOUND) if spec.node_name else None,
+        finished_at=_read_transition(status, _ENDED) if status.phase in _ENDS else None,
     )
 
 
@@ -353,6 +369,14 @@ def _read_rejection(status: PodStatusFields) -> Rejection | None:
     if status.phase != Phase.FAILED or status.reason not in _REJECTION_REASONS:
         return None
     return Rejection(_REJECTION_REASONS[status.reason], status.message or "")
+
+
+def _read_transition(status: PodStatusFields, wanted: frozenset[tuple[str | None, str | None]]) -> float | None:
+    """Return when the first condition of such a type and status came to it (epoch seconds)."""
+    for condition in status.conditions or ():
+        if condition.last_transition_time and (condition.type, condition.status) in wanted:
+            return read_timestamp(condition.last_transition_time)
+    return None
 
 
 def _read_refusal(status: PodStatusFields) -> str:

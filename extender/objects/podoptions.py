@@ -87,6 +87,7 @@ class PodWords(NamedTuple):
     options: Options
     gates: tuple[str, ...]
     controller: str
+    owner: str
 
 
 def asking(annotations: Mapping[str, str]) -> dict[str, str]:
@@ -111,6 +112,7 @@ def read_words(meta: ObjectMeta, spec: PodSpec) -> PodWords:
         options=read_pod_options(labels, annotations, gates),
         gates=gates,
         controller=intern(meta.controller) if meta.owner_references else "",
+        owner=intern(meta.owner) if meta.owner_references else "",
     )
 
 

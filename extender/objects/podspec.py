@@ -215,13 +215,14 @@ class PodSpec(PodSpecFields, gc=False, frozen=True, rename="camel"):
     resource_claims: list[PodClaimObject] | None = None
 
 
-class PodCondition(Struct, gc=False, frozen=True):
+class PodCondition(Struct, gc=False, frozen=True, rename="camel"):
     """A pod condition; PodScheduled carries kube-scheduler's own reason."""
 
     type: str | None = None
     status: str | None = None
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
 
 
 class ContainerStatus(Struct, gc=False, frozen=True, rename="camel"):

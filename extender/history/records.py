@@ -1,0 +1,158 @@
+"""What the history holds, as values: gangs, pods that hold GPUs, and GPU-seconds by the hour."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import IntEnum, StrEnum
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from extender.objects.text import natural_key
+
+#: Seconds of the stretches by which GPU-seconds are kept.
+HOUR: Final = 3600
+#: Characters of a text that a record has room for: a million of them are to take less than 1 kB each.
+MOST_TEXT: Final = 160
+
+
+class GangOutcome(StrEnum):
+    """How a gang ended."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    EVICTED = "Evicted"  # by Muster, and not created again
+    DELETED = "Deleted"
+
+
+class Use(IntEnum):
+    """What GPUs were for: the place of an amount in `GpuSeconds`."""
+
+    USED = 0  # a pod was bound to a node that has them
+    RESERVED = 1  # promised to a pod that was not bound yet
+    LOST = 2  # used, and the work was lost with an eviction
+    CAPACITY = 3  # there, whether used or not
+
+
+class GpuSeconds(NamedTuple):
+    """Amounts in the order of `Use`."""
+
+    used: float = 0.0
+    reserved: float = 0.0
+    lost: float = 0.0
+    capacity: float = 0.0
+
+
+class Payer(NamedTuple):
+    """Whom GPU-seconds are charged to; each is "" where there is none, all are for the capacity of the cluster."""
+
+    queue: str = ""
+    namespace: str = ""
+    user: str = ""
+
+
+class GangRecord(Struct, frozen=True):
+    """A gang as the store has it; times are in epoch seconds, None for what has not happened.
+
+    `api` is the API of its PodGroup, `pod` for a pod on its own; `owner` is what its pods were made by: `Job/train`.
+    `members` and `gpus` are the most that held nodes at once, of one that never did how many wanted to; `resources`
+    tells the GPUs by name: `nvidia.com/gpu=64`. `waited` are the seconds without its minimum until it last started,
+    `reason` and `message` why it last waited. `evictions` counts how often Muster evicted members of it, the last time
+    for `evicted` and for the gang `evicted_by`. `nodes` are those that it was on: `node-[1-8]`. `used`, `reserved` and
+    `lost` are GPU-seconds up to `as_of`, since when so many GPUs are `using` and `reserving`.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    api: str
+    owner: str = ""
+    queue: str = ""
+    flavor: str = ""
+    user: str = ""
+    priority: int = 0
+    members: int = 0
+    gpus: int = 0
+    resources: str = ""
+    created: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+    outcome: str = ""
+    waited: float = 0.0
+    reason: str = ""
+    message: str = ""
+    evictions: int = 0
+    evicted: str = ""
+    evicted_by: str = ""
+    nodes: str = ""
+    node_count: int = 0
+    used: float = 0.0
+    reserved: float = 0.0
+    lost: float = 0.0
+    using: int = 0
+    reserving: int = 0
+    as_of: float = 0.0
+
+
+class OpenPod(NamedTuple):
+    """A pod that holds GPUs: of which gang (by UID), since when (epoch seconds), and why it is being evicted, if so."""
+
+    uid: str
+    gang: str
+    gpus: int
+    began: float
+    evicting: str = ""
+    evicting_for: str = ""
+
+
+class Batch(NamedTuple):
+    """All that has changed since the batch before, to be written as one: the state as of `at` (epoch seconds).
+
+    `renamed` are gangs that go by another UID now, old -> new; `opened` are pods that hold GPUs since, or are being
+    evicted now, `closed` the UIDs of those that do no more. `usage` is by hour (since 1970) and payer.
+    """
+
+    at: float
+    gangs: Sequence[GangRecord] = ()
+    renamed: Mapping[str, str] = {}
+    opened: Sequence[OpenPod] = ()
+    closed: Collection[str] = ()
+    usage: Mapping[tuple[int, Payer], GpuSeconds] = {}
+
+
+class StoredState(NamedTuple):
+    """What a store knows of what was going on as of `at` (epoch seconds), None if it knows nothing yet.
+
+    `gangs` are those that have not ended, and those that were asked for, by UID.
+    """
+
+    at: float | None = None
+    gangs: Mapping[str, GangRecord] = {}
+    pods: Sequence[OpenPod] = ()
+
+
+def fold_names(names: Iterable[str], most: int = MOST_TEXT) -> str:
+    """Write names of nodes as Slurm does, in natural order: `a-[1-3,7],b`; what is too long ends in `,...`."""
+    parts: list[tuple[str, str]] = []
+    for name in sorted(names, key=natural_key):
+        stem = name.rstrip("0123456789")
+        parts.append((stem, name[len(stem) :]))
+    texts: list[str] = []
+    for stem, group in groupby(parts, key=lambda part: part[0]):
+        numbers = [number for _, number in group]
+        texts.append(stem + (numbers[0] if len(numbers) == 1 else f"[{','.join(_runs(numbers))}]"))
+    text = ",".join(texts)
+    return text if len(text) <= most else f"{text[: most - 4]},..."
+
+
+def _runs(numbers: Sequence[str]) -> Iterable[str]:
+    """Return runs of consecutive numbers of one width: `1-3`, `07`."""
+    first = last = ""
+    for number in (*numbers, ""):
+        if last and number and len(number) == len(last) and int(number) == int(last) + 1:
+            last = number
+            continue
+        if first:
+            yield first if first == last else f"{first}-{last}"
+        first = last = number

@@ -1,0 +1,255 @@
+"""The store: a file of SQLite, or PostgreSQL. Everything here blocks, and is called from threads of its own.
+
+What is written as one batch is seen as one. Each batch has a number and its writer a name, which the store remembers: a
+batch that was written although the connection broke before that was known is not written twice, and a writer that
+another one has followed writes no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+
+from msgspec.structs import asdict, fields
+from sqlalchemy import ColumnElement, Connection, Engine, create_engine, delete, event, func, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
+
+from extender.history.records import Batch, GangRecord, GpuSeconds, OpenPod, Payer, StoredState
+from extender.history.schema import GANGS, PODS, STATE, USAGE, migrate
+
+#: How long a call waits for a lock, a connection or an answer (seconds).
+_PATIENCE: Final = 5
+#: UIDs in one question, and rows that are deleted at a time.
+_CHUNK: Final = 500
+_MOST_DELETED: Final = 2000
+
+_COLUMNS: Final = tuple(field.name for field in fields(GangRecord))
+_RECORD: Final = tuple(GANGS.c[name] for name in _COLUMNS)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class StoreError(Exception):
+    """A store that cannot be used; `lasting` if trying again what was tried cannot help."""
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
+
+
+class SupersededError(Exception):
+    """Another writer has taken over the store."""
+
+
+class GangQuery(NamedTuple):
+    """Which gangs are asked for: those of all that is given, "" for any, that ended from `since` to before `until`.
+
+    Times are in epoch seconds. `running` asks for those that have not ended instead. `after` is the last row of the
+    page before: when it ended, or of one that has not was created, and its number.
+    """
+
+    namespace: str = ""
+    name: str = ""
+    queue: str = ""
+    user: str = ""
+    outcome: str = ""
+    since: float | None = None
+    until: float | None = None
+    running: bool = False
+    limit: int = 100
+    after: tuple[float, int] | None = None
+
+
+class GangPage(NamedTuple):
+    """Gangs, the latest first, as of `at`; `last` is what the next page comes after, None if there is none."""
+
+    gangs: Sequence[GangRecord]
+    at: float
+    last: tuple[float, int] | None
+
+
+def guarded(
+    call: Callable[Concatenate[HistoryStore, P], R],
+) -> Callable[Concatenate[HistoryStore, P], R]:
+    """Return a call that raises StoreError for whatever goes wrong with the database."""
+
+    @wraps(call)
+    def run(store: HistoryStore, /, *arguments: P.args, **options: P.kwargs) -> R:
+        try:
+            return call(store, *arguments, **options)
+        except (OperationalError, InterfaceError, OSError) as error:
+            raise StoreError(_said(error)) from error
+        except (SQLAlchemyError, ValueError, ImportError) as error:
+            raise StoreError(_said(error), lasting=True) from error
+
+    return run
+
+
+class HistoryStore:
+    """A store at a path or an URL; nothing is opened before it is used."""
+
+    def __init__(self, where: str) -> None:
+        """Keep the history at `where`: the path of a file, or postgresql://USER@HOST/DATABASE."""
+        self._where = where
+        self.shared = "://" in where
+        self._engine: Engine | None = None
+
+    @guarded
+    def load(self, writer: str, uids: Sequence[str]) -> StoredState:
+        """Take over as `writer`; return what is open, and what is known of the gangs with some UIDs.
+
+        Raises StoreError, also for tables of a newer version.
+        """
+        with self._open().begin() as connection:
+            migrate(connection)
+            connection.execute(update(STATE).values(writer=writer, seq=0))
+            at = connection.execute(select(STATE.c.at)).scalar_one()
+            rows = list(connection.execute(select(*_RECORD).where(GANGS.c.ended.is_(None))))
+            for start in range(0, len(uids), _CHUNK):
+                asked = GANGS.c.uid.in_(uids[start : start + _CHUNK])
+                rows += connection.execute(select(*_RECORD).where(asked, GANGS.c.ended.is_not(None)))
+            pods = [OpenPod(*row) for row in connection.execute(select(PODS))]
+        return StoredState(at, {row.uid: GangRecord(*row) for row in rows}, pods)
+
+    @guarded
+    def write(self, writer: str, seq: int, batch: Batch) -> None:
+        """Write a batch, unless it is written already; raise SupersededError if another writer has taken over."""
+        with self._open().begin() as connection:
+            mine = update(STATE).where(STATE.c.writer == writer, STATE.c.seq < seq)
+            if not connection.execute(mine.values(seq=seq, at=batch.at)).rowcount:
+                if connection.execute(select(STATE.c.writer)).scalar_one() != writer:
+                    raise SupersededError
+                return
+            for old, new in batch.renamed.items():
+                connection.execute(delete(GANGS).where(GANGS.c.uid == new))
+                connection.execute(update(GANGS).where(GANGS.c.uid == old).values(uid=new))
+                connection.execute(update(PODS).where(PODS.c.gang == old).values(gang=new))
+            self._put(connection, GANGS, ["uid"], [asdict(record) for record in batch.gangs])
+            self._put(connection, PODS, ["uid"], [pod._asdict() for pod in batch.opened])
+            for start in range(0, len(batch.closed), _CHUNK):
+                connection.execute(delete(PODS).where(PODS.c.uid.in_(list(batch.closed)[start : start + _CHUNK])))
+            usage = [
+                {"hour": hour} | payer._asdict() | amounts._asdict() for (hour, payer), amounts in batch.usage.items()
+            ]
+            self._put(connection, USAGE, ["hour", "queue", "namespace", "user"], usage, add=GpuSeconds._fields)
+
+    @guarded
+    def forget(self, before: float) -> int:
+        """Delete gangs that ended `before`, and the hours before; return how many, and call again if that is many."""
+        with self._open().begin() as connection:
+            old = select(GANGS.c.id).where(GANGS.c.ended < before).limit(_MOST_DELETED)
+            gone = connection.execute(delete(GANGS).where(GANGS.c.id.in_(old))).rowcount
+            connection.execute(delete(USAGE).where(USAGE.c.hour < int(before // 3600)))
+        return gone if gone == _MOST_DELETED else 0
+
+    @guarded
+    def gangs(self, query: GangQuery) -> GangPage:
+        """Return a page of gangs, the latest first."""
+        moment = GANGS.c.created if query.running else GANGS.c.ended
+        terms: list[ColumnElement[bool]] = [GANGS.c.ended.is_(None) if query.running else GANGS.c.ended.is_not(None)]
+        names = ("namespace", "name", "queue", "user", "outcome")
+        terms += [GANGS.c[name] == wanted for name in names if (wanted := getattr(query, name))]
+        if query.since is not None:
+            terms.append(moment >= query.since)
+        if query.until is not None:
+            terms.append(moment < query.until)
+        if query.after is not None:
+            terms += [moment <= query.after[0], tuple_(moment, GANGS.c.id) < tuple_(*query.after)]
+        asked = select(GANGS.c.id, *_RECORD).where(*terms).order_by(moment.desc(), GANGS.c.id.desc())
+        with self._open().connect() as connection:
+            at = connection.execute(select(STATE.c.at)).scalar_one() or 0.0
+            rows = list(connection.execute(asked.limit(query.limit + 1)))
+        more, rows = len(rows) > query.limit, rows[: query.limit]
+        records = [GangRecord(*row[1:]) for row in rows]
+        last = None
+        if more:
+            last = (records[-1].created if query.running else records[-1].ended or 0.0, rows[-1].id)
+        return GangPage(records, at, last)
+
+    @guarded
+    def usage(self, since: int, until: int, by: str, only: Payer) -> Sequence[tuple[int, str, GpuSeconds]]:
+        """Return GPU-seconds by hour, from `since` to before `until` (hours since 1970), and by a field of the payer.
+
+        `only` are those of all that it names. The capacity is under "", whatever is asked for.
+        """
+        sums = [func.sum(USAGE.c[name]) for name in GpuSeconds._fields]
+        column = USAGE.c[by]
+        terms = [USAGE.c[name] == value for name, value in only._asdict().items() if value]
+        capacity = (USAGE.c.capacity > 0) & (USAGE.c.queue == "") & (USAGE.c.namespace == "")
+        where = [USAGE.c.hour >= since, USAGE.c.hour < until]
+        asked = select(USAGE.c.hour, column, *sums).where(*where, *terms).group_by(USAGE.c.hour, column)
+        with self._open().connect() as connection:
+            rows = [(row[0], row[1], GpuSeconds(*row[2:])) for row in connection.execute(asked)]
+            if terms:
+                whole = select(USAGE.c.hour, *sums).where(*where, capacity).group_by(USAGE.c.hour)
+                rows += [(row[0], "", GpuSeconds(capacity=row[-1])) for row in connection.execute(whole)]
+        return rows
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._engine is not None:
+            self._engine.dispose()
+
+    def _open(self) -> Engine:
+        if self._engine is None:
+            self._engine = open_postgresql(self._where) if self.shared else open_sqlite(Path(self._where))
+        return self._engine
+
+    def _put(
+        self,
+        connection: Connection,
+        table: Any,  # noqa: ANN401 - any of the tables
+        key: Sequence[str],
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        add: Sequence[str] = (),
+    ) -> None:
+        """Insert rows, or put them in the place of those with the same key; columns of `add` are added to."""
+        if not rows:
+            return
+        insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+        changed = {
+            name: table.c[name] + insert.excluded[name] if name in add else insert.excluded[name]
+            for name in rows[0]
+            if name not in key
+        }
+        connection.execute(insert.on_conflict_do_update(index_elements=list(key), set_=changed), list(rows))
+
+
+def open_sqlite(path: Path) -> Engine:
+    """Return a file of SQLite with a write-ahead log: no reader waits for the writer, and kill -9 spoils nothing."""
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": _PATIENCE, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: object) -> None:  # noqa: ANN401 - sqlite3.Connection, by way of SQLAlchemy
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    return engine
+
+
+def open_postgresql(url: str) -> Engine:
+    """Return PostgreSQL by psycopg 3; raise ValueError for another URL. A server that is silent is given up soon."""
+    try:
+        address = make_url(url)
+    except ArgumentError as error:
+        raise ValueError(f"cannot read the URL of the history: {error}") from error
+    waits = {"connect_timeout": _PATIENCE, "tcp_user_timeout": 2000 * _PATIENCE, "keepalives_idle": 2 * _PATIENCE}
+    options = f"-c statement_timeout={2000 * _PATIENCE} -c lock_timeout={1000 * _PATIENCE}"
+    return create_engine(
+        address.set(drivername="postgresql+psycopg"),
+        connect_args={**waits, "application_name": "muster", "options": options},
+        pool_size=2,
+        pool_pre_ping=True,
+    )
+
+
+def _said(error: BaseException) -> str:
+    """Return what a database says, in one line and without the statement."""
+    origin = getattr(error, "orig", None) or error
+    return " ".join(str(origin).split())[:300] or type(origin).__name__
