@@ -19,6 +19,7 @@ from extender.cli import (
     events,
     explain,
     gangs,
+    history,
     nodes,
     queues,
     serve,
@@ -80,7 +81,7 @@ def command_line(plugins: Iterable[EntryPoint]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     built.callback()(_options)
-    asking = (status, gangs, queues, nodes, top, capacity, events, watch, explain, defrag, snapshot)
+    asking = (status, gangs, queues, nodes, top, capacity, events, watch, explain, history, defrag, snapshot)
     _add(built, "Ask a running Muster", asking)
     _add(built, "Run Muster", (serve,))
     built.command(epilog=_COMPLETION_EPILOG, rich_help_panel="Run Muster")(completion)

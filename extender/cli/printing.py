@@ -46,14 +46,24 @@ class Report(StrEnum):
     YAML = "yaml"
 
 
-def print_document(document: Mapping[str, Any], output: Format | Report) -> bool:
+class Sheet(StrEnum):
+    """How rows of figures are printed; as CSV, whatever there is to say of each."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+
+
+def print_document(document: Mapping[str, Any], output: Format | Report | Sheet) -> bool:
     """Print a document as JSON or YAML if that is asked for; return whether it was."""
-    if output in {Format.JSON, Report.JSON}:
+    if output in {Format.JSON, Report.JSON, Sheet.JSON}:
         import orjson
 
         typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
         return True
-    if output in {Format.YAML, Report.YAML}:
+    if output in {Format.YAML, Report.YAML, Sheet.YAML}:
         import yaml
 
         typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
@@ -61,9 +71,9 @@ def print_document(document: Mapping[str, Any], output: Format | Report) -> bool
     return False
 
 
-def print_answer(body: bytes, output: Format | Report) -> bool:
+def print_answer(body: bytes, output: Format | Report | Sheet) -> bool:
     """Print an answer as Muster sent it, as JSON or YAML, if that is asked for; return whether it was."""
-    if output in {Format.TABLE, Format.WIDE, Format.NAME, Report.TABLE, Report.WIDE}:
+    if output not in {Format.JSON, Format.YAML, Report.JSON, Report.YAML, Sheet.JSON, Sheet.YAML}:
         return False
     import orjson
 
@@ -107,6 +117,28 @@ def until(at: str | None, now: dt.datetime) -> str:
         return "-"
     seconds = (moment - now).total_seconds()
     return f"in {duration(seconds)}" if seconds >= 1 else "now"
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as CSV (RFC 4180), the keys of the first as headings; a list or an object in a cell is JSON."""
+    import csv
+    import sys
+
+    import orjson
+
+    if not rows:
+        return
+    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        nested = {key: orjson.dumps(value).decode() for key, value in row.items() if isinstance(value, dict | list)}
+        writer.writerow({**row, **nested})
+
+
+def local_time(at: str | None) -> str:
+    """Write a time of Muster's as date and time of day where the reader is."""
+    moment = read_time(at)
+    return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def clock_time(at: str | None) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from extender.cli.callers import Callers
     from extender.control.controller import Controller
     from extender.control.metrics import Metrics
+    from extender.history.store import HistoryStore
     from extender.kube.credentials import CredentialSource
 
 EXIT_FAILED = 1
@@ -210,7 +211,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
         api = KubeClusterApi(transport, clock, instance=os.environ.get("POD_NAME") or socket.gethostname())
         lease = settings.scheduler_lease
         leadership = None if lease is None else LeaseHolder(identity, clock)
-        controller = Controller(settings, clock, api, metrics, leadership)
+        controller = Controller(settings, clock, api, metrics, leadership, store=_store(settings))
         feeds = Feeds(
             transport,
             controller,
@@ -237,6 +238,15 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
         background.append(check_version(transport, random=Random()))
         background.append(check_rights(transport, needed(lease), controller.health.refuse))
         return await run_until_stopped(sites, background)
+
+
+def _store(settings: Settings) -> HistoryStore | None:
+    """Return where the history is kept, None if nowhere: SQLAlchemy takes memory that is not needed then."""
+    if not settings.history_store:
+        return None
+    from extender.history.store import HistoryStore
+
+    return HistoryStore(settings.history_store)
 
 
 async def _settle_after_lists(controller: Controller) -> NoReturn:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import structlog
 
@@ -19,6 +19,7 @@ from extender.control.binding import Awaited, Binder, Bound, GangAssembly
 from extender.control.dispatch import Dispatcher
 from extender.control.exposition import QueueGauges, expose, expose_lost_time, gpus_by_state
 from extender.control.health import DegradedError, Health, HealthCondition, Mode
+from extender.control.historykeeper import HistoryKeeper
 from extender.control.leadership import Leadership, OnlyReplica, leads
 from extender.control.metrics import Metrics
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Fence, Outbox, WriteWindow
@@ -33,6 +34,9 @@ from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.settings import Settings, missing_classes
+
+if TYPE_CHECKING:
+    from extender.history.store import HistoryStore  # SQLAlchemy takes memory that those without a store do without
 
 P = ParamSpec("P")
 
@@ -58,14 +62,23 @@ class Controller:
         decisions: what has been decided lately.
         changed_gangs: which gangs changed since the reader that shows them last looked.
         accountant: the accounts of gangs and of GPU-seconds.
+        history: what writes them to a store, None if there is none.
     """
 
-    def __init__(
-        self, settings: Settings, clock: Clock, api: ClusterApi, metrics: Metrics, leadership: Leadership | None = None
+    def __init__(  # noqa: PLR0913 - what it stands between, two of which few need
+        self,
+        settings: Settings,
+        clock: Clock,
+        api: ClusterApi,
+        metrics: Metrics,
+        leadership: Leadership | None = None,
+        *,
+        store: HistoryStore | None = None,
     ) -> None:
         """Put the parts together; nothing happens before `run`, and no question is answered before all is synced.
 
-        `leadership` says whether this process may decide and write; without it, it always may.
+        `leadership` says whether this process may decide and write; without it, it always may. `store` is where the
+        history is kept, if anywhere.
         """
         self._settings = settings
         self.clock = clock
@@ -78,9 +91,7 @@ class Controller:
         self._engine = Engine(settings, self.journal.clock)
         self.journal.open()
         self.admission = self._engine.admission
-        self.accountant = Accountant(
-            self.admission, clock, settings.history_user_label, recording=bool(settings.history_store)
-        )
+        self.accountant = Accountant(self.admission, clock, settings.history_user_label, recording=store is not None)
         self._binder = Binder(settings, clock, fence, metrics, self._engine.verbs, self._bind_ended)
         self._outbox = Outbox(settings, clock, metrics, self._window)
         self._dispatcher = Dispatcher(
@@ -101,6 +112,19 @@ class Controller:
         required = (*REQUIRED_KINDS, PROVISIONING.name) if settings.provisioning_class else REQUIRED_KINDS
         self._watches = Watches(clock, metrics, settings.stale_after_seconds, required)
         self.health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
+        self.history: HistoryKeeper | None = None
+        if store is not None:
+            shared, every, retention = store.shared, settings.history_write_seconds, settings.history_retention_days
+            self.history = HistoryKeeper(
+                self.accountant,
+                store,
+                clock,
+                metrics,
+                records=lambda: self.admission.rebuilt if shared else self._watches.complete,
+                capacity=self.gpus,
+                every=every,
+                retention_days=retention,
+            )
         self._healthy_until = -math.inf
         self._wake = asyncio.Event()
         self._expected: Awaited[str] = Awaited()
@@ -129,6 +153,8 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._outbox.run(), name="outbox")
                 group.create_task(self._decide(), name="admission")
+                if self.history is not None:
+                    group.create_task(self.history.run(), name="history")
         finally:
             self._binder.barrier.refuse_all("Muster is stopping")
 

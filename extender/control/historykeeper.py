@@ -11,7 +11,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -19,8 +19,10 @@ import structlog
 from extender.clock import Clock
 from extender.control.metrics import Metrics
 from extender.history.accountant import Accountant
-from extender.history.records import Batch
-from extender.history.store import HistoryStore, StoreError, SupersededError
+from extender.history.records import Batch, StoreError, SupersededError
+
+if TYPE_CHECKING:
+    from extender.history.store import HistoryStore
 
 R = TypeVar("R")
 

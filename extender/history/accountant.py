@@ -241,7 +241,7 @@ class Accountant:
             if pod is not None:
                 self._closed[each.uid] = None
                 self._count(each.life, each.count, since, max(each.ended, since))
-            elif record is None or (record.ended is None and each.ended > since):
+            elif record is None or each.began > since - _HALF_SECOND:  # else it was counted, and closed
                 self._count(each.life, each.count, each.began, each.ended)
         self._close_missing(stored, pods.values(), lives, (since, now))
 

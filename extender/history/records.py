@@ -132,6 +132,45 @@ class StoredState(NamedTuple):
     pods: Sequence[OpenPod] = ()
 
 
+class StoreError(Exception):
+    """A store that cannot be used; `lasting` if trying again what was tried cannot help."""
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
+
+
+class SupersededError(Exception):
+    """Another writer has taken over the store."""
+
+
+class GangQuery(NamedTuple):
+    """Which gangs are asked for: those of all that is given, "" for any, that ended from `since` to before `until`.
+
+    Times are in epoch seconds. `running` asks for those that have not ended instead. `after` is the last row of the
+    page before: when it ended, or of one that has not was created, and its number.
+    """
+
+    namespace: str = ""
+    name: str = ""
+    queue: str = ""
+    user: str = ""
+    outcome: str = ""
+    since: float | None = None
+    until: float | None = None
+    running: bool = False
+    limit: int = 100
+    after: tuple[float, int] | None = None
+
+
+class GangPage(NamedTuple):
+    """Gangs, the latest first, as of `at`; `last` is what the next page comes after, None if there is none."""
+
+    gangs: Sequence[GangRecord]
+    at: float
+    last: tuple[float, int] | None
+
+
 def fold_names(names: Iterable[str], most: int = MOST_TEXT) -> str:
     """Write names of nodes as Slurm does, in natural order: `a-[1-3,7],b`; what is too long ends in `,...`."""
     parts: list[tuple[str, str]] = []

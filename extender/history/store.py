@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from msgspec.structs import asdict, fields
 from sqlalchemy import ColumnElement, Connection, Engine, create_engine, delete, event, func, select, tuple_, update
@@ -18,7 +18,19 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 
-from extender.history.records import Batch, GangRecord, GpuSeconds, OpenPod, Payer, StoredState
+from extender.history.records import (
+    HOUR,
+    Batch,
+    GangPage,
+    GangQuery,
+    GangRecord,
+    GpuSeconds,
+    OpenPod,
+    Payer,
+    StoredState,
+    StoreError,
+    SupersededError,
+)
 from extender.history.schema import GANGS, PODS, STATE, USAGE, migrate
 
 #: How long a call waits for a lock, a connection or an answer (seconds).
@@ -32,45 +44,6 @@ _RECORD: Final = tuple(GANGS.c[name] for name in _COLUMNS)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class StoreError(Exception):
-    """A store that cannot be used; `lasting` if trying again what was tried cannot help."""
-
-    def __init__(self, message: str, *, lasting: bool = False) -> None:
-        super().__init__(message)
-        self.lasting = lasting
-
-
-class SupersededError(Exception):
-    """Another writer has taken over the store."""
-
-
-class GangQuery(NamedTuple):
-    """Which gangs are asked for: those of all that is given, "" for any, that ended from `since` to before `until`.
-
-    Times are in epoch seconds. `running` asks for those that have not ended instead. `after` is the last row of the
-    page before: when it ended, or of one that has not was created, and its number.
-    """
-
-    namespace: str = ""
-    name: str = ""
-    queue: str = ""
-    user: str = ""
-    outcome: str = ""
-    since: float | None = None
-    until: float | None = None
-    running: bool = False
-    limit: int = 100
-    after: tuple[float, int] | None = None
-
-
-class GangPage(NamedTuple):
-    """Gangs, the latest first, as of `at`; `last` is what the next page comes after, None if there is none."""
-
-    gangs: Sequence[GangRecord]
-    at: float
-    last: tuple[float, int] | None
 
 
 def guarded(
@@ -144,7 +117,7 @@ class HistoryStore:
         with self._open().begin() as connection:
             old = select(GANGS.c.id).where(GANGS.c.ended < before).limit(_MOST_DELETED)
             gone = connection.execute(delete(GANGS).where(GANGS.c.id.in_(old))).rowcount
-            connection.execute(delete(USAGE).where(USAGE.c.hour < int(before // 3600)))
+            connection.execute(delete(USAGE).where(USAGE.c.hour < int(before // HOUR)))
         return gone if gone == _MOST_DELETED else 0
 
     @guarded

@@ -19,6 +19,7 @@ from extender.control.metrics import Metrics
 from extender.service.board.board import Board
 from extender.service.dashboard.pages import dashboard_routes
 from extender.service.gangs import GangRoutes, WhatIfRoutes
+from extender.service.history import HistoryRoutes
 from extender.service.overview import OverviewRoutes
 from extender.service.routes import TEXT, UNAVAILABLE, ApiRoute, describe
 from extender.service.snapshot import snapshot_routes
@@ -102,6 +103,7 @@ def _views(controller: Controller, settings: Settings, stream: Stream) -> list[B
         *GangRoutes(controller).reads(),
         *WhatIfRoutes(controller, settings).routes(),
         *OverviewRoutes(controller, stream.board).routes(),
+        *HistoryRoutes(controller).routes(),
         *stream_routes(controller, stream),
         *dashboard_routes(shown=settings.dashboard),
     ]

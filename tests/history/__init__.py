@@ -1,0 +1,1 @@
+"""What the history counts, keeps and tells."""

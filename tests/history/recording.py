@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from extender.admission.engine import Engine
-from extender.admission.events import A, Event, GroupGone, GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild
+from extender.admission.events import A, Event, GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild
 from extender.clock import ManualClock
 from extender.history.accountant import Accountant
-from extender.history.records import GangRecord, Payer
-from extender.history.store import GangQuery, HistoryStore
+from extender.history.records import GangQuery, GangRecord, Payer
+from extender.history.store import HistoryStore
 from extender.ledger.effects import Effects
 from extender.objects.keys import Options
 from extender.objects.meta import write_timestamp
@@ -69,6 +69,7 @@ class Cluster:
         return {queue: amount for queue, amount in sums.items() if amount}
 
     def _count(self, uid: str) -> None:
+        """Close the account of a pod."""
         if uid in self._bound:
             queue, gpus, since = self._bound.pop(uid)
             self.gpu_seconds[queue] += gpus * (self.now - since)
@@ -100,16 +101,14 @@ class RecordingMuster:
 
     def tell(self, event: Event[A]) -> Effects[A]:
         """Tell the engine, then the accountant, as the controller does."""
-        new = isinstance(event, PodSeen) and event.pod.uid not in self.admission.model.pods
+        told: Event[Any] = event
+        new = isinstance(told, PodSeen) and told.pod.uid not in self.admission.model.pods
         effects = self.engine.apply(event)
         self.accountant.follow(effects)
-        match event:
-            case PodSeen(each):
-                self.accountant.pod_seen(each.uid, new=new)
-            case PodGone(uid):
-                self.accountant.pod_gone(uid)
-            case GroupSeen() | GroupGone() | _:
-                pass
+        if isinstance(told, PodSeen):
+            self.accountant.pod_seen(told.pod.uid, new=new)
+        elif isinstance(told, PodGone):
+            self.accountant.pod_gone(told.uid)
         return effects
 
     def write(self, capacity: int = 512) -> None:

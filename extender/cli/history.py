@@ -1,0 +1,251 @@
+"""`muster history`: gangs that ended, as sacct tells of jobs; `muster report`: who used which GPU-hours, as sreport."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from extender.cli.asking import with_query
+from extender.cli.connecting import EXIT_USAGE, Connection, answered, connected
+from extender.cli.printing import (
+    Cell,
+    Column,
+    Sheet,
+    console,
+    duration,
+    local_time,
+    note,
+    print_answer,
+    print_csv,
+    show,
+)
+from extender.clock import SystemClock
+from extender.history.documents import HistoryDocument, HistoryRow, ReportDocument
+from extender.history.reporting import By, Per
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_DURATION = re.compile(r"([0-9]{1,9})([smhdw])", re.ASCII)
+_WHEN = "a duration ago such as 12h or 7d, a date such as 2026-11-20, or a time such as 2026-11-20T09:30"
+
+_COLUMNS = (
+    Column("GANG"),
+    Column("OUTCOME"),
+    Column("ENDED"),
+    Column("WAITED", right=True),
+    Column("RAN", right=True),
+    Column("GPUS", right=True),
+    Column("GPU-HOURS", right=True),
+    Column("QUEUE"),
+    Column("EVICTED", right=True),
+    Column("REASON"),
+)
+_WIDE = (
+    *_COLUMNS[:2],
+    Column("CREATED"),
+    Column("STARTED"),
+    *_COLUMNS[2:7],
+    Column("RESERVED", right=True),
+    Column("LOST", right=True),
+    *_COLUMNS[7:8],
+    Column("USER"),
+    Column("OWNER"),
+    Column("PRIORITY", right=True),
+    *_COLUMNS[8:9],
+    Column("BY"),
+    Column("NODES"),
+    Column("REASON"),
+)
+
+_HISTORY_EPILOG = (
+    "Examples: `muster history -n team-a --since 7d`; `muster history --outcome Evicted -o wide`; "
+    "`muster history --queue research --since 2026-11-01 --until 2026-12-01 --limit 1000 -o csv > november.csv`."
+)
+_REPORT_EPILOG = (
+    "Examples: `muster report --since 7d` tells who used what last week; "
+    "`muster report --by namespace --per month --since 2026-01-01 --price 2.40 -o csv > chargeback.csv`."
+)
+
+Since = Annotated[str | None, typer.Option(metavar="WHEN", help=f"From then on: {_WHEN}.")]
+Until = Annotated[str | None, typer.Option(metavar="WHEN", help="Up to then, in the same forms. Default: now.")]
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only gangs of this namespace.")]
+Queue = Annotated[str | None, typer.Option(help="Only gangs of this Queue.")]
+User = Annotated[str | None, typer.Option(help="Only gangs of this user, by the label that history_user_label names.")]
+Output = Annotated[Sheet, typer.Option("--output", "-o", help="How to print them.")]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave out the headings.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command(epilog=_HISTORY_EPILOG)(connected(history))
+    app.command(epilog=_REPORT_EPILOG)(connected(report))
+
+
+def history(  # noqa: PLR0913 - one parameter per option
+    name: Annotated[str | None, typer.Argument(help="Only gangs of this name: NAME, or NAMESPACE/NAME.")] = None,
+    *,
+    namespace: Namespace = None,
+    queue: Queue = None,
+    user: User = None,
+    outcome: Annotated[
+        str | None,
+        typer.Option(help="Only gangs that ended so: Succeeded, Failed, Evicted, Deleted; Running: not ended yet."),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many of the latest.")] = 100,
+    output: Output = Sheet.TABLE,
+    no_headers: NoHeaders = False,
+    connection: Connection,
+) -> None:
+    """List the gangs that ended, the latest last: how long they waited and ran, on what, and what was lost.
+
+    EVICTED counts how often Muster evicted members, REASON is why the gang last waited. Muster keeps a history where
+    the setting history_store says so. Exit codes: 0 listed, also if there are none; 1 Muster cannot be asked, or keeps
+    no history; 2 refused arguments.
+    """
+    own, _, last = (name or "").rpartition("/")
+    wanted = {
+        "namespace": namespace or own or None,
+        "name": last or None,
+        "queue": queue,
+        "user": user,
+        "outcome": outcome and outcome.capitalize(),
+    }
+    asked = wanted | {"since": _time("history", since), "until": _time("history", until), "limit": limit}
+    body, answer = answered("history", connection, with_query("/api/v1/history", asked), HistoryDocument)
+    if print_answer(body, output):
+        return
+    rows = answer.gangs[::-1]
+    if output is Sheet.CSV:
+        print_csv([msgspec.to_builtins(row) for row in rows])
+    elif not rows:
+        note("no gangs" + "".join(f", {name} {value}" for name, value in wanted.items() if value))
+    else:
+        wide = output is Sheet.WIDE
+        show(console(), _WIDE if wide else _COLUMNS, [_cells(row, wide=wide) for row in rows], headers=not no_headers)
+    if answer.next is not None:
+        note(f"older ones are left out: --until {answer.gangs[-1].ended or answer.gangs[-1].created}, or --limit")
+
+
+def report(  # noqa: PLR0913 - one parameter per option
+    *,
+    by: Annotated[By, typer.Option(help="What to tell apart.")] = By.QUEUE,
+    per: Annotated[Per, typer.Option(help="How long the periods are.")] = Per.WEEK,
+    since: Since = "30d",
+    until: Until = None,
+    zone: Annotated[
+        str, typer.Option(help="In which time zone days begin, by its IANA name, such as Europe/Berlin.")
+    ] = "UTC",
+    price: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs: adds the cost.")] = None,
+    namespace: Namespace = None,
+    queue: Queue = None,
+    user: User = None,
+    output: Output = Sheet.TABLE,
+    no_headers: NoHeaders = False,
+    connection: Connection,
+) -> None:
+    """Say who used how many GPU-hours in each day, week or month, and what share of the cluster that is.
+
+    LOST is the part of USED whose work was lost with evictions; RESERVED was kept for pods that were not bound yet.
+    SHARE is USED and RESERVED of what the cluster had. COST is USED times the price. Exit codes: 0 printed, also if
+    there is nothing; 1 Muster cannot be asked, or keeps no history; 2 refused arguments.
+    """
+    asked = {
+        "by": by.value,
+        "per": per.value,
+        "since": _time("report", since),
+        "until": _time("report", until),
+        "zone": zone,
+        "price": None if price is None else f"{price:g}",
+        "namespace": namespace,
+        "queue": queue,
+        "user": user,
+    }
+    body, answer = answered("report", connection, with_query("/api/v1/report", asked), ReportDocument)
+    if print_answer(body, output):
+        return
+    if output is Sheet.CSV:
+        print_csv([msgspec.to_builtins(row) for row in answer.rows])
+        return
+    if not answer.rows:
+        note("nothing was used")
+        return
+    columns = [Column("PERIOD"), Column(by.upper())]
+    columns += [Column(heading, right=True) for heading in ("USED", "RESERVED", "LOST", "SHARE")]
+    columns += [Column("COST", right=True)] if answer.price is not None else []
+    cells: list[list[Cell]] = [
+        [
+            row.period,
+            row.key or "-",
+            *(f"{hours:,.1f}" for hours in (row.used, row.reserved, row.lost)),
+            f"{row.share:.1%}",
+            *([] if row.cost is None else [f"{row.cost:,.2f}"]),
+        ]
+        for row in answer.rows
+    ]
+    show(console(), columns, cells, headers=not no_headers)
+
+
+def _cells(row: HistoryRow, *, wide: bool) -> list[Cell]:
+    spent = row.gpu_seconds
+    reason = ": ".join(part for part in (row.reason, row.message if wide else "") if part)
+    cells: list[Cell] = [
+        f"{row.namespace}/{row.name}",
+        row.outcome,
+        local_time(row.ended),
+        duration(row.waited_seconds),
+        duration(row.ran_seconds),
+        str(row.gpus),
+        _hours(spent.used),
+        row.queue or "-",
+        str(row.evictions),
+        reason or "-",
+    ]
+    if not wide:
+        return cells
+    return [
+        *cells[:2],
+        local_time(row.created),
+        local_time(row.started),
+        *cells[2:7],
+        _hours(spent.reserved),
+        _hours(spent.lost),
+        cells[7],
+        row.user or "-",
+        row.owner or "-",
+        str(row.priority),
+        cells[8],
+        " for ".join(part for part in (row.evicted, row.evicted_by) if part) or "-",
+        row.nodes or "-",
+        cells[9],
+    ]
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:,.1f}"
+
+
+def _time(command: str, text: str | None) -> str | None:
+    """Return a moment as Muster is asked for it; end the command for what is none."""
+    if text is None:
+        return None
+    moment = moment_of(text, SystemClock().now())
+    if moment is None:
+        note(f"muster {command}: {text!r} is not {_WHEN}")
+        raise typer.Exit(EXIT_USAGE)
+    return moment.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def moment_of(text: str, now: dt.datetime) -> dt.datetime | None:
+    """Return the moment that a duration before now, a date or a time of the reader's means, None for no such text."""
+    found = _DURATION.fullmatch(text)
+    try:
+        if found is not None:
+            return now - dt.timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+        return dt.datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return None
