@@ -25,7 +25,7 @@ from extender.cli.printing import (
 )
 from extender.clock import SystemClock
 from extender.history.documents import HistoryDocument, HistoryRow, ReportDocument
-from extender.history.reporting import By, Per
+from extender.history.reporting import Per, ReportBy
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhdw])", re.ASCII)
@@ -133,7 +133,7 @@ def history(  # noqa: PLR0913 - one parameter per option
 
 def report(  # noqa: PLR0913 - one parameter per option
     *,
-    by: Annotated[By, typer.Option(help="What to tell apart.")] = By.QUEUE,
+    by: Annotated[ReportBy, typer.Option(help="What to tell apart.")] = ReportBy.QUEUE,
     per: Annotated[Per, typer.Option(help="How long the periods are.")] = Per.WEEK,
     since: Since = "30d",
     until: Until = None,

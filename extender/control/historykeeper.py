@@ -60,7 +60,7 @@ class Worker:
         def run() -> None:
             try:
                 result, error = call(), None
-            except Exception as raised:  # noqa: BLE001 - whoever awaits the outcome gets it
+            except Exception as raised:  # noqa: BLE001 - it is raised where the outcome is awaited
                 result, error = None, raised
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, result, error)

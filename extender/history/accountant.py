@@ -21,8 +21,8 @@ from extender.cluster.gangs import Gang
 from extender.explain.documents import GangPhase
 from extender.explain.views import gang_view
 from extender.history.lives import GpuCount, HeldNode, Life
-from extender.history.meters import HourBook, Meter, Totals
-from extender.history.records import HOUR, Batch, GangOutcome, GangRecord, OpenPod, Payer, StoredState, Use
+from extender.history.meters import GpuTotals, HourBook, Meter
+from extender.history.records import HOUR, Batch, GangOutcome, GangRecord, OpenPod, Payer, Purpose, StoredState
 from extender.ledger.effects import Effects
 from extender.objects.meta import read_timestamp
 from extender.objects.pod import Phase, Pod
@@ -73,7 +73,7 @@ class Accountant:
         self._recording = recording
         self._adopted = False
         now = self._now()
-        self.totals = Totals(now)
+        self.totals = GpuTotals(now)
         self._book = HourBook(now)
         self._lives: dict[GroupRef, Life] = {}
         self._held: dict[str, HeldNode] = {}
@@ -131,7 +131,7 @@ class Accountant:
             reservation = ledger.of_gang(life.uid)
             reserved = 0 if reservation is None else reservation.gpus
             if reserved != life.kept.value:
-                self._change(life, Use.RESERVED, reserved - life.kept.value, self._now())
+                self._change(life, Purpose.RESERVED, reserved - life.kept.value, self._now())
             if self._model.gangs.get(ref) is None:
                 self._gone(life)
         self._follow_evictions(effects)
@@ -159,7 +159,7 @@ class Accountant:
         now = self._now()
         for life in self._lives.values():
             if life.kept.value:
-                self._change(life, Use.RESERVED, -life.kept.value, now)
+                self._change(life, Purpose.RESERVED, -life.kept.value, now)
 
     # What is taken.
 
@@ -169,7 +169,7 @@ class Accountant:
         `capacity` is how many GPUs there are from now on.
         """
         if capacity != self._capacity:
-            self._book.change(Payer(), Use.CAPACITY, capacity - self._capacity, self._now())
+            self._book.change(Payer(), Purpose.CAPACITY, capacity - self._capacity, self._now())
             self._capacity = capacity
         touched, self._touched = self._touched, {}
         for number, ref in enumerate(touched, start=1):
@@ -211,8 +211,8 @@ class Accountant:
         """
         now = self._now()
         since = now if stored.at is None else min(stored.at, now)
-        self._book.clear(now, Use.USED, Use.CAPACITY)
-        self._book.change(Payer(), Use.CAPACITY, self._capacity, since)
+        self._book.clear(now, Purpose.USED, Purpose.CAPACITY)
+        self._book.change(Payer(), Purpose.CAPACITY, self._capacity, since)
         lives = {life.uid: life for life in (*self._dirty.values(), *self._lives.values())}
         self._dirty = dict(lives)
         for uid, life in lives.items():
@@ -250,11 +250,11 @@ class Accountant:
         now = self._now()
         self._adopted = False
         self._dirty.clear()
-        self._book.clear(now, *Use)
+        self._book.clear(now, *Purpose)
         self._opened, self._closed, self._renamed = {}, {}, {}
         for life in self._lives.values():
             life.forget(now)
-            self._book.change(life.payer, Use.RESERVED, life.kept.value, now)
+            self._book.change(life.payer, Purpose.RESERVED, life.kept.value, now)
 
     def bound_memory(self) -> None:
         """Drop what has waited for a store for too long: nothing grows while it is away."""
@@ -318,13 +318,13 @@ class Accountant:
         payer = Payer(self._admission.sharing.queue_of(gang), life.ref.namespace, user)
         if payer != life.payer:
             now = self._now()
-            for use, meter in ((Use.USED, life.spent), (Use.RESERVED, life.kept)):
+            for use, meter in ((Purpose.USED, life.spent), (Purpose.RESERVED, life.kept)):
                 self._move(use, meter.value, life.payer, payer, now)
             life.payer = payer
         if not life.pods and life.ended is None:
             self._stopped(life, gang, self._now() if life.last_ended is None else life.last_ended, None)
 
-    def _move(self, use: Use, gpus: int, old: Payer, new: Payer, now: float) -> None:
+    def _move(self, use: Purpose, gpus: int, old: Payer, new: Payer, now: float) -> None:
         for payer, by in ((old, -gpus), (new, gpus)):
             self.totals.change(payer, use, by, now)
             self._book.change(payer, use, by, now)
@@ -336,7 +336,7 @@ class Accountant:
         held = _held_by(pod, life, began)
         self._held[pod.uid] = held
         life.hold(held, pod.node_name)
-        self._change(life, Use.USED, held.count, began)
+        self._change(life, Purpose.USED, held.count, began)
         self._note_open(held)
         if life.waits_since is not None:
             gang = self._model.gangs.get(pod.group)
@@ -349,7 +349,7 @@ class Accountant:
         life = held.life
         del self._held[held.uid]
         life.let_go(held, at)
-        self._change(life, Use.USED, -held.count, at)
+        self._change(life, Purpose.USED, -held.count, at)
         self._note_past(held, at)
         left = None
         if held.evicting is not None and (pod is None or pod.phase is not Phase.SUCCEEDED):
@@ -358,7 +358,7 @@ class Accountant:
             if pod is not None and (saved := pod.signs.checkpoint(at)) is not None:
                 life.saved = max(life.saved or 0.0, saved)
             lost = self._lose(life, held.count, held.began, at)
-            self.totals.add(life.payer, Use.LOST, lost)
+            self.totals.add(life.payer, Purpose.LOST, lost)
             life.evict(*left)
         if not life.pods:
             self._stopped(life, self._model.gangs.get(life.ref), at, left)
@@ -368,7 +368,7 @@ class Accountant:
         """Count what is lost with a member that is evicted, and return it (GPU-seconds)."""
         lost = gpus * life.unsaved(began, at)
         life.lost += lost
-        self._book.add(int(at // HOUR), life.payer, Use.LOST, lost)
+        self._book.add(int(at // HOUR), life.payer, Purpose.LOST, lost)
         return lost
 
     def _stopped(self, life: Life, gang: Gang | None, at: float, left: tuple[str, str] | None) -> None:
@@ -391,7 +391,7 @@ class Accountant:
         for held in list(life.pods.values()):
             self._release(held, now, None)
         if life.kept.value:
-            self._change(life, Use.RESERVED, -life.kept.value, now)
+            self._change(life, Purpose.RESERVED, -life.kept.value, now)
         if life.ended is None:
             life.end(now, GangOutcome.DELETED)
         self._note(life)
@@ -458,10 +458,10 @@ class Accountant:
         for at, by in ((start, gpus), (end, -gpus)):
             if at is not None:
                 life.spent.change(by, at)
-                self._book.change(life.payer, Use.USED, by, at)
+                self._book.change(life.payer, Purpose.USED, by, at)
 
-    def _change(self, life: Life, use: Use, gpus: int, at: float) -> None:
-        (life.spent if use is Use.USED else life.kept).change(gpus, at)
+    def _change(self, life: Life, use: Purpose, gpus: int, at: float) -> None:
+        (life.spent if use is Purpose.USED else life.kept).change(gpus, at)
         self.totals.change(life.payer, use, gpus, at)
         self._book.change(life.payer, use, gpus, at)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from extender.history.records import HOUR, GpuSeconds, Payer, Use
+from extender.history.records import HOUR, HourSums, Payer, Purpose
 
 #: Queues and namespaces that counters tell apart, the first that use anything: each is three series of a metric.
 MOST_COUNTED: Final = 500
@@ -54,7 +54,7 @@ class HourBook:
     def __init__(self, now: float) -> None:
         """Start empty, counted up to `now`."""
         self._until = now
-        self._rates: dict[tuple[Payer, Use], int] = {}
+        self._rates: dict[tuple[Payer, Purpose], int] = {}
         self._sums: dict[tuple[int, Payer], list[float]] = {}
 
     @property
@@ -62,13 +62,13 @@ class HourBook:
         """Return how many sums have come together."""
         return len(self._sums)
 
-    def clear(self, now: float, *uses: Use) -> None:
+    def clear(self, now: float, *uses: Purpose) -> None:
         """Forget what was for some uses, and what is now; the rest is counted up to `now`."""
         kept = self.take(now)
-        self._sums = {key: [0.0 if use in uses else amounts[use] for use in Use] for key, amounts in kept.items()}
+        self._sums = {key: [0.0 if use in uses else amounts[use] for use in Purpose] for key, amounts in kept.items()}
         self._rates = {(payer, use): gpus for (payer, use), gpus in self._rates.items() if use not in uses}
 
-    def change(self, payer: Payer, use: Use, gpus: int, at: float) -> None:
+    def change(self, payer: Payer, use: Purpose, gpus: int, at: float) -> None:
         """Let so many GPUs more be in use from `at` on, or less if below 0."""
         if gpus:
             rate = self._rates.get((payer, use), 0) + gpus
@@ -78,26 +78,26 @@ class HourBook:
                 del self._rates[payer, use]
             self.spread(payer, use, gpus, at, self._until)
 
-    def spread(self, payer: Payer, use: Use, gpus: int, start: float, end: float) -> None:
+    def spread(self, payer: Payer, use: Purpose, gpus: int, start: float, end: float) -> None:
         """Add so many GPUs from `start` to `end`, and take them off where that runs backwards."""
         sign = 1 if end >= start else -1
         for hour, seconds in by_hour(min(start, end), max(start, end)):
             self.add(hour, payer, use, sign * gpus * seconds)
 
-    def add(self, hour: int, payer: Payer, use: Use, amount: float) -> None:
+    def add(self, hour: int, payer: Payer, use: Purpose, amount: float) -> None:
         """Add GPU-seconds to an hour."""
         sums = self._sums.get((hour, payer))
         if sums is None:
-            sums = self._sums[hour, payer] = [0.0] * len(Use)
+            sums = self._sums[hour, payer] = [0.0] * len(Purpose)
         sums[use] += amount
 
-    def take(self, now: float) -> dict[tuple[int, Payer], GpuSeconds]:
+    def take(self, now: float) -> dict[tuple[int, Payer], HourSums]:
         """Return what has come together up to `now` since this was last asked. Complexity: O(payers)."""
         for (payer, use), gpus in self._rates.items():
             self.spread(payer, use, gpus, self._until, now)
         self._until = now
         taken, self._sums = self._sums, {}
-        return {key: GpuSeconds(*sums) for key, sums in taken.items() if any(sums)}
+        return {key: HourSums(*sums) for key, sums in taken.items() if any(sums)}
 
 
 def by_hour(start: float, end: float) -> Iterator[tuple[int, float]]:
@@ -109,28 +109,28 @@ def by_hour(start: float, end: float) -> Iterator[tuple[int, float]]:
         start, hour = until, hour + 1
 
 
-class Totals:
+class GpuTotals:
     """GPU-seconds by queue and namespace since a moment, as counters: they never go back."""
 
     def __init__(self, now: float) -> None:
         """Count from `now` on (epoch seconds)."""
         self._since = now
         self._meters: dict[tuple[str, str], tuple[Meter, Meter, Meter]] = {}
-        self._shown: dict[tuple[str, str, Use], float] = {}
+        self._shown: dict[tuple[str, str, Purpose], float] = {}
 
-    def change(self, payer: Payer, use: Use, gpus: int, at: float) -> None:
+    def change(self, payer: Payer, use: Purpose, gpus: int, at: float) -> None:
         """Let so many GPUs more be in use from `at` on, or less if below 0."""
         if gpus:
             self._of(payer)[use].change(gpus, max(at - self._since, 0.0))
 
-    def add(self, payer: Payer, use: Use, amount: float) -> None:
+    def add(self, payer: Payer, use: Purpose, amount: float) -> None:
         """Add GPU-seconds."""
         self._of(payer)[use].add(amount)
 
-    def grown(self, now: float) -> Iterator[tuple[str, str, Use, float]]:
+    def grown(self, now: float) -> Iterator[tuple[str, str, Purpose, float]]:
         """Yield queue, namespace, use, and by how much the sum has grown since this was last asked."""
         for (queue, namespace), meters in self._meters.items():
-            for use, meter in zip(Use, meters, strict=False):
+            for use, meter in zip(Purpose, meters, strict=False):
                 area, shown = meter.area(now - self._since), self._shown.get((queue, namespace, use), 0.0)
                 if area > shown:  # what became known late may have taken some off
                     self._shown[queue, namespace, use] = area

@@ -26,8 +26,8 @@ class GangOutcome(StrEnum):
     DELETED = "Deleted"
 
 
-class Use(IntEnum):
-    """What GPUs were for: the place of an amount in `GpuSeconds`."""
+class Purpose(IntEnum):
+    """What GPUs were for: the place of an amount in `HourSums`."""
 
     USED = 0  # a pod was bound to a node that has them
     RESERVED = 1  # promised to a pod that was not bound yet
@@ -35,8 +35,8 @@ class Use(IntEnum):
     CAPACITY = 3  # there, whether used or not
 
 
-class GpuSeconds(NamedTuple):
-    """Amounts in the order of `Use`."""
+class HourSums(NamedTuple):
+    """Amounts in the order of `Purpose`."""
 
     used: float = 0.0
     reserved: float = 0.0
@@ -118,7 +118,7 @@ class Batch(NamedTuple):
     renamed: Mapping[str, str] = {}
     opened: Sequence[OpenPod] = ()
     closed: Collection[str] = ()
-    usage: Mapping[tuple[int, Payer], GpuSeconds] = {}
+    usage: Mapping[tuple[int, Payer], HourSums] = {}
 
 
 class StoredState(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from extender.history.documents import ReportDocument, ReportRow, moment
-from extender.history.records import HOUR, GpuSeconds
+from extender.history.records import HOUR, HourSums
 
 
 class Per(StrEnum):
@@ -20,7 +20,7 @@ class Per(StrEnum):
     MONTH = "month"
 
 
-class By(StrEnum):
+class ReportBy(StrEnum):
     """What a report tells apart."""
 
     QUEUE = "queue"
@@ -39,11 +39,11 @@ def period_of(at: dt.datetime, per: Per) -> dt.datetime:
 
 
 def report(  # noqa: PLR0913 - what a report is made of
-    hours: Iterable[tuple[int, str, GpuSeconds]],
+    hours: Iterable[tuple[int, str, HourSums]],
     between: tuple[float, float],
     zone: dt.tzinfo,
     *,
-    by: By,
+    by: ReportBy,
     per: Per,
     price: float | None = None,
 ) -> ReportDocument:

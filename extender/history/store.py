@@ -24,7 +24,7 @@ from extender.history.records import (
     GangPage,
     GangQuery,
     GangRecord,
-    GpuSeconds,
+    HourSums,
     OpenPod,
     Payer,
     StoredState,
@@ -109,7 +109,7 @@ class HistoryStore:
             usage = [
                 {"hour": hour} | payer._asdict() | amounts._asdict() for (hour, payer), amounts in batch.usage.items()
             ]
-            self._put(connection, USAGE, ["hour", "queue", "namespace", "user"], usage, add=GpuSeconds._fields)
+            self._put(connection, USAGE, ["hour", "queue", "namespace", "user"], usage, add=HourSums._fields)
 
     @guarded
     def forget(self, before: float) -> int:
@@ -145,22 +145,22 @@ class HistoryStore:
         return GangPage(records, at, last)
 
     @guarded
-    def usage(self, since: int, until: int, by: str, only: Payer) -> Sequence[tuple[int, str, GpuSeconds]]:
+    def usage(self, since: int, until: int, by: str, only: Payer) -> Sequence[tuple[int, str, HourSums]]:
         """Return GPU-seconds by hour, from `since` to before `until` (hours since 1970), and by a field of the payer.
 
         `only` are those of all that it names. The capacity is under "", whatever is asked for.
         """
-        sums = [func.sum(USAGE.c[name]) for name in GpuSeconds._fields]
+        sums = [func.sum(USAGE.c[name]) for name in HourSums._fields]
         column = USAGE.c[by]
         terms = [USAGE.c[name] == value for name, value in only._asdict().items() if value]
         capacity = (USAGE.c.capacity > 0) & (USAGE.c.queue == "") & (USAGE.c.namespace == "")
         where = [USAGE.c.hour >= since, USAGE.c.hour < until]
         asked = select(USAGE.c.hour, column, *sums).where(*where, *terms).group_by(USAGE.c.hour, column)
         with self._open().connect() as connection:
-            rows = [(row[0], row[1], GpuSeconds(*row[2:])) for row in connection.execute(asked)]
+            rows = [(row[0], row[1], HourSums(*row[2:])) for row in connection.execute(asked)]
             if terms:
                 whole = select(USAGE.c.hour, *sums).where(*where, capacity).group_by(USAGE.c.hour)
-                rows += [(row[0], "", GpuSeconds(capacity=row[-1])) for row in connection.execute(whole)]
+                rows += [(row[0], "", HourSums(capacity=row[-1])) for row in connection.execute(whole)]
         return rows
 
     def close(self) -> None:

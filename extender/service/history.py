@@ -17,7 +17,7 @@ from fastapi import HTTPException, Request, Response
 from extender.control.controller import Controller
 from extender.history.documents import HistoryDocument, ReportDocument, history_document
 from extender.history.records import HOUR, GangOutcome, GangQuery, Payer, StoreError
-from extender.history.reporting import By, Per, report
+from extender.history.reporting import Per, ReportBy, report
 from extender.objects.meta import read_timestamp
 from extender.service.routes import (
     BAD_PARAMETER,
@@ -61,7 +61,7 @@ _HISTORY: Final[Mapping[str, tuple[Schema, str]]] = {
     "after": (_TEXT, "The `next` of the answer before."),
 }
 _REPORT: Final[Mapping[str, tuple[Schema, str]]] = {
-    "by": ({"type": "string", "enum": list(By)}, "What to tell apart: queue unless it says so."),
+    "by": ({"type": "string", "enum": list(ReportBy)}, "What to tell apart: queue unless it says so."),
     "per": ({"type": "string", "enum": list(Per)}, "How long the periods are: day unless it says so."),
     "since": (_TIME, "From the hour of this time on; 30 days ago unless it says so."),
     "until": (_TIME, "Up to this time; now unless it says so."),
@@ -136,7 +136,7 @@ class HistoryRoutes:
         first, last = math.floor(since / HOUR), math.ceil(until / HOUR)
         if last - first > _MOST_HOURS:
             raise HTTPException(BAD_REQUEST, f"{last - first} hours are more than one report may be about")
-        by, per = _choice(By, given, "by", By.QUEUE), _choice(Per, given, "per", Per.DAY)
+        by, per = _choice(ReportBy, given, "by", ReportBy.QUEUE), _choice(Per, given, "per", Per.DAY)
         zone, price = _zone(given.get("zone")), _price(given.get("price"))
         only = Payer(given.get("queue", ""), given.get("namespace", ""), given.get("user", ""))
         hours = await self._read(lambda store: store.usage(first, last, by, only))

@@ -70,7 +70,7 @@ async def test_many_gangs_are_reported_over_several_turns(muster: Muster) -> Non
     engine.apply(Decide())
     settings = muster.settings.model_copy(update={"report_delay_seconds": 0})
     outbox = Outbox(settings, clock, muster.metrics, WriteWindow(1))
-    Dispatcher(settings, clock, muster.metrics, muster.api, outbox, engine.admission, Barrier(), print).take_up()
+    Dispatcher(settings, clock, muster.metrics, muster.api, outbox, engine.admission, Barrier(), print, print).take_up()
     told = [len(outbox)]
     while told[-1] < 240:  # a status and an event for each
         await asyncio.sleep(0)

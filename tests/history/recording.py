@@ -92,6 +92,7 @@ class RecordingMuster:
             self.admission, cluster.clock, settings.history_user_label, recording=store is not None
         )
         self._seq = 0
+        self._seen: set[str] = set()
         self.tell(NodeSeen(node("node-1", 512)))
         for group in cluster.groups.values():
             self.tell(GroupSeen(group))
@@ -102,10 +103,11 @@ class RecordingMuster:
     def tell(self, event: Event[A]) -> Effects[A]:
         """Tell the engine, then the accountant, as the controller does."""
         told: Event[Any] = event
-        new = isinstance(told, PodSeen) and told.pod.uid not in self.admission.model.pods
+        new = isinstance(told, PodSeen) and told.pod.uid not in self._seen
         effects = self.engine.apply(event)
         self.accountant.follow(effects)
         if isinstance(told, PodSeen):
+            self._seen.add(told.pod.uid)
             self.accountant.pod_seen(told.pod.uid, new=new)
         elif isinstance(told, PodGone):
             self.accountant.pod_gone(told.uid)

@@ -14,7 +14,7 @@ import pytest
 from extender.admission.events import NodeSeen, PodGone, PodSeen
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.history.records import Batch, GangRecord, GpuSeconds, Payer
+from extender.history.records import Batch, GangRecord, HourSums, Payer
 from extender.history.store import HistoryStore
 from extender.objects.pod import Phase
 from extender.service.app import create_app
@@ -54,7 +54,7 @@ async def http(muster: Muster) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-def fill(store: HistoryStore, *gangs: GangRecord, usage: dict[tuple[int, Payer], GpuSeconds] | None = None) -> None:
+def fill(store: HistoryStore, *gangs: GangRecord, usage: dict[tuple[int, Payer], HourSums] | None = None) -> None:
     """Put gangs and hours into a store."""
     store.load("test", [])
     store.write("test", 1, Batch(MONDAY, gangs, usage=usage or {}))
@@ -104,11 +104,11 @@ async def test_a_report_adds_up_hours_by_period(http: httpx.AsyncClient, store: 
     hour = int(MONDAY // 3600)
     a, b = Payer("a", "team-a", "ann"), Payer("b", "team-b", "bob")
     usage = {
-        (hour, a): GpuSeconds(used=7200, lost=3600),
-        (hour, b): GpuSeconds(used=3600, reserved=3600),
-        (hour + 23, a): GpuSeconds(used=3600),
-        (hour, Payer()): GpuSeconds(capacity=16 * 3600),
-        (hour + 23, Payer()): GpuSeconds(capacity=16 * 3600),
+        (hour, a): HourSums(used=7200, lost=3600),
+        (hour, b): HourSums(used=3600, reserved=3600),
+        (hour + 23, a): HourSums(used=3600),
+        (hour, Payer()): HourSums(capacity=16 * 3600),
+        (hour + 23, Payer()): HourSums(capacity=16 * 3600),
     }
     fill(store, usage=usage)
     span = "since=2026-03-02T00:00:00Z&until=2026-03-04T00:00:00Z"
