@@ -53,6 +53,9 @@ def test_every_setting_is_documented() -> None:
         "class",
         "parameters",
         "members",
+        "store",
+        "label",
+        "days",
     }
     for name, field in Settings.model_fields.items():
         assert field.description, name
