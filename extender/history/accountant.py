@@ -62,6 +62,7 @@ class Accountant:
     Attributes:
         totals: GPU-seconds since this began, for counters.
         dropped: how many records and sums could not be kept until a store took them.
+        most_ended: how many gangs that have gone may wait for a store.
     """
 
     def __init__(self, admission: Admission, clock: Clock, user_label: str = "", *, recording: bool = False) -> None:
@@ -85,6 +86,7 @@ class Accountant:
         self._renamed: dict[str, str] = {}
         self._capacity = 0
         self.dropped = 0
+        self.most_ended = _MOST_ENDED
 
     @property
     def adopted(self) -> bool:
@@ -192,7 +194,7 @@ class Accountant:
         closed, self._closed = self._closed, {}
         renamed, self._renamed = self._renamed, {}
         pods = [_open_pod(held) for held in opened.values()]
-        records = [life.record(now, self._wanted(life)) for life in lives]
+        records = [life.record(now) for life in lives]
         return Batch(now, records, renamed, pods, tuple(closed), self._book.take(now))
 
     @property
@@ -262,7 +264,7 @@ class Accountant:
             self.dropped += len(self._dirty) + self._book.size
             self.release()
         gone = [uid for uid, life in self._dirty.items() if self._lives.get(life.ref) is not life]
-        for uid in gone[: max(len(gone) - _MOST_ENDED, 0)]:
+        for uid in gone[: max(len(gone) - self.most_ended, 0)]:
             del self._dirty[uid]
             self.dropped += 1
 
@@ -304,6 +306,7 @@ class Accountant:
     def _describe(self, life: Life, gang: Gang) -> None:
         """Take in what a gang says of itself now, and what it is charged to; see whether it has ended meanwhile."""
         life.priority = gang.priority
+        life.wanted = max(life.wanted, len(gang.members))
         pod = next(iter(gang.members.values()), None)
         group = gang.group
         if group is not None and group.about is not None:
@@ -483,10 +486,6 @@ class Accountant:
             self._closed[held.uid] = None
         else:
             self._past.append(PastPod(held.uid, held.life, held.count, held.began, at))
-
-    def _wanted(self, life: Life) -> int:
-        gang = self._model.gangs.get(life.ref)
-        return 0 if gang is None or life.most_members else len(gang.members)
 
 
 def _held_by(pod: Pod, life: Life, began: float) -> HeldNode:

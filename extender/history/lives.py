@@ -39,7 +39,8 @@ class Life:
     since when it lacks its minimum, None while it has it. `wait` is why it last waited. `spent` and `kept` are the
     areas under the GPUs that it uses and that are reserved for it. `saved` is when it last saved its work, `interval`
     after how much work it does so (seconds), as far as it says; `ready` that it has saved it for its eviction.
-    `leaving` are members that are being evicted, and `torn` that one of them has left. `before` is what a store had.
+    `wanted` are the most members that there were, `leaving` those that are being evicted, and `torn` tells that one of
+    them has left. `before` is what a store had.
     """
 
     ref: GroupRef
@@ -58,6 +59,7 @@ class Life:
     pods: dict[str, HeldNode] = field(default_factory=dict)
     resources: Counter[str] = field(default_factory=Counter)
     most_members: int = 0
+    wanted: int = 0
     most: dict[str, int] = field(default_factory=dict)
     last_began: float = 0.0
     last_ended: float | None = None
@@ -143,8 +145,8 @@ class Life:
         self.kept.add(stored.reserved)
         self.most_members = max(self.most_members, stored.members)
 
-    def record(self, now: float, wanted: int = 0) -> GangRecord:
-        """Return the gang as the store is to have it; `wanted` counts members of one that never held a node."""
+    def record(self, now: float) -> GangRecord:
+        """Return the gang as the store is to have it."""
         before, wait = self.before, self.wait
         gpus = sum(self.most.values())
         resources = ",".join(f"{name}={count}" for name, count in sorted(self.most.items()) if count)
@@ -164,7 +166,7 @@ class Life:
             flavor=self.flavor,
             user=self.payer.user,
             priority=self.priority,
-            members=self.most_members or wanted,
+            members=self.most_members or self.wanted,
             gpus=gpus,
             resources=resources,
             created=self.created,

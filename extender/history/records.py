@@ -186,10 +186,10 @@ def fold_names(names: Iterable[str], most: int = MOST_TEXT) -> str:
 
 
 def _runs(numbers: Sequence[str]) -> Iterable[str]:
-    """Return runs of consecutive numbers of one width: `1-3`, `07`."""
+    """Return runs of consecutive numbers: `8-10`, `07`."""
     first = last = ""
     for number in (*numbers, ""):
-        if last and number and len(number) == len(last) and int(number) == int(last) + 1:
+        if last and number == str(int(last) + 1).zfill(len(last)):
             last = number
             continue
         if first:

@@ -12,7 +12,7 @@ from extender.clock import ManualClock
 from extender.history.accountant import Accountant
 from extender.history.records import GangQuery, GangRecord, Payer
 from extender.history.store import HistoryStore
-from extender.ledger.effects import Effects
+from extender.ledger.effects import Effects, Evict, EvictionReason
 from extender.objects.keys import Options
 from extender.objects.meta import write_timestamp
 from extender.objects.pod import Phase, Pod
@@ -112,6 +112,11 @@ class RecordingMuster:
         elif isinstance(told, PodGone):
             self.accountant.pod_gone(told.uid)
         return effects
+
+    def evict(self, each: Pod, by: str) -> None:
+        """Tell the accountant that the engine asks for an eviction."""
+        wish = Evict(each, by, EvictionReason.PREEMPTED, "for a test")
+        self.accountant.follow(Effects(None, empty=False, evictions={each.uid: wish}))
 
     def write(self, capacity: int = 512) -> None:
         """Write what has changed, all of it."""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from extender.admission.events import PodGone, PodSeen
+from extender.admission.events import Decide, GroupSeen, PodGone, PodSeen
 from extender.clock import ManualClock
+from extender.history.records import MOST_TEXT, fold_names
 from extender.history.store import HistoryStore
+from extender.objects.jobsigns import JobSigns
+from extender.objects.keys import Options
 from extender.objects.pod import Phase
-from tests.history.recording import Cluster, RecordingMuster, gangs_of, usage_by, used_by_queue
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.sources.coscheduling import COSCHEDULING
+from tests.builders import CREATED
+from tests.history.recording import USER_LABEL, Cluster, RecordingMuster, gangs_of, usage_by, used_by_queue
+
+GANG = GroupRef(COSCHEDULING, "default", "train")
 
 
 @pytest.fixture
@@ -121,3 +130,152 @@ def test_a_failed_pod_is_a_failed_gang(cluster: Cluster, store: HistoryStore, mu
     assert gangs_of(store)["train"].outcome == "Failed"
     assert usage_by(store, "namespace", "used") == {"default": 10}
     assert usage_by(store, "namespace", "capacity") == {"": pytest.approx(512 * 5)}
+
+
+def test_an_eviction_loses_what_was_not_saved(cluster: Cluster, store: HistoryStore, muster: RecordingMuster) -> None:
+    """Two members that leave together are one eviction; lost is what they did since their last checkpoint."""
+    for name in ("a", "b"):
+        made = cluster.create(name, 4, queue="q", group=GANG)
+        muster.tell(PodSeen(made))
+        muster.tell(PodSeen(cluster.bind(made.uid)))
+    cluster.clock.advance(100)
+    saved = JobSigns(last_checkpoint=cluster.now - 30)
+    cluster.pods["uid-a"] = replace(cluster.pods["uid-a"], signs=saved)
+    muster.tell(PodSeen(cluster.pods["uid-a"]))
+    for name in ("a", "b"):
+        muster.evict(cluster.pods[f"uid-{name}"], "team-b/urgent")
+    for name in ("a", "b"):
+        muster.tell(PodGone(cluster.delete(f"uid-{name}")))
+    muster.write()
+    record = gangs_of(store)["train"]
+    assert (record.evictions, record.evicted, record.evicted_by) == (1, "Preempted", "team-b/urgent")
+    assert (record.lost, record.used, record.outcome) == (2 * 4 * 30, 2 * 4 * 100, "Evicted")
+    assert usage_by(store, "queue", "lost") == {"q": 240}
+
+
+def test_an_eviction_that_a_kill_interrupts_is_counted(
+    cluster: Cluster, store: HistoryStore, muster: RecordingMuster
+) -> None:
+    """That a pod was on its way out is in the store, too."""
+    made = cluster.create("train", 4)
+    muster.tell(PodSeen(made))
+    muster.tell(PodSeen(cluster.bind(made.uid)))
+    cluster.clock.advance(50)
+    muster.evict(cluster.pods[made.uid], "team-b/urgent")
+    muster.write()
+    cluster.delete(made.uid)
+    RecordingMuster(cluster, store).write()
+    record = gangs_of(store)["train"]
+    assert (record.evictions, record.lost, record.outcome) == (1, 200, "Evicted")
+
+
+def test_one_that_is_spared_is_not_evicted(cluster: Cluster, store: HistoryStore, muster: RecordingMuster) -> None:
+    """Where its end comes all the same, it is its own."""
+    made = cluster.create("train", 4)
+    muster.tell(PodSeen(made))
+    muster.tell(PodSeen(cluster.bind(made.uid)))
+    muster.evict(cluster.pods[made.uid], "team-b/urgent")
+    muster.accountant.stays(made.uid)
+    cluster.clock.advance(5)
+    muster.tell(PodGone(cluster.delete(made.uid)))
+    muster.write()
+    record = gangs_of(store)["train"]
+    assert (record.evictions, record.lost, record.outcome) == (0, 0, "Deleted")
+
+
+def test_what_is_promised_and_not_bound_is_reserved(
+    cluster: Cluster, store: HistoryStore, muster: RecordingMuster
+) -> None:
+    """From the plan until the pod is bound: its GPUs are kept from others, and nothing runs on them."""
+    made = cluster.create("train", 8, queue="")
+    muster.tell(PodSeen(made))
+    muster.tell(Decide())
+    cluster.clock.advance(7)
+    muster.tell(PodSeen(cluster.bind(made.uid)))
+    cluster.clock.advance(3)
+    muster.write()
+    record = gangs_of(store, running=True)["train"]
+    assert (record.reserved, record.used, record.reserving) == (8 * 7, 8 * 3, 0)
+    grown = {use.name: amount for _, _, use, amount in muster.accountant.totals.grown(cluster.now)}
+    assert grown == {"USED": 24, "RESERVED": 56}
+    assert list(muster.accountant.totals.grown(cluster.now)) == []
+
+
+def test_a_podgroup_that_comes_after_its_pods_is_the_same_gang(
+    cluster: Cluster, store: HistoryStore, muster: RecordingMuster
+) -> None:
+    """Its record goes by another UID from then on, and by its queue; what was used before stays with the old one."""
+    made = cluster.create("a", 4, group=GANG)
+    muster.tell(PodSeen(made))
+    muster.tell(PodSeen(cluster.bind(made.uid)))
+    cluster.clock.advance(10)
+    muster.write()
+    cluster.groups["train"] = PodGroup(GANG, "uid-train", 1, created=CREATED, options=Options(queue="late"))
+    muster.tell(GroupSeen(cluster.groups["train"]))
+    muster.write()
+    cluster.clock.advance(10)
+    muster.write()
+    (record,) = gangs_of(store, running=True).values()
+    assert (record.uid, record.queue) == ("uid-train", "late")
+    assert record.used + record.using * (cluster.now - record.as_of) == 80
+    assert used_by_queue(store) == {"": 40, "late": 40}
+    RecordingMuster(cluster, store).write()
+    assert used_by_queue(store) == {"": 40, "late": 40}
+
+
+def test_a_gang_that_never_ran_has_waited_until_it_was_deleted(
+    cluster: Cluster, store: HistoryStore, muster: RecordingMuster
+) -> None:
+    """With the reason that it waited for last."""
+    made = cluster.create("train", 1000)
+    muster.tell(PodSeen(made))
+    muster.tell(Decide())
+    cluster.clock.advance(60)
+    muster.tell(PodGone(cluster.delete(made.uid)))
+    muster.write()
+    record = gangs_of(store)["train"]
+    assert (record.outcome, record.waited, record.started, record.members) == ("Deleted", 60, None, 1)
+    assert record.reason
+
+
+def test_user_and_owner_are_those_of_its_pods(cluster: Cluster, store: HistoryStore, muster: RecordingMuster) -> None:
+    """By the label that a setting names, and the controller that made them."""
+    made = cluster.create("train", 1, labels={USER_LABEL: "ann"}, owner="Job/train")
+    muster.tell(PodSeen(made))
+    muster.tell(PodSeen(cluster.bind(made.uid)))
+    cluster.clock.advance(5)
+    muster.write()
+    record = gangs_of(store, running=True)["train"]
+    assert (record.user, record.owner) == ("ann", "Job/train")
+    assert usage_by(store, "user", "used") == {"ann": 5}
+
+
+def test_while_a_store_is_away_what_waits_is_bounded(cluster: Cluster, store: HistoryStore) -> None:
+    """Of very many gangs the first are dropped, and counted."""
+    muster = RecordingMuster(cluster, store)
+    muster.write()
+    muster.accountant.most_ended = 100
+    for number in range(150):
+        made = cluster.create(f"gang-{number}", 0)
+        muster.tell(PodSeen(made))
+        muster.tell(PodGone(cluster.delete(made.uid)))
+    muster.accountant.bound_memory()
+    assert muster.accountant.dropped == 50
+    muster.write()
+    assert len(gangs_of(store)) == 100
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["b", "a"], "a,b"),
+        (["n-10", "n-9", "n-8", "m-1"], "m-1,n-[8-10]"),
+        (["gpu-01", "gpu-02", "gpu-09"], "gpu-[01-02,09]"),
+        (["1", "2"], "[1-2]"),
+        ([f"rack-{number}-x" for number in range(100)], None),
+    ],
+)
+def test_names_of_nodes_are_folded(names: list[str], text: str | None) -> None:
+    """As Slurm writes them; too many are cut."""
+    folded = fold_names(names)
+    assert folded == text if text is not None else folded.endswith(",...") and len(folded) == MOST_TEXT

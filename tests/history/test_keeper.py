@@ -1,0 +1,243 @@
+"""Accounts handed to a store that is away, locked, hangs, or is another's: nothing waits for it, and little is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from structlog.testing import capture_logs
+
+from extender.admission.events import NodeSeen, PodGone, PodSeen
+from extender.control.controller import Controller
+from extender.control.historykeeper import HistoryKeeper
+from extender.control.metrics import Metrics
+from extender.control.ports import LeaseGone, LeaseSeen
+from extender.control.watched import REQUIRED_KINDS
+from extender.history.records import Batch, GangQuery, GangRecord, HourSums, Payer, StoredState, StoreError
+from extender.history.store import HistoryStore, open_sqlite
+from extender.objects.lease import Lease
+from extender.objects.pod import Phase
+from extender.settings import Settings
+from muster_lab.simulation.virtual_time import LoopClock
+from tests.builders import node, pod
+from tests.control.conftest import Muster, ScriptedApi, Term
+from tests.patience import HANGS
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where the store is."""
+    return tmp_path / "history.db"
+
+
+@pytest.fixture
+async def muster(path: Path) -> Muster:
+    """Return a synced controller whose history is written when the test says so."""
+    return recorded(HistoryStore(str(path)))
+
+
+def recorded(store: HistoryStore, term: Term | None = None) -> Muster:
+    """Return a controller with a store, which is synced."""
+    settings, metrics, api = Settings(history_write_seconds=0.1), Metrics(), ScriptedApi()
+    clock = LoopClock(asyncio.get_running_loop())
+    muster = Muster(Controller(settings, clock, api, metrics, term, store=store), api, metrics, settings)
+    muster.controller.tell(NodeSeen(node("node-1", 64)))
+    for kind in REQUIRED_KINDS:
+        muster.controller.synced(kind)
+    return muster
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened in a thread."""
+    async with asyncio.timeout(HANGS):
+        while not happened():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.05)
+
+
+def keeper(muster: Muster) -> HistoryKeeper:
+    """Return what writes."""
+    assert muster.controller.history is not None
+    return muster.controller.history
+
+
+def run_one(muster: Muster, name: str) -> None:
+    """Let a pod come, run and go."""
+    made = pod(name, 1)
+    muster.controller.tell(PodSeen(made))
+    muster.controller.tell(PodSeen(replace(made, node_name="node-1", phase=Phase.RUNNING)))
+    muster.controller.tell(PodGone(made.uid))
+
+
+def kept(path: Path) -> list[str]:
+    """Return the names of the gangs that ended."""
+    return sorted(each.name for each in HistoryStore(str(path)).gangs(GangQuery(limit=1000)).gangs)
+
+
+async def test_what_happens_while_the_store_is_away_is_written_when_it_is_back(muster: Muster, path: Path) -> None:
+    """It is said once, and again when it is over; a metric tells meanwhile."""
+    path.mkdir()  # noqa: ASYNC240 - no file can be there
+    with capture_logs() as logs:
+        for name in ("a", "b", "c"):
+            run_one(muster, name)
+            await keeper(muster).turn()
+        assert muster.sample("muster_history_up") == 0
+        path.rmdir()  # noqa: ASYNC240 - of a test
+        await keeper(muster).turn()
+    assert [line["event"] for line in logs if line["event"].startswith("history")] == [
+        "history cannot be written",
+        "history is written again",
+    ]
+    assert muster.sample("muster_history_up") == 1
+    assert muster.sample("muster_history_dropped_total") == 0
+    assert kept(path) == ["a", "b", "c"]
+
+
+async def test_a_store_that_is_locked_is_waited_for_by_the_thread_alone(muster: Muster, path: Path) -> None:
+    """The event loop goes on meanwhile; what was not written comes with the next turn."""
+    run_one(muster, "a")
+    await keeper(muster).turn()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    run_one(muster, "b")
+    turns = 0
+    writing = asyncio.create_task(keeper(muster).turn())
+    while not writing.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+        if turns == 20:
+            run_one(muster, "c")
+            other.execute("COMMIT")
+    other.close()
+    assert turns > 20
+    await keeper(muster).turn()
+    assert kept(path) == ["a", "b", "c"]
+
+
+class SharedFile(HistoryStore):
+    """A file that two replicas share, as they share a database."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.shared = True
+
+    def _open(self) -> Engine:
+        if self._engine is None:
+            self._engine = open_sqlite(Path(self._where))
+        return self._engine
+
+
+class HangingStore(HistoryStore):
+    """A store whose first write hangs until the test lets it go on."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.go_on = threading.Event()
+
+    def load(self, writer: str, uids: object) -> StoredState:  # noqa: ARG002 - as a store has it
+        """Know nothing."""
+        return StoredState()
+
+    def write(self, writer: str, seq: int, batch: Batch) -> None:  # noqa: ARG002 - as a store has it
+        """Hang."""
+        self.go_on.wait(60)
+
+
+async def test_a_store_that_hangs_holds_up_nothing(path: Path) -> None:
+    """Bounds are kept meanwhile, and Muster stops all the same."""
+    store = HangingStore(str(path))
+    muster = recorded(store)
+    run_one(muster, "before")
+    muster.controller.accountant.most_ended = 10
+    writing = asyncio.create_task(keeper(muster).turn())
+    await until(lambda: muster.sample("muster_history_up") == 0)
+    for number in range(20):
+        run_one(muster, f"gang-{number}")
+    await until(lambda: muster.sample("muster_history_dropped_total") > 0)
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    store.go_on.set()
+
+
+async def test_a_batch_whose_fate_is_not_known_is_not_written_twice(path: Path) -> None:
+    """A connection that breaks after the store has it: the number of the batch tells."""
+    store = HistoryStore(str(path))
+    store.load("me", [])
+    gang = GangRecord("uid", "default", "train", "pod", ended=1.0)
+    batch = Batch(10.0, [gang], usage={(1, Payer("q")): HourSums(used=5.0)})
+    for _ in range(3):
+        store.write("me", 1, batch)
+    store.write("me", 2, batch)
+    assert [sums.used for _, _, sums in store.usage(0, 10, "queue", Payer())] == [10.0]
+
+
+async def test_another_writer_takes_over(path: Path, muster: Muster) -> None:
+    """Who was followed writes no more: it gives up, and begins again from what is there."""
+    run_one(muster, "a")
+    await keeper(muster).turn()
+    HistoryStore(str(path)).load("another", [])
+    run_one(muster, "b")
+    await keeper(muster).turn()
+    assert kept(path) == ["a"]
+    await keeper(muster).turn()
+    run_one(muster, "c")
+    await keeper(muster).turn()
+    assert kept(path) == ["a", "c"]
+
+
+async def test_a_shared_store_is_written_by_the_one_that_decides(path: Path) -> None:
+    """A standby writes nothing; who takes over goes on from what the other has written, without counting it twice."""
+    terms = Term(), Term(until=-math.inf)
+    first, second = (recorded(SharedFile(str(path)), term) for term in terms)
+    made = pod("train", 1)
+    for each in (first, second):
+        each.controller.tell(PodSeen(made))
+        each.controller.tell(PodSeen(replace(made, node_name="node-1", phase=Phase.RUNNING)))
+    await keeper(first).turn()
+    await keeper(second).turn()
+    began = asyncio.get_running_loop().time()
+    assert not second.controller.accountant.adopted
+    terms[0].lease_gone()
+    first.controller.tell(LeaseGone())
+    second.controller.tell(LeaseSeen(Lease("", math.inf, None)))
+    await asyncio.sleep(0.3)
+    await keeper(first).turn()
+    assert not first.controller.accountant.adopted
+    await keeper(second).turn()
+    await keeper(second).turn()
+    took = asyncio.get_running_loop().time() - began
+    ((_, _, sums),) = [each for each in keeper(second).store.usage(0, 10**9, "namespace", Payer()) if each[1]]
+    assert 0.25 < sums.used < took + 0.1
+
+
+def test_tables_of_a_newer_version_are_left_alone(path: Path) -> None:
+    """After a downgrade nothing is written that the newer one could not read."""
+    store = HistoryStore(str(path))
+    store.load("me", [])
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE muster_state SET version = 99")
+    with pytest.raises(StoreError, match="version 99") as refused:
+        store.load("me", [])
+    assert refused.value.lasting
+
+
+def test_what_is_older_than_the_retention_goes(path: Path) -> None:
+    """Gangs by their end, GPU-seconds by the hour; what has not ended stays."""
+    store = HistoryStore(str(path))
+    store.load("me", [])
+    gangs = [GangRecord(f"uid-{n}", "default", f"g-{n}", "pod", ended=1000.0 * n) for n in range(5000)]
+    gangs.append(GangRecord("open", "default", "open", "pod", created=1.0))
+    usage = {(hour, Payer("q")): HourSums(used=1.0) for hour in range(2000)}
+    store.write("me", 1, Batch(10.0, gangs, usage=usage))
+    while store.forget(4_000_000.0):
+        pass
+    left = store.gangs(GangQuery(limit=5000)).gangs
+    assert (len(left), min(each.ended or 0.0 for each in left)) == (1000, 4_000_000.0)
+    assert min(hour for hour, _, _ in store.usage(0, 2000, "queue", Payer())) == 4_000_000 // 3600
+    assert len(store.gangs(GangQuery(running=True)).gangs) == 1
