@@ -20,7 +20,7 @@ PYTHON_DIRS = $(wildcard extender muster_lab tests localcluster bench docsite)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
 .PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference lock clean
-.PHONY: require-go require-chromium each night-instruments night-properties night-faults night-controlplane night-long
+.PHONY: require-go require-chromium require-postgresql each night-instruments night-properties night-faults night-controlplane night-long
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,18 @@ require-chromium:
 	    apt-get update -qq >&2; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >&2; \
 	else \
 	    echo 'The tests of the dashboard need Chromium. Install it with: sudo apt-get install -y chromium' >&2; \
+	    exit 1; \
+	fi
+
+# Debian's PostgreSQL, for the tests of the history, likewise.
+require-postgresql:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && exit 0; \
+	command -v initdb >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo 'setup: postgresql, for the tests of the history' >&2; \
+	    apt-get update -qq >&2; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >&2; \
+	else \
+	    echo 'The tests of the history need PostgreSQL. Install it with: sudo apt-get install -y postgresql' >&2; \
 	    exit 1; \
 	fi
 
@@ -146,7 +158,7 @@ PYTEST = $(BIN)/pytest --cov --cov-append --cov-report= --cov-fail-under=0
 FAULTS := tests/properties/test_faults.py
 CONTROL_PLANES ?= 3
 
-test: require-go require-chromium setup lint ## Run the gate, as CI does: lint, every test that decides, coverage.
+test: require-go require-chromium require-postgresql setup lint ## Run the gate, as CI does: lint, every test that decides, coverage.
 	@$(BIN)/python -m localcluster build
 	@rm -f .coverage .coverage.*
 	@$(PYTEST) -m 'not controlplane and not browser and not nightly' --ignore $(FAULTS) \
@@ -160,7 +172,7 @@ test: require-go require-chromium setup lint ## Run the gate, as CI does: lint, 
 # quiet machine.
 NIGHT ?= night-instruments night-properties night-faults night-controlplane night-long docs fuzz test-versions soak bench
 
-nightly: require-go require-chromium setup ## Run what takes long: instruments, faults, fuzz, soak, versions, benches, docs.
+nightly: require-go require-chromium require-postgresql setup ## Run what takes long: instruments, faults, fuzz, soak, versions, benches, docs.
 	@$(BIN)/python -m localcluster build
 	@$(MAKE) each PARTS='$(NIGHT)'
 

@@ -1,0 +1,124 @@
+"""A million gangs that ended: what they take, and how long a question about them does."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from extender.history.documents import history_document
+from extender.history.records import Batch, GangQuery, GangRecord, HourSums, Payer
+from extender.history.store import HistoryStore
+
+GANGS, BATCH = 1_000_000, 10_000
+END = 1_772_409_600.0
+YEAR = 365 * 86_400
+MESSAGE = "1 of 8 members fit now: 37 of 64 nodes lack nvidia.com/gpu, 20 have taints that it does not tolerate"
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
+
+
+def record(number: int, random: Random) -> GangRecord:
+    """Return a gang as most are: names of some 30 characters, a reason with its numbers, eight nodes."""
+    ended = END - YEAR + number * YEAR / GANGS
+    first = random.randrange(1, 4000)
+    return GangRecord(
+        uid=f"{random.getrandbits(64):016x}-{number:019x}",
+        namespace=f"team-{random.randrange(40)}-research",
+        name=f"pretrain-7b-run-{number}-worker",
+        api="scheduling.x-k8s.io",
+        owner=f"Job/pretrain-7b-run-{number}",
+        queue=f"queue-{random.randrange(60)}",
+        flavor="h100",
+        user=f"user-{random.randrange(500)}",
+        priority=random.randrange(100),
+        members=8,
+        gpus=64,
+        resources="nvidia.com/gpu=64",
+        created=ended - 7300.5,
+        started=ended - 7200.25,
+        ended=ended,
+        outcome=random.choice(("Succeeded", "Failed", "Evicted", "Deleted")),
+        waited=100.25,
+        reason="InsufficientCapacity",
+        message=MESSAGE,
+        nodes=f"gpu-node-[{first}-{first + 7}]",
+        node_count=8,
+        used=460_800.0,
+        as_of=ended,
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fill a store with a year of gangs, and of hours of 100 payers."""
+    path, random = tmp_path_factory.mktemp("million") / "history.db", Random(1)
+    store = HistoryStore(str(path))
+    store.load("test", [])
+    for seq, start in enumerate(range(0, GANGS, BATCH), start=1):
+        store.write("test", seq, Batch(END, [record(start + number, random) for number in range(BATCH)]))
+    size = path.stat().st_size / GANGS
+    hour = int(END // 3600)
+    for day in range(365):
+        hours = range(hour - 24 * (day + 1), hour - 24 * day)
+        usage = {
+            (at, Payer(f"queue-{n % 60}", f"team-{n % 40}", f"user-{n}")): HourSums(1.0)
+            for at in hours
+            for n in range(100)
+        }
+        store.write("test", 1000 + day, Batch(END, usage=usage))
+    store.close()
+    print(f"\n{size:.0f} bytes a gang")
+    assert size < 1000
+    return path
+
+
+def quickest(store: HistoryStore, query: GangQuery) -> tuple[float, int]:
+    """Return how long an answer takes at best (seconds), and how many gangs it has."""
+    took, count = [], 0
+    for _ in range(3):
+        began = time.perf_counter()  # noqa: TID251 - what is measured
+        count = len(history_document(store.gangs(query)).gangs)
+        took.append(time.perf_counter() - began)  # noqa: TID251 - what is measured
+    return min(took), count
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        (GangQuery(), 100),
+        (GangQuery(limit=1000), 1000),
+        (GangQuery(namespace="team-7-research"), 100),
+        (GangQuery(queue="queue-7", since=END - YEAR, until=END - YEAR / 2), 100),
+        (GangQuery(user="user-7", outcome="Evicted"), 100),
+        (GangQuery(namespace="team-7-research", queue="queue-7", user="user-7"), None),
+        (GangQuery(namespace="team-7-research", queue="there-is-none"), 0),
+        (GangQuery(namespace="team-7-research", name="pretrain-7b-run-77-worker"), None),
+        (GangQuery(outcome="Failed", until=END - YEAR / 3), 100),
+        (GangQuery(outcome="Nothing"), 0),
+        (GangQuery(running=True), 0),
+        (GangQuery(after=(END - YEAR / 2, 500_000)), 100),
+    ],
+    ids=repr,
+)
+def test_history_answers_in_200_ms(path: Path, query: GangQuery, count: int | None) -> None:
+    """Whatever is asked, of a million gangs in a file of SQLite."""
+    store = HistoryStore(str(path))
+    seconds, found = quickest(store, query)
+    store.close()
+    print(f"\n{1000 * seconds:.1f} ms")
+    assert count in {None, found}
+    assert seconds < 0.2
+
+
+def test_a_month_is_reported_in_a_second(path: Path) -> None:
+    """Hours of 100 payers, by queue."""
+    store, hour = HistoryStore(str(path)), int(END // 3600)
+    began = time.perf_counter()  # noqa: TID251 - what is measured
+    rows = store.usage(hour - 30 * 24, hour, "queue", Payer())
+    seconds = time.perf_counter() - began  # noqa: TID251 - what is measured
+    store.close()
+    print(f"\n{1000 * seconds:.1f} ms, {len(rows)} rows")
+    assert seconds < 1.0
