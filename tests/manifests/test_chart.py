@@ -318,6 +318,23 @@ def test_the_pod_takes_what_a_site_asks_for(helm: Helm) -> None:
     assert [item["metadata"]["annotations"] for item in accounts] == [{"example.com/role": "r"}] * 2
 
 
+def test_a_history_has_its_volume(helm: Helm, tmp_path: Path) -> None:
+    """In the chart where a value names one; in the base by a component, with a claim and one replica."""
+    claim = {"persistentVolumeClaim": {"claimName": "muster-history"}}
+    stored = {"history_store": "/var/lib/muster/history.db"}
+    chart = helm.render({"replicas": 1, "settings": stored, "history": {"volume": claim}})
+    base = rendered_base("history", folder=tmp_path)
+    for objects in (chart, base):
+        pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+        assert {"name": "history", **claim} in pod["volumes"]
+        assert {"name": "history", "mountPath": "/var/lib/muster"} in container(objects, "muster")["volumeMounts"]
+        assert pod["securityContext"]["fsGroup"] == 65532
+        assert one(objects, "Deployment")["spec"]["replicas"] == 1
+        (settings,) = (item for item in objects if "settings.yaml" in item.get("data", {}))
+        assert yaml.safe_load(settings["data"]["settings.yaml"]) == stored
+    assert one(base, "PersistentVolumeClaim")["metadata"]["name"] == "muster-history"
+
+
 def test_the_network_policy_names_ports_that_are_open(helm: Helm) -> None:
     """One rule for each kind of caller; none for what is not offered."""
     peers = [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
