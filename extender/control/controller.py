@@ -289,7 +289,8 @@ class Controller:
         yield from self._queue_gauges.show(self.inspection.queues())
         expose_lost_time(self._metrics, self._dispatcher.lost, self.clock.monotonic())
         for queue, namespace, use, grown in self.accountant.totals.grown(self.clock.now().timestamp()):
-            self._metrics.gpu_seconds.labels(queue, namespace, use.name.lower()).inc(grown)
+            if self.leading:  # the other replica follows the cluster, too
+                self._metrics.gpu_seconds.labels(queue, namespace, use.name.lower()).inc(grown)
         self._metrics.binds_held.set(len(self._binder.barrier))
         self._metrics.write_queue.set(len(self._outbox))
         self._metrics.write_window.set(self._window.places)

@@ -241,7 +241,7 @@ class Metrics:
         self.gpu_seconds = Counter(
             "muster_gpu_seconds",
             "GPUs times seconds, by the queue and the namespace of the gang: used by bound pods, of these lost with "
-            "evictions, and reserved for pods that were not bound yet; beyond the first 500 pairs without names.",
+            "evictions, and reserved for pods that were not bound yet. Beyond the first 500 pairs without names.",
             ("queue", "gang_namespace", "use"), registry=self.registry,
         )  # fmt: skip
         self.history_up = Gauge(
