@@ -60,11 +60,12 @@ GANGS: Final = Table(
     *map(_number, ("used", "reserved", "lost")),
     *map(_whole, ("using", "reserving")),
     _number("as_of"),
-    # What is asked for: the latest, of a namespace, a queue or a user; and a gang by its name.
+    # What is asked for: the latest, of a namespace, a queue, a user or an outcome; and a gang by its name.
     Index("muster_gangs_ended", "ended"),
     Index("muster_gangs_namespace", "namespace", "ended"),
     Index("muster_gangs_queue", "queue", "ended"),
     Index("muster_gangs_user", "user", "ended"),
+    Index("muster_gangs_outcome", "outcome", "ended"),
     Index("muster_gangs_name", "name"),
 )
 

@@ -96,7 +96,7 @@ class History:
             self.muster.tell(PodSeen(self.cluster.pods[uid]))
 
 
-@pytest.mark.parametrize("tens", range(10))
+@pytest.mark.parametrize("tens", [0, *(pytest.param(tens, marks=pytest.mark.nightly) for tens in range(1, 10))])
 def test_gpu_seconds_by_queue_are_the_integral_over_the_history_of_the_api_server(tens: int, tmp_path: Path) -> None:
     """Of 100 random histories, each with several kills, no sum is off by more than a thousandth."""
     kills = 0
