@@ -47,13 +47,22 @@ _GANGS_PER_STEP: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PastPod:
-    """A pod that holds its node no more: from when until when it did (epoch seconds)."""
+    """A pod that holds its node no more: from when until when it did (epoch seconds).
+
+    One of which its end is not `known` had ended by then.
+    """
 
     uid: str
     life: Life
     count: int
     began: float
     ended: float
+    known: bool = True
+
+    def end_after(self, since: float) -> float:
+        """Return when it ended, if it had not at `since`: in the middle where only that is known."""
+        since = max(since, self.began)
+        return max(self.ended if self.known else (since + self.ended) / 2, since)
 
 
 class Accountant:
@@ -235,17 +244,24 @@ class Accountant:
             held.began = pod.began
             if pod.evicting and held.evicting is None:
                 self._evicting(held.uid, pod.evicting, pod.evicting_for)
-        past, self._past = list(self._past), deque(maxlen=_MOST_PAST)
         self._adopted = True
+        self._count_past(stored, pods, since)
+        self._close_missing(stored, pods.values(), lives, (since, now))
+
+    def _count_past(self, stored: StoredState, pods: dict[str, OpenPod], since: float) -> None:
+        """Count what has ended since a store was written; take those off `pods` that it has open."""
+        past, self._past = list(self._past), deque(maxlen=_MOST_PAST)
         for each in past:
             pod = pods.pop(each.uid, None)
             record = stored.gangs.get(each.life.uid)
+            ended = each.end_after(since)
             if pod is not None:
                 self._closed[each.uid] = None
-                self._count(each.life, each.count, since, max(each.ended, since))
+                self._count(each.life, each.count, since, ended)
             elif record is None or each.began > since - _HALF_SECOND:  # else it was counted, and closed
-                self._count(each.life, each.count, each.began, each.ended)
-        self._close_missing(stored, pods.values(), lives, (since, now))
+                self._count(each.life, each.count, each.began, ended)
+            if not each.known:
+                each.life.ended_before(each.ended, ended)
 
     def release(self) -> None:
         """Give up the store that was adopted: it is another replica's, or has been away for too long."""
@@ -426,7 +442,7 @@ class Accountant:
         life.hold(held, pod.node_name)
         life.let_go(held, ended)
         self._count(life, held.count, began, ended)
-        self._note_past(held, ended)
+        self._note_past(held, ended, known=pod.finished_at is not None)
         gang = self._model.gangs.get(pod.group)
         if life.started is None and gang is not None and gang.has_minimum:
             life.start()
@@ -477,7 +493,7 @@ class Accountant:
             self._opened[held.uid] = held
             self._closed.pop(held.uid, None)
 
-    def _note_past(self, held: HeldNode, at: float) -> None:
+    def _note_past(self, held: HeldNode, at: float, *, known: bool = True) -> None:
         """Note that a pod holds its node no more, until a store is told, or adopted."""
         if not (self._recording and held.count):
             return
@@ -485,7 +501,7 @@ class Accountant:
         if self._adopted:
             self._closed[held.uid] = None
         else:
-            self._past.append(PastPod(held.uid, held.life, held.count, held.began, at))
+            self._past.append(PastPod(held.uid, held.life, held.count, held.began, at, known))
 
 
 def _held_by(pod: Pod, life: Life, began: float) -> HeldNode:

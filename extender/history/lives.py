@@ -110,6 +110,13 @@ class Life:
             self.waits_since = None
         self.ended, self.outcome = at, outcome
 
+    def ended_before(self, told: float, at: float) -> None:
+        """Take in that what was taken to have ended when it was `told` had ended at another time, which is likelier."""
+        if self.last_ended == told:
+            self.last_ended = at
+        if self.ended == told:
+            self.ended = at
+
     def evict(self, reason: str, by: str) -> None:
         """Take in that a member has left because it was evicted; those that leave together count once."""
         if not self.torn:

@@ -279,3 +279,22 @@ def test_names_of_nodes_are_folded(names: list[str], text: str | None) -> None:
     """As Slurm writes them; too many are cut."""
     folded = fold_names(names)
     assert folded == text if text is not None else folded.endswith(",...") and len(folded) == MOST_TEXT
+
+
+def test_an_end_that_nothing_tells_the_time_of_is_in_the_middle(
+    cluster: Cluster, store: HistoryStore, muster: RecordingMuster
+) -> None:
+    """A pod whose node was lost ends without a condition; it is there yet, and it is known by when it had ended."""
+    made = cluster.create("train", 4, queue="q")
+    muster.tell(PodSeen(made))
+    muster.tell(PodSeen(cluster.bind(made.uid)))
+    cluster.clock.advance(100)
+    muster.write()
+    cluster.clock.advance(10)
+    cluster.end(made.uid, Phase.FAILED)
+    cluster.pods[made.uid] = replace(cluster.pods[made.uid], finished_at=None)
+    cluster.clock.advance(30)
+    RecordingMuster(cluster, store).write()
+    record = gangs_of(store)["train"]
+    assert record.used == pytest.approx(4 * 120)
+    assert record.ended == pytest.approx(cluster.now - 20)
