@@ -234,7 +234,7 @@ class Accountant:
                 if record.ended is not None and life.ended is not None:
                     del self._dirty[uid]  # it is known
         pods = {pod.uid: pod for pod in stored.pods}
-        self._opened = {}
+        self._opened, self._renamed = {}, {}
         for held in self._held.values():
             pod = pods.pop(held.uid, None)
             self._count(held.life, held.count, held.began if pod is None else since)

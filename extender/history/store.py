@@ -99,8 +99,9 @@ class HistoryStore:
                     raise SupersededError
                 return
             for old, new in batch.renamed.items():
-                connection.execute(delete(GANGS).where(GANGS.c.uid == new))
-                connection.execute(update(GANGS).where(GANGS.c.uid == old).values(uid=new))
+                known = select(GANGS.c.id).where(GANGS.c.uid == new).exists()
+                connection.execute(update(GANGS).where(GANGS.c.uid == old, ~known).values(uid=new))
+                connection.execute(delete(GANGS).where(GANGS.c.uid == old))
                 connection.execute(update(PODS).where(PODS.c.gang == old).values(gang=new))
             self._put(connection, GANGS, ["uid"], [asdict(record) for record in batch.gangs])
             self._put(connection, PODS, ["uid"], [pod._asdict() for pod in batch.opened])

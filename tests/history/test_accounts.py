@@ -298,3 +298,25 @@ def test_an_end_that_nothing_tells_the_time_of_is_in_the_middle(
     record = gangs_of(store)["train"]
     assert record.used == pytest.approx(4 * 120)
     assert record.ended == pytest.approx(cluster.now - 20)
+
+
+def test_a_gang_that_had_ended_is_kept_whatever_is_listed_first(
+    cluster: Cluster, store: HistoryStore, muster: RecordingMuster
+) -> None:
+    """After a start its pods may be told before their PodGroup."""
+    cluster.groups["train"] = PodGroup(GANG, "uid-train", 1, created=CREATED)
+    muster.tell(GroupSeen(cluster.groups["train"]))
+    made = cluster.create("a", 4, group=GANG)
+    muster.tell(PodSeen(made))
+    muster.tell(PodSeen(cluster.bind(made.uid)))
+    cluster.clock.advance(10)
+    muster.tell(PodSeen(cluster.end(made.uid)))
+    muster.write()
+    group = cluster.groups.pop("train")
+    cluster.clock.advance(10)
+    after = RecordingMuster(cluster, store)
+    after.tell(GroupSeen(group))
+    after.write()
+    after.write()
+    assert gangs_of(store)["train"].used == 40
+    assert used_by_queue(store) == {"": 40}
