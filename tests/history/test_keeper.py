@@ -195,13 +195,12 @@ async def test_a_shared_store_is_written_by_the_one_that_decides(path: Path) -> 
     """A standby writes nothing; who takes over goes on from what the other has written, without counting it twice."""
     terms = Term(), Term(until=-math.inf)
     first, second = (recorded(SharedFile(str(path)), term) for term in terms)
-    made = pod("train", 1)
+    made, began = pod("train", 1), asyncio.get_running_loop().time()
     for each in (first, second):
         each.controller.tell(PodSeen(made))
         each.controller.tell(PodSeen(replace(made, node_name="node-1", phase=Phase.RUNNING)))
     await keeper(first).turn()
     await keeper(second).turn()
-    began = asyncio.get_running_loop().time()
     assert not second.controller.accountant.adopted
     terms[0].lease_gone()
     first.controller.tell(LeaseGone())
