@@ -12,7 +12,7 @@ from docsite.markdown import cell, code, codes, page, table
 from extender.control.metrics import Metrics
 
 _INTRO = """
-Served on `/metrics`, in the text format of Prometheus. Amounts of resources are milli-CPU, bytes and counts; times are
+Served on `/metrics`, in the text format of Prometheus. Amounts of resources are cores, bytes and counts; times are
 seconds. No metric has a label for a pod, a gang or a node. What the values of the labels are, and what is worth an
 alert, is on the page for [operations](../operations.md#metrics).
 """

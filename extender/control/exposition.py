@@ -245,11 +245,18 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
     _show(metrics.gpus, gpus_by_state(admission.model.table, count_gpus(reserved.items())))
 
 
-def _told(amounts: Mapping[str, int]) -> Mapping[str, int]:
-    """Return amounts of what can be asked for, and of GPUs, without what is only counted with these."""
+def _told(amounts: Mapping[str, int]) -> Mapping[str, float]:
+    """Return amounts of what can be asked for, and of GPUs, in base units; not what is only counted with these."""
     return {
-        resource: amount for resource, amount in amounts.items() if is_asked_for(resource) or resource == SLICE_GPUS
+        resource: _in_base_units(resource, amount)
+        for resource, amount in amounts.items()
+        if is_asked_for(resource) or resource == SLICE_GPUS
     }
+
+
+def _in_base_units(resource: str, amount: float) -> float:
+    """Return an amount as Prometheus has it: cores where the model has milli-CPU; bytes and counts as they are."""
+    return amount / 1000 if resource == "cpu" else amount
 
 
 def gpus_by_state(table: NodeTable, reserved: int) -> dict[str, float]:
@@ -298,7 +305,7 @@ class QueueGauges:
         for use in row.flavors:
             values = (use.nominal, use.used, use.borrowed, use.lent)
             for gauge, value in zip(self._by_quota, values, strict=True):
-                yield gauge, (row.name, use.name, use.resource), value
+                yield gauge, (row.name, use.name, use.resource), _in_base_units(use.resource, value)
         for gauge, figure in zip(self._by_queue, (row.share, row.pending_gangs, row.admitted_gangs), strict=True):
             yield gauge, (row.name,), figure
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+import platform
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
+from extender import __version__
 
 #: Seconds. Half a millisecond to five seconds: the budget of a verb is 1 to 5 ms, a held bind takes seconds.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -25,7 +29,14 @@ class Metrics:
 
     def __init__(self) -> None:  # noqa: PLR0915 - one statement for each metric
         """Register everything in a registry of its own, so that tests can build many apps."""
+        # One more series for each of the others, which no query needs; the library asks for all of a process at once.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it without types
         self.registry = CollectorRegistry()
+        self.build_info = Gauge(
+            "muster_build_info", "1, for the version of Muster and of the Python that runs it.",
+            ("version", "python"), registry=self.registry,
+        )  # fmt: skip
+        self.build_info.labels(__version__, platform.python_version()).set(1)
         self.verb_seconds = Histogram(
             "muster_verb_seconds", "Time to answer an extender call, holding a bind at the barrier included.",
             ("verb", "outcome"), buckets=_VERB_BUCKETS, registry=self.registry,
@@ -79,12 +90,12 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
         self.unmet_demand = Gauge(
-            "muster_unmet_demand", "What these pods ask for (milli-CPU, bytes, counts).", ("resource",),
+            "muster_unmet_demand", "What these pods ask for (cores, bytes, counts).", ("resource",),
             registry=self.registry,
         )  # fmt: skip
         self.reserved = Gauge(
             "muster_reserved_unbound",
-            "What is reserved for pods that are not bound yet (milli-CPU, bytes, counts).",
+            "What is reserved for pods that are not bound yet (cores, bytes, counts).",
             ("resource",), registry=self.registry,
         )  # fmt: skip
         self.gpus = Gauge(
@@ -93,7 +104,7 @@ class Metrics:
         )  # fmt: skip
         quota = ("queue", "flavor", "resource")
         self.queue_nominal = Gauge(
-            "muster_queue_nominal", "Nominal quota of a Queue (milli-CPU, bytes, counts).",
+            "muster_queue_nominal", "Nominal quota of a Queue (cores, bytes, counts).",
             quota, registry=self.registry,
         )  # fmt: skip
         self.queue_used = Gauge(

@@ -108,3 +108,14 @@ async def test_gpus_are_counted_by_what_they_are(muster: Muster) -> None:
     muster.controller.tell(PodSeen(replace(pod, node_name=muster.planned(pod))))
     await asyncio.sleep(1)
     assert [muster.sample("muster_gpus", state=state) for state in states] == [16, 4, 0, 12]
+
+
+async def test_amounts_are_in_base_units(muster: Muster) -> None:
+    """What is promised to pods is told in cores, not in milli-CPU, as Kubernetes' own metrics have it."""
+    muster.nodes(1)
+    muster.sync()
+    (pod,) = muster.gang("a", 1, gpus=8)
+    await asyncio.sleep(0.1)
+    assert dict(pod.shape.requests)["cpu"] == 1000
+    assert muster.sample("muster_reserved_unbound", resource="cpu") == 1
+    assert muster.sample("muster_reserved_unbound", resource="nvidia.com/gpu") == 8

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import platform
+
 import httpx
 import pytest
 
+from extender import __version__
 from tests.control.conftest import Muster
 from tests.service.conftest import pod_body
 
@@ -34,6 +37,14 @@ async def test_metrics_show_verbs_and_gangs(http: httpx.AsyncClient, muster: Mus
     assert response.headers["content-type"].startswith("text/plain")
     assert 'muster_verb_seconds_count{outcome="pinned",verb="filter"} 1.0' in response.text
     assert 'muster_gangs{phase="Scheduling"} 1.0' in response.text
+
+
+async def test_metrics_name_the_build_and_no_times_of_creation(http: httpx.AsyncClient) -> None:
+    """What runs can be told from the metrics alone, and no series says only when another began."""
+    lines = (await http.get("/metrics")).text.splitlines()
+    build = f'muster_build_info{{python="{platform.python_version()}",version="{__version__}"}} 1.0'
+    assert build in lines
+    assert [line for line in lines if "_created" in line] == []
 
 
 async def test_no_metric_is_labelled_by_pod_node_or_gang(http: httpx.AsyncClient, muster: Muster) -> None:
