@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from localcluster.build import built_binaries
-from localcluster.client import ApiClient
+from localcluster.client import PODS, ApiClient
 from localcluster.cluster import LocalCluster
+from localcluster.processes import Server
 from localcluster.programs import Binary
+from localcluster.sandbox import Sandbox
 from tests.controlplane.openapi import PATTERN, write_schemas
 from tests.docs.conftest import ROOT
 from tests.manifests.chart import NAMESPACE, Helm, rendered_base
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.controlplane
 
 #: Values under which everything is rendered that can be, but for the Prometheus operator's kinds.
 EVERYTHING: dict[str, Any] = {
+    "fullnameOverride": "gangs",
     "settings": {"veto_seconds": 20},
     "view": {"enabled": True},
     "imagePullSecrets": [{"name": "regcred"}],
@@ -59,7 +62,7 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 @pytest.mark.parametrize("values", VALUES)
 def test_the_api_server_accepts_every_object(local_cluster: LocalCluster, helm: Helm, values: dict[str, Any]) -> None:
     """A strict server-side dry run of the rendered chart has nothing to object to, in a namespace of its own."""
-    objects = helm.render(values, namespace="default")
+    objects = [*helm.render(values, namespace="default"), helm.test_pod(values, namespace="default")]
     done = subprocess.run(
         [
             str(local_cluster.binaries[Binary.KUBECTL]),
@@ -78,11 +81,23 @@ def test_the_api_server_accepts_every_object(local_cluster: LocalCluster, helm: 
     assert all(line.endswith("serverside-applied (server dry run)") for line in lines)
 
 
+def test_the_test_of_a_release_is_placed(cluster: Sandbox, muster: Server, helm: Helm) -> None:
+    """The pod of `helm test` needs no GPU and no group: Muster binds it, and it runs to its end."""
+    cluster.nodes(1, gpus=8)
+    pod = helm.test_pod({"test": {"annotations": {"kwok.muster.dev/run-seconds": "0"}}}, namespace="default")
+    name = pod["metadata"]["name"]
+    cluster.create(pod)
+    cluster.wait_until(
+        lambda: cluster.api.get(PODS, name, "default")["status"]["phase"] == "Succeeded", "the pod has ended"
+    )
+    muster.check()
+
+
 def test_kubeconform_finds_nothing(local_cluster: LocalCluster, helm: Helm, tmp_path: Path) -> None:
     """Base, components, chart and examples are sound by the API server's own schemas, without asking it."""
     objects: list[Manifest] = rendered_base("view", "network-policy", "autoscaling", folder=tmp_path)
     for values in ({}, EVERYTHING, VERBS_ONLY):
-        objects += helm.render(values)
+        objects += [*helm.render(values), helm.test_pod(values)]
     for path in sorted((ROOT / "examples" / "workloads").glob("*.yaml")):
         objects += yaml.safe_load_all(path.read_text(encoding="utf-8"))
     served = {item["apiVersion"] for item in objects} - _operators(local_cluster.admin, objects)

@@ -20,12 +20,17 @@ from localcluster.client import POD_GROUPS, ApiClient, JsonObject, Resource
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import ApiError
 from localcluster.reaper import Reaper
+from localcluster.waiting import wait_until
 from tests.manifests.chart import CHART, NAMESPACE, Helm
+from tests.manifests.conftest import load
+from tests.patience import HANGS
 
 pytestmark = pytest.mark.controlplane
 
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", namespaced=True)
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False)
+
+CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 
 GANG: JsonObject = {
     "apiVersion": POD_GROUPS.api_version,
@@ -49,11 +54,11 @@ class Site:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def release(self, verb: str, values: dict[str, Any]) -> str:
+    def release(self, verb: str, values: dict[str, Any], *options: str) -> str:
         """Install or upgrade the chart with these values."""
         file = self.helm.folder / "values.yaml"
         file.write_text(yaml.safe_dump(values), encoding="utf-8")
-        return self.run(verb, "muster", str(CHART), f"--values={file}")
+        return self.run(verb, "muster", str(CHART), f"--values={file}", *options)
 
     def template(self) -> JsonObject:
         """Return the template of the pods."""
@@ -110,3 +115,30 @@ def test_a_release_is_installed_upgraded_rolled_back_and_removed(site: Site) -> 
     site.release("install", {})
     assert site.has(DEPLOYMENTS, "muster", NAMESPACE)
     assert site.has(POD_GROUPS, "train", "default")
+
+
+def test_a_crd_of_another_installation_is_taken_over_when_that_is_asked_for(site: Site) -> None:
+    """Helm refuses by itself; with both options it replaces the CRD, adopts it, and leaves the PodGroups."""
+    (theirs,) = load("podgroup-crd.yaml")
+    (version,) = theirs["spec"]["versions"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    del status["conditions"]
+    version["additionalPrinterColumns"] = []
+    site.api.apply(theirs)
+    wait_until(lambda: _served(site.api), timeout_seconds=HANGS, description="PodGroups served")
+    site.api.apply(GANG)
+    with pytest.raises(AssertionError, match="invalid ownership metadata"):
+        site.release("install", {})
+    site.release("install", {}, "--take-ownership", "--force-conflicts")
+    crd = site.api.get(CRDS, theirs["metadata"]["name"])
+    assert "conditions" in json.dumps(crd["spec"])
+    assert crd["metadata"]["annotations"]["meta.helm.sh/release-name"] == "muster"
+    assert site.has(POD_GROUPS, "train", "default")
+
+
+def _served(api: ApiClient) -> bool:
+    try:
+        api.list_items(POD_GROUPS, "default")
+    except ApiError:
+        return False
+    return True

@@ -56,10 +56,17 @@ class Helm:
     def render(
         self, values: Mapping[str, Any] | None = None, *, namespace: str = NAMESPACE, version: str = VERSION
     ) -> list[Manifest]:
-        """Return the chart's objects for these values; fail with Helm's words where it refuses them."""
-        done = self._template(values or {}, namespace, version)
+        """Return the chart's objects for these values, tests left out; fail with Helm's words where it refuses them."""
+        done = self._template(values or {}, namespace, version, "--skip-tests")
         assert done.returncode == 0, done.stderr
         return [item for item in yaml.load_all(done.stdout, yaml.CSafeLoader) if item is not None]
+
+    def test_pod(self, values: Mapping[str, Any] | None = None, *, namespace: str = NAMESPACE) -> Manifest:
+        """Return the pod that `helm test` starts."""
+        done = self._template(values or {}, namespace, VERSION, "--show-only=templates/tests/test.yaml")
+        assert done.returncode == 0, done.stderr
+        pod: Manifest = yaml.safe_load(done.stdout)
+        return pod
 
     def refusal(self, values: Mapping[str, Any]) -> str:
         """Return why Helm refuses these values; fail if it does not."""
@@ -80,8 +87,10 @@ class Helm:
         command = [str(self.executable), *arguments]
         return subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANGS, env=environment)
 
-    def _template(self, values: Mapping[str, Any], namespace: str, version: str) -> subprocess.CompletedProcess[str]:
-        options = self._options(values, namespace)
+    def _template(
+        self, values: Mapping[str, Any], namespace: str, version: str, *more: str
+    ) -> subprocess.CompletedProcess[str]:
+        options = [*self._options(values, namespace), *more]
         return self.run("template", "muster", str(CHART), f"--kube-version={version}", *options)
 
     def _options(self, values: Mapping[str, Any], namespace: str) -> list[str]:

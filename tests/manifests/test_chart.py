@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import tarfile
 import tomllib
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from extender.cli.pods import LABEL, LEASE
+from extender.kube.version import OLDEST
 from extender.settings import Settings
 from tests.docs.conftest import ROOT, read_page
 from tests.manifests.chart import (
@@ -33,6 +40,7 @@ from tests.manifests.chart_readme import README, values_table
 from tests.manifests.chart_schema import DERIVED, SCHEMA, settings_schema
 from tests.manifests.conftest import Manifest, load
 from tests.manifests.links import broken_links
+from tests.patience import HANGS
 
 INSTALL = ROOT / "docs" / "install.md"
 
@@ -116,9 +124,9 @@ def test_monitoring_is_that_of_the_manifests(helm: Helm, default: list[Manifest]
         del item["metadata"]["labels"]["app.kubernetes.io/part-of"]
     assert added == comparable(rendered(ROOT / "manifests" / "monitoring"))
     labelled = {"podMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "1m"}}
-    monitor = one(helm.render({"monitoring": labelled}), "PodMonitor")
-    assert monitor["metadata"]["labels"]["release"] == "prom"
-    assert [each["interval"] for each in monitor["spec"]["podMetricsEndpoints"]] == ["1m"]
+    monitors = [item for item in helm.render({"monitoring": labelled}) if item["kind"] == "PodMonitor"]
+    assert [monitor["metadata"]["labels"]["release"] for monitor in monitors] == ["prom", "prom"]
+    assert [each["interval"] for item in monitors for each in item["spec"]["podMetricsEndpoints"]] == ["1m", "1m"]
 
 
 @pytest.mark.parametrize("linked", LINKED, ids=str)
@@ -141,7 +149,9 @@ def test_a_package_holds_the_files_themselves(helm: Helm, default: list[Manifest
             assert found is not None
             assert found.read() == (ROOT / "manifests" / linked).read_bytes()
     assert len(LINKED) == sum(name.startswith("muster/files/") for name in held)
-    done = helm.run("template", "muster", str(package), "--namespace", NAMESPACE, "--kube-version", VERSION)
+    done = helm.run(
+        "template", "muster", str(package), "--namespace", NAMESPACE, "--kube-version", VERSION, "--skip-tests"
+    )
     assert [item for item in yaml.safe_load_all(done.stdout) if item is not None] == default
 
 
@@ -167,6 +177,12 @@ def test_versions_agree(default: list[Manifest]) -> None:
     tags = {image["name"]: image["newTag"] for image in base["images"]}
     assert str(chart["appVersion"]) == project["version"] == tags["muster"]
     assert container(default, "muster")["image"] == f"muster:{project['version']}"
+
+
+def test_it_installs_on_every_version_that_muster_starts_on(helm: Helm) -> None:
+    """Helm refuses only the clusters that Muster itself refuses, pre-releases and suffixes of providers included."""
+    assert helm.render(version=f"v{OLDEST}.0-gke.1")
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["kubeVersion"] == f">={OLDEST}.0-0"
 
 
 @pytest.mark.parametrize("version", ["v1.36.2-eks-1a2b3c4", "v1.36.2+k3s1"])
@@ -202,6 +218,104 @@ def test_another_namespace_is_everywhere(helm: Helm) -> None:
     objects = helm.render(namespace="gangs")
     assert "muster-system" not in json.dumps(objects)
     assert settings_of(objects).calibration_config_map == "gangs/muster-calibration"
+
+
+def test_another_name_is_everywhere_but_where_muster_is_found(helm: Helm) -> None:
+    """Objects and what refers to them have it, so nothing of a release collides; Lease and labels stay."""
+    values: dict[str, Any] = {"fullnameOverride": "gangs", "priorityClass": {"name": "gangs-critical"}}
+    values["monitoring"] = {name: {"enabled": True} for name in ("podMonitor", "prometheusRule", "grafanaDashboard")}
+    objects = [item for item in helm.render(values) if item["kind"] != "CustomResourceDefinition"]
+    names = [item["metadata"]["name"] for item in objects]
+    assert [name for name in names if not name.startswith("gangs")] == []
+    accounts = {item["metadata"]["name"] for item in objects if item["kind"] == "ServiceAccount"}
+    roles = {item["metadata"]["name"] for item in objects if item["kind"] in {"Role", "ClusterRole"}}
+    for binding in (item for item in objects if item["kind"].endswith("RoleBinding")):
+        assert {subject["name"] for subject in binding["subjects"]} <= accounts
+        role = binding["roleRef"]["name"]
+        assert role in roles or role.startswith(("system:", "extension-apiserver"))
+    pod = one(objects, "Deployment")["spec"]["template"]
+    assert pod["spec"]["serviceAccountName"] in accounts
+    assert {each["configMap"]["name"] for each in pod["spec"]["volumes"]} <= set(names)
+    assert pod["metadata"]["labels"] == one(objects, "Service")["spec"]["selector"] == dict([LABEL.split("=")])
+    assert serve_options(objects)["scheduler_lease"] == f"{NAMESPACE}/{LEASE}"
+    assert "deployment/gangs" in helm.notes({"fullnameOverride": "gangs"})
+    assert "gangs.muster-system.svc" in json.dumps(helm.test_pod({"fullnameOverride": "gangs"}))
+
+
+def test_a_service_monitor_scrapes_what_the_pod_monitor_does(helm: Helm) -> None:
+    """The same endpoints, by ports that the Service has; the kube-scheduler's only where there is one."""
+    monitoring = {name: {"enabled": True, "interval": "1m"} for name in ("podMonitor", "serviceMonitor")}
+    objects = helm.render({"monitoring": monitoring})
+    service = {port["name"]: port["targetPort"] for port in one(objects, "Service")["spec"]["ports"]}
+    found = [item for item in objects if item["kind"] == "ServiceMonitor"]
+    assert [item["metadata"]["name"] for item in found] == ["muster", "muster-kube-scheduler"]
+    for monitor in found:
+        (twin,) = (one([item], "PodMonitor") for item in objects if _is_twin(item, monitor))
+        (endpoint,), (expected,) = monitor["spec"]["endpoints"], twin["spec"]["podMetricsEndpoints"]
+        assert service[endpoint["port"]] == endpoint["port"]
+        job = endpoint.pop("relabelings", [{"replacement": "muster"}])
+        assert [each["replacement"] for each in job] == [monitor["metadata"]["name"]]
+        assert endpoint == expected
+        assert (
+            monitor["spec"]["selector"]["matchLabels"].items() <= one(objects, "Service")["metadata"]["labels"].items()
+        )
+    objects = helm.render({**VERBS_ONLY, "monitoring": monitoring})
+    assert [item["metadata"]["name"] for item in objects if item["kind"].endswith("Monitor")] == ["muster", "muster"]
+    assert "https" not in {port["name"] for port in one(objects, "Service")["spec"]["ports"]}
+
+
+def _is_twin(item: Manifest, monitor: Manifest) -> bool:
+    return (item["kind"], item["metadata"]["name"]) == ("PodMonitor", str(monitor["metadata"]["name"]))
+
+
+def test_runbooks_are_where_the_site_has_them(helm: Helm) -> None:
+    """With an address every alert links to its section there; nothing else of the rules changes."""
+    base = "https://example.com/muster/alerts/"
+    rules = {"prometheusRule": {"enabled": True, "runbookUrlBase": base}}
+    text = json.dumps(one(helm.render({"monitoring": rules}), "PrometheusRule"))
+    del rules["prometheusRule"]["runbookUrlBase"]
+    plain = json.dumps(one(helm.render({"monitoring": rules}), "PrometheusRule"))
+    assert plain.count("docs/alerts.md#") == text.count(f'"{base}#') > 20
+    assert text.replace(f"{base}#", "docs/alerts.md#") == plain
+
+
+def test_a_test_of_the_release_is_placed_by_it(helm: Helm, default: list[Manifest]) -> None:
+    """The pod is Muster's own to place, asks what the Service offers, and keeps to what the namespace enforces."""
+    pod = helm.test_pod()
+    annotations, spec = pod["metadata"]["annotations"], pod["spec"]
+    assert annotations["helm.sh/hook"] == "test"
+    assert spec["schedulerName"] == "muster"
+    (asking,) = spec["containers"]
+    assert asking["image"] == container(default, "muster")["image"]
+    address = urlsplit(asking["command"][-1])
+    assert (address.hostname, address.path) == (f"muster.{NAMESPACE}.svc", "/readyz")
+    assert address.port in {port["port"] for port in one(default, "Service")["spec"]["ports"]}
+    assert asking["securityContext"] == container(default, "muster")["securityContext"]
+    assert spec["securityContext"] == one(default, "Deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert one(default, "Service")["spec"]["selector"].items() - pod["metadata"]["labels"].items()
+    given = {"test": {"labels": {"muster.dev/queue": "infra"}}, "schedulerNames": ["gangs"]}
+    pod = helm.test_pod(given)
+    assert (pod["metadata"]["labels"]["muster.dev/queue"], pod["spec"]["schedulerName"]) == ("infra", "gangs")
+
+
+@pytest.mark.parametrize(("status", "body"), [(200, "ok, leading\n"), (503, "pods not synced\n")])
+def test_the_test_says_what_readyz_says(helm: Helm, status: int, body: str) -> None:
+    """Its exit code is 0 where Muster is ready; else it ends with what is missing."""
+
+    class Readyz(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+    with HTTPServer(("127.0.0.1", 0), Readyz) as server:
+        Thread(target=server.handle_request).start()
+        _, *command, _ = helm.test_pod()["spec"]["containers"][0]["command"]
+        command = [sys.executable, *command, f"http://127.0.0.1:{server.server_port}/readyz"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANGS)
+    assert done.returncode == (0 if status == 200 else 1)
+    assert body.strip() in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_settings_arrive_as_they_were_given(helm: Helm) -> None:
@@ -369,7 +483,8 @@ WRONG: dict[str, Any] = {
         "topology_levels": [{"name": "rack"}],
     },
     "priorityClass": {"value": 2_000_000_000},
-    "monitoring": {"podMonitor": {"interval": "soon"}},
+    "monitoring": {"podMonitor": {"interval": "soon"}, "prometheusRule": {"runbookUrlBase": "docs/alerts.md"}},
+    "fullnameOverride": "Not A Name",
     "kubeScheduler": {"profile": {"schedulerName": "x", "percentageOfNodesToScore": 50}, "extraArgs": ["v=4"]},
     "extraArgs": ["serve"],
 }
@@ -387,6 +502,8 @@ TOLD = (
     "at '/settings/topology_levels/0'",
     "at '/priorityClass/value'",
     "at '/monitoring/podMonitor/interval'",
+    "at '/monitoring/prometheusRule/runbookUrlBase'",
+    "at '/fullnameOverride'",
     "at '/kubeScheduler/profile/schedulerName'",
     "at '/kubeScheduler/profile/percentageOfNodesToScore'",
     "at '/kubeScheduler/extraArgs/0'",

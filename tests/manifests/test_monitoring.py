@@ -209,16 +209,28 @@ def test_the_folder_is_applied_whole() -> None:
 
 def test_the_monitor_scrapes_the_pods_of_the_deployment(pod_spec: Manifest) -> None:
     """PodMonitor and Deployment agree on namespace, labels and the name of the port; rules look back 5 minutes."""
-    (monitor,) = load("monitoring/podmonitor.yaml")
+    monitors = load("monitoring/podmonitor.yaml")
     (deployment,) = load("deployment.yaml")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
-    assert monitor["metadata"]["namespace"] == deployment["metadata"]["namespace"]
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    ports = [port["name"] for container in pod_spec["containers"] for port in container["ports"]]
-    assert endpoint["port"] in ports
-    assert endpoint["path"] == "/metrics"
-    assert int(endpoint["interval"].removesuffix("s")) * 4 <= 60  # four samples in the shortest `for`
+    scraped = set()
+    for monitor in monitors:
+        assert monitor["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        scraped.add(endpoint["port"])
+        assert endpoint["path"] == "/metrics"
+        assert int(endpoint["interval"].removesuffix("s")) * 4 <= 60  # four samples in the shortest `for`
+    assert scraped == {port["name"] for container in pod_spec["containers"] for port in container["ports"]}
+
+
+def test_the_kube_schedulers_metrics_need_no_token(containers: dict[str, Manifest]) -> None:
+    """A PodMonitor has none to show; nothing else is opened, above all not /metrics/resources, which names pods."""
+    (allowed,) = (
+        argument.partition("=")[2].split(",")
+        for argument in containers["kube-scheduler"]["command"]
+        if argument.startswith("--authorization-always-allow-paths=")
+    )
+    assert sorted(allowed) == ["/healthz", "/livez", "/metrics", "/readyz"]
 
 
 def test_the_rule_object_is_one_that_the_operator_reads() -> None:

@@ -6,6 +6,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
 {{- end }}
 
+{{/*
+What the names of objects begin with. Not the Lease's, by which the command line finds the pod that leads, nor the labels'.
+*/}}
+{{- define "muster.fullname" -}}
+{{- .Values.fullnameOverride | default "muster" }}
+{{- end }}
+
+{{/* A name of manifests/ as this release has it. (dict "root" $ "name" "muster:lease-reader") */}}
+{{- define "muster.named" -}}
+{{- regexReplaceAll "^muster\\b" .name (include "muster.fullname" .root) }}
+{{- end }}
+
 {{/* Labels by which pods are found. */}}
 {{- define "muster.selector" -}}
 app.kubernetes.io/name: muster
@@ -24,8 +36,8 @@ The text of a file of manifests/. In a checkout it is a symbolic link, which Hel
 {{- end }}
 
 {{/*
-The objects of a file, in the release's namespace and with its labels. The files are those of manifests/, whose namespace
-is muster-system.
+The objects of a file, in the release's namespace and with its names and labels. The files are those of manifests/, whose
+namespace is muster-system.
   (dict "root" $ "file" "files/rbac.yaml" "annotations" (dict))
 */}}
 {{- define "muster.objects" -}}
@@ -33,6 +45,11 @@ is muster-system.
 {{- $text := include "muster.file" (dict "root" .root "file" .file "with" "kind: ") | replace "muster-system" .root.Release.Namespace }}
 {{- range $document := splitList "\n---\n" $text }}
 {{- $object := fromYaml $document }}
+{{- if ne $object.kind "CustomResourceDefinition" }}
+{{- range $named := concat (list $object.metadata) ($object.subjects | default list) (compact (list $object.roleRef)) }}
+{{- $_ := set $named "name" (include "muster.named" (dict "root" $.root "name" $named.name)) }}
+{{- end }}
+{{- end }}
 {{- $_ := set $object.metadata "labels" (merge (dict) ($object.metadata.labels | default dict) ($.labels | default dict) $labels) }}
 {{- with $.annotations }}
 {{- $_ := set $object.metadata "annotations" (merge (dict) . ($object.metadata.annotations | default dict)) }}
@@ -51,7 +68,7 @@ helm.sh/resource-policy: keep
 
 {{/* The ServiceAccount of the pods: with the rights of a kube-scheduler only where one is in them. */}}
 {{- define "muster.account" -}}
-{{- ternary "muster-scheduler" "muster" .Values.kubeScheduler.enabled }}
+{{- include "muster.fullname" . }}{{ if .Values.kubeScheduler.enabled }}-scheduler{{ end }}
 {{- end }}
 
 {{/* Muster's image. */}}
@@ -89,11 +106,11 @@ helm.sh/resource-policy: keep
 {{- end }}
 
 {{- define "muster.schedulerConfigName" -}}
-muster-scheduler-config-{{ include "muster.schedulerConfig" . | include "muster.hash" }}
+{{ include "muster.fullname" . }}-scheduler-config-{{ include "muster.schedulerConfig" . | include "muster.hash" }}
 {{- end }}
 
 {{- define "muster.settingsName" -}}
-muster-settings-{{ include "muster.settings" . | include "muster.hash" }}
+{{ include "muster.fullname" . }}-settings-{{ include "muster.settings" . | include "muster.hash" }}
 {{- end }}
 
 {{/* How long bind may be held, and how long kube-scheduler waits for it, in seconds. */}}
