@@ -36,6 +36,8 @@ def _walk(words: str, command: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN40
     if not isinstance(command, TyperGroup):
         yield words, command
         return
+    if command.invoke_without_command and words:
+        yield words, command
     for name, inner in command.commands.items():
         if not inner.hidden:
             yield from _walk(f"{words} {name}".strip(), inner)

@@ -1,12 +1,10 @@
-"""`muster serve`: the extender beside a kube-scheduler; `muster settings`: its settings file, to start from."""
+"""`muster serve`: the extender beside a kube-scheduler."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
-import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -28,8 +26,6 @@ EXIT_CONFIGURATION = 2
 #: Connections to the API server beside those that writes take: a watch for each of 14 kinds, reads, and a few more for
 #: watches that are opened again before the old connection has gone.
 SPARE_CONNECTIONS = 24
-#: Width of the comments in a settings file.
-_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +43,8 @@ class Sockets:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
+    """Add the command to the command line."""
     app.command()(serve)
-    app.command()(settings)
 
 
 def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -266,20 +261,3 @@ def overrides(scheduler_names: list[str] | None, scheduler_lease: str | None) ->
     if scheduler_lease is not None:
         given["scheduler_lease"] = scheduler_lease
     return given
-
-
-def settings() -> None:
-    """Print every setting with its default and meaning, as YAML for `muster serve --config`."""
-    typer.echo(render(), nl=False)
-
-
-def render() -> str:
-    """Return a settings file that holds every default, each under its explanation."""
-    defaults = Settings().model_dump(mode="json")
-    parts = []
-    for name, field in Settings.model_fields.items():
-        paragraph = " ".join((field.description or "").split())
-        comment = textwrap.fill(paragraph, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-        value = json.dumps(defaults[name]) if defaults[name] in (None, "") else defaults[name]
-        parts.append(f"{comment}\n{name}: {value}\n")
-    return "\n".join(parts)

@@ -64,6 +64,8 @@ def refusal(words: list[str]) -> str:
     while isinstance(command, TyperGroup):
         if rest and rest[0].startswith("-"):
             return _misused(command, rest)
+        if not rest and command.invoke_without_command:
+            return ""
         if not rest or rest[0] not in command.commands:
             return f"no command {rest[:1]}"
         command = command.commands[rest.pop(0)]
