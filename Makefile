@@ -19,8 +19,9 @@ WORKERS ?= 2
 PYTHON_DIRS = $(wildcard extender muster_lab tests localcluster bench docsite)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
-.PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference lock clean
+.PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference release lock clean
 .PHONY: require-go require-chromium require-postgresql each night-instruments night-properties night-faults night-controlplane night-long
+.PHONY: release-package release-sbom release-chart release-plugin release-krew release-sums
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -220,6 +221,56 @@ test-versions: require-go setup ## Play the stories on the older versions of Kub
 	done; \
 	if [ -n "$$failed" ]; then echo "test-versions: failed:$$failed" >&2; exit 1; fi
 
+# --------------------------------------------------------------------------------------------------------------- release
+# What a release has besides the image, which takes a container engine: .github/workflows/release.yml builds and signs that.
+# Archives have the time of the last commit, so that one commit makes the same package and the same bill twice.
+
+RELEASE := build/release
+REPOSITORY ?= https://github.com/ORG/muster
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+PLATFORM = $(shell uname -s | tr '[:upper:]' '[:lower:]')-$(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+HELM ?= $$($(BIN)/python -m localcluster build --binary helm)
+RELEASE_ENV = $(VENV)/release/bin
+
+release: release-package release-sbom release-chart release-plugin release-krew release-sums ## Make a release's files in build/release, but for the image.
+	@ls -1 $(RELEASE)
+
+release-%: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+
+$(VENV)/.release.stamp: requirements-release.lock $(VENV)/.dev.stamp
+	@echo 'setup: what a release needs (requirements-release.lock)' >&2
+	@$(BIN)/python -m venv $(VENV)/release >&2
+	@$(RELEASE_ENV)/python -m pip --disable-pip-version-check install --quiet --progress-bar off --no-input --no-deps \
+	    --require-hashes -r requirements.lock -r requirements-build.lock -r requirements-release.lock >&2
+	@touch $@
+
+release-package: $(VENV)/.release.stamp
+	@rm -rf $(RELEASE)
+	@$(RELEASE_ENV)/python -m hatchling build --directory $(RELEASE) >&2
+
+release-sbom: $(VENV)/.release.stamp
+	@$(RELEASE_ENV)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
+	    --output-file $(RELEASE)/muster-$(VERSION).cdx.json requirements.lock
+
+release-chart: $(VENV)/.dev.stamp
+	@$(HELM) package manifests/helm/muster --destination $(RELEASE) 2>/dev/null >&2
+
+# The command line and the Python that runs it, for people who have none: what krew installs as `kubectl muster`.
+release-plugin: $(VENV)/.release.stamp
+	@$(RELEASE_ENV)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-index --force-reinstall \
+	    $(RELEASE)/muster-$(VERSION)-py3-none-any.whl >&2
+	@$(RELEASE_ENV)/pyinstaller --log-level ERROR --noconfirm --onedir --name kubectl-muster --copy-metadata muster \
+	    --collect-all extender --collect-all muster_lab --distpath build/plugin --workpath build/pyinstaller \
+	    --specpath build/pyinstaller extender/__main__.py >&2
+	@build/plugin/kubectl-muster/kubectl-muster --version >&2
+	@tar -C build/plugin -czf $(RELEASE)/kubectl-muster-$(VERSION)-$(PLATFORM).tar.gz kubectl-muster
+
+release-krew:
+	@release/krew.sh $(VERSION) $(REPOSITORY) $(RELEASE) >$(RELEASE)/muster.yaml
+
+release-sums:
+	@cd $(RELEASE) && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS
+
 # ----------------------------------------------------------------------------------------------------------- maintenance
 
 # No header and no index in the output: a lock holds versions and hashes, and says nothing about the machine it was made on.
@@ -232,6 +283,7 @@ lock: $(VENV)/.python.stamp ## Write the lock files anew from pyproject.toml (AR
 	@$(UV_COMPILE) --output-file requirements.lock --extra postgresql pyproject.toml >/dev/null
 	@$(UV_COMPILE) --output-file requirements-dev.lock --constraints requirements.lock --group dev --extra postgresql pyproject.toml >/dev/null
 	@$(UV_COMPILE) --output-file requirements-build.lock --constraints requirements-dev.lock --group build >/dev/null
+	@$(UV_COMPILE) --output-file requirements-release.lock --constraints requirements-dev.lock --group release >/dev/null
 
 clean: ## Remove the virtual environment, caches and reports.
 	@rm -rf $(VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \

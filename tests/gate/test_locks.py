@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-LOCKS = ["requirements.lock", "requirements-build.lock", "requirements-dev.lock"]
+LOCKS = ["requirements.lock", "requirements-build.lock", "requirements-dev.lock", "requirements-release.lock"]
 MAKE_LOCK = "run `make lock`"
 
 
@@ -50,10 +50,10 @@ def test_runtime_dependencies_are_locked(repository: Path, pyproject: dict[str, 
     assert missing == [], MAKE_LOCK
 
 
-@pytest.mark.parametrize(("group", "name"), [("build", "requirements-build.lock"), ("dev", "requirements-dev.lock")])
-def test_dependency_groups_are_locked(repository: Path, pyproject: dict[str, Any], group: str, name: str) -> None:
+@pytest.mark.parametrize("group", ["build", "dev", "release"])
+def test_dependency_groups_are_locked(repository: Path, pyproject: dict[str, Any], group: str) -> None:
     """Every requirement of a dependency group is in that group's lock at a version that it allows."""
-    pinned = pins(repository / name)
+    pinned = pins(repository / f"requirements-{group}.lock")
     wanted = [line for line in pyproject["dependency-groups"][group] if isinstance(line, str)]
     missing = [line for line in wanted if not satisfied(Requirement(line), pinned)]
     assert missing == [], MAKE_LOCK
