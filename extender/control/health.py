@@ -150,7 +150,7 @@ class Health:
     def condition(self) -> HealthCondition:
         """Return the state of this moment."""
         if not self._watches.complete:
-            why = "; ".join(self._watches.complaints())
+            why = "; ".join(f"{kind} not synced" for kind in self._watches.unsynced())
             return HealthCondition(Mode.SYNCING, why, Wait(Reason.CACHE_NOT_SYNCED, names={"detail": why}))
         if self._watches.stale():
             silent = ", ".join(self._watches.silent())

@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 from extender import __version__
 
+from extender.control.recent import RecentTimes
+
 #: Seconds. Half a millisecond to five seconds: the budget of a verb is 1 to 5 ms, a held bind takes seconds.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 #: Seconds. A bind waits for the rest of its gang: `bind_hold_seconds` (20 s), and kube-scheduler gives up after its
@@ -21,6 +23,10 @@ _REPAIR_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0, 
 _WAITING_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 
 
+#: What the admission pass is called among the verbs.
+PASS = "pass"
+
+
 class Metrics:
     """Hold the instruments; labels are bounded sets, never pods, nodes or gangs.
 
@@ -32,6 +38,8 @@ class Metrics:
         # One more series for each of the others, which no query needs; the library asks for all of a process at once.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it without types
         self.registry = CollectorRegistry()
+        #: Verbs and passes of the last minute, for people; Prometheus has the history.
+        self.recent = RecentTimes(_VERB_BUCKETS)
         self.build_info = Gauge(
             "muster_build_info", "1, for the version of Muster and of the Python that runs it.",
             ("version", "python"), registry=self.registry,

@@ -76,8 +76,11 @@ class EventSink(Protocol):
     def skipped(self, kind: str) -> None:
         """Learn that an object or event of `kind` could not be decoded and was left out."""
 
-    def watch_restarted(self, kind: str, cause: str) -> None:
-        """Learn that the watch of `kind` had to start again; `cause` is a short fixed word for the metric."""
+    def watch_restarted(self, kind: str, cause: str, detail: str = "") -> None:
+        """Learn that the watch of `kind` had to start again.
+
+        `cause` is a short fixed word for the metric; `detail` says to people what failed, "" where nothing did.
+        """
 
 
 #: Why a watch had to start again: the API server went back to an older state, as after its etcd was restored.

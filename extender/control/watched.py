@@ -528,6 +528,7 @@ class Watches:
         self._synced: set[str] = set()
         self._heard: dict[str, float] = {}
         self._vital: dict[str, float] = {}
+        self._failures: dict[str, str] = {}  # of those that have not been heard of since
 
     def synced(self, kind: str) -> None:
         """Learn that a kind's first list is complete."""
@@ -537,12 +538,15 @@ class Watches:
     def heard(self, kind: str) -> None:
         """Learn that a kind's watch is alive."""
         self._heard[kind] = self._clock.monotonic()
+        self._failures.pop(kind, None)
         if kind in VITAL_KINDS:
             self._vital[kind] = self._heard[kind]
 
-    def restarted(self, kind: str, cause: str) -> None:
-        """Count a restart."""
+    def restarted(self, kind: str, cause: str, detail: str) -> None:
+        """Count a restart, and keep what failed, in words, until the watch is heard of."""
         self._metrics.watch_restarts.labels(kind, cause).inc()
+        if detail:
+            self._failures[kind] = detail
 
     @property
     def complete(self) -> bool:
@@ -562,12 +566,23 @@ class Watches:
         now = self._clock.monotonic()
         return [kind for kind, heard in self._vital.items() if now >= heard + self._stale_after]
 
+    def unsynced(self) -> list[str]:
+        """Return the kinds that are not listed yet."""
+        return [kind for kind in self._required if kind not in self._synced]
+
     def complaints(self) -> list[str]:
-        """Return, for people, which kinds are not listed yet or silent for too long."""
+        """Return, for people, which kinds are not listed yet or silent for too long, and what fails where that is known.
+
+        Kinds of which the same is to be said are in one line.
+        """
         now = self._clock.monotonic()
-        missing = [f"{kind} not synced" for kind in self._required if kind not in self._synced]
-        silent = [f"{kind} silent for {now - self._heard[kind]:.0f} s" for kind in self.silent()]
-        return missing + silent
+        said = [(kind, "not synced") for kind in self.unsynced()]
+        said += [(kind, f"silent for {now - self._heard[kind]:.0f} s") for kind in self.silent()]
+        lines: dict[tuple[str, str], list[str]] = {}
+        for kind, what in said:
+            failure = self._failures.get(kind, "")
+            lines.setdefault((f"{what}: {failure}", "") if failure else (what, kind), []).append(kind)
+        return [f"{', '.join(kinds)} {what}" for (what, _), kinds in lines.items()]
 
     def scrape(self) -> None:
         """Set the age gauges."""

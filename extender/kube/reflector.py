@@ -30,6 +30,7 @@ import structlog
 from extender.control.ports import ApiError, EventSink
 from extender.control.watched import CALIBRATION, LEASE, PROVISIONING, WATCHED, Known, Watched
 from extender.kube.api import NOT_FOUND, TIMEOUT, UNREADABLE, ApiServer, ReconnectBackoff, Sleep, list_pages
+from extender.kube.rights import CREDENTIALS_REFUSED
 from extender.kube.watch import (
     GONE,
     INITIAL_EVENTS_END,
@@ -97,7 +98,7 @@ class Reflector(Generic[T]):
                 await self._stay_connected()
             except PlaceLostError as lost:
                 self._log.info("listing again", cause=str(lost.cause))
-                await self._pause(lost.cause)
+                await self._pause(lost.cause, "")
 
     # The loop around connections that end.
 
@@ -158,7 +159,7 @@ class Reflector(Generic[T]):
     async def _after(self, connection: WatchConnection, error: ApiError | None) -> WatchConnection:
         """Do what the end asks for, and return the next connection; raise PlaceLostError if only a list helps."""
         if error is None:
-            return await self._next(connection, WatchFailure.CLOSED)
+            return await self._next(connection, WatchFailure.CLOSED, "")
         if error.status:
             self._answered(connection)
         if error.status == GONE:
@@ -168,25 +169,26 @@ class Reflector(Generic[T]):
             return WatchConnection(pages=True)
         if error.status == NOT_FOUND and self._feed.optional:
             return await self._not_installed(connection)
-        return await self._next(connection, self._cause(error, connection), error.retry_after)
+        return await self._next(connection, *self._cause(error, connection), error.retry_after)
 
-    def _cause(self, error: ApiError, connection: WatchConnection) -> WatchFailure:
-        """Classify and log an error."""
+    def _cause(self, error: ApiError, connection: WatchConnection) -> tuple[WatchFailure, str]:
+        """Classify and log an error; return it in words too."""
         if error.status in {_UNAUTHORIZED, _FORBIDDEN}:
             verb = "list" if connection.pages and connection.version is None else "watch"
             if error.status == _UNAUTHORIZED:
                 self._log.error("the API server refused Muster's credentials: token or certificate", answer=str(error))
-            else:
-                self._log.error("not allowed; Muster's ClusterRole must grant it", verb=verb, answer=str(error))
-            return WatchFailure.FORBIDDEN
+                return WatchFailure.FORBIDDEN, CREDENTIALS_REFUSED
+            self._log.error("not allowed; Muster's ClusterRole must grant it", verb=verb, answer=str(error))
+            return WatchFailure.FORBIDDEN, f"Muster's ClusterRole must grant to {verb} {self._feed.kind} ({error})"
         if error.status:
             self._log.warning("refused", answer=str(error))
-            return WatchFailure.THROTTLED if error.status == _TOO_MANY_REQUESTS else WatchFailure.REFUSED
+            throttled = error.status == _TOO_MANY_REQUESTS
+            return WatchFailure.THROTTLED if throttled else WatchFailure.REFUSED, str(error)
         if error.reason == TIMEOUT:
             self._backoff.reset()  # the silence was pause enough
-            return WatchFailure.SILENT
+            return WatchFailure.SILENT, str(error)
         self._log.warning("disconnected", error=str(error))
-        return WatchFailure.DISCONNECTED
+        return WatchFailure.DISCONNECTED, str(error)
 
     def _answered(self, connection: WatchConnection) -> None:
         """Note that the server answers: pauses that grew while it was away say nothing about its load."""
@@ -195,15 +197,17 @@ class Reflector(Generic[T]):
         connection.answered = True
 
     async def _next(
-        self, connection: WatchConnection, cause: WatchFailure, retry_after: float | None = None
+        self, connection: WatchConnection, cause: WatchFailure, detail: str, retry_after: float | None = None
     ) -> WatchConnection:
         """Pause after a connection and return the next one; raise PlaceLostError if its place is of no use."""
         following = connection.next(cause, self._options.fruitless_connections)
-        await self._pause(cause, retry_after, outage=following.after_outage)
+        await self._pause(cause, detail, retry_after, outage=following.after_outage)
         return following
 
-    async def _pause(self, cause: WatchFailure, retry_after: float | None = None, *, outage: bool = False) -> None:
-        self._sink.watch_restarted(self._feed.kind, cause)
+    async def _pause(
+        self, cause: WatchFailure, detail: str, retry_after: float | None = None, *, outage: bool = False
+    ) -> None:
+        self._sink.watch_restarted(self._feed.kind, cause, detail)
         seconds = self._backoff.pause(at_least=retry_after or 0.0)
         await self._sleep(min(seconds, self._options.longest_outage_pause_seconds) if outage else seconds)
 

@@ -175,12 +175,13 @@ class Endpoint:
         self._budget = budget
         self._clock = clock
         self._timer = cache(partial(metrics.verb_seconds.labels, verb.name))
+        self._recent = metrics.recent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read a request, and send its answer."""
         began = self._clock.monotonic()
         status, answer = await self._answer(scope, receive)
-        self._tell(answer, self._clock.monotonic() - began)
+        self._tell(answer, began, self._clock.monotonic() - began)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer.body))]
         if status == _TOO_LARGE:
             headers.append((b"connection", b"close"))  # the rest of the body is not waited for
@@ -204,9 +205,10 @@ class Endpoint:
             log.exception("verb failed", verb=verb.name)
             return _OK, verb.failed(f"internal error: {type(error).__name__}")
 
-    def _tell(self, answer: VerbAnswer, seconds: float) -> None:
+    def _tell(self, answer: VerbAnswer, began: float, seconds: float) -> None:
         """Count and log how a call ended."""
         self._timer(answer.outcome).observe(seconds)
+        self._recent.observe(self.verb.name, seconds, began + seconds)
         write = log.warning if answer.outcome is Outcome.ERROR else log.debug
         write(
             self.verb.name,

@@ -243,6 +243,27 @@ async def test_a_silent_watch_makes_the_controller_unready_until_it_speaks(muste
     assert muster.sample("muster_watch_restarts_total", kind="pods", cause="expired") == 1
 
 
+async def test_what_a_watch_fails_of_is_told_until_it_is_heard_of(muster: Muster) -> None:
+    """Readiness says why, kinds with one cause in one line; kube-scheduler is told the same while it lasts."""
+    controller, refused = muster.controller, "no answer: ClientConnectorError: Connect call failed ('10.0.0.1', 443)"
+    for kind in REQUIRED_KINDS:
+        controller.watch_restarted(kind, "disconnected", refused)
+    assert controller.health.unready_because() == [f"{', '.join(REQUIRED_KINDS)} not synced: {refused}"]
+    assert controller.health.condition().why.startswith("nodes not synced; ")
+    muster.sync()
+    muster.fall_silent()
+    await asyncio.sleep(61)
+    forbidden = "Muster's ClusterRole must grant to watch pods (403 Forbidden: ...)"
+    controller.watch_restarted(WatchedKind.POD, "forbidden", forbidden)
+    controller.watch_restarted(WatchedKind.NODE, "closed")
+    said = controller.health.unready_because()
+    assert f"pods silent for 61 s: {forbidden}" in said
+    assert "nodes silent for 61 s" in said
+    for kind in REQUIRED_KINDS:
+        controller.heard(kind)
+    assert controller.health.unready_because() == []
+
+
 async def test_the_global_default_priority_class_gives_the_default(muster: Muster) -> None:
     """Only a PriorityClass that is the global default counts."""
     controller = muster.controller

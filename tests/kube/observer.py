@@ -27,6 +27,7 @@ class Recorder(Changes):
         self.leases: list[Lease] = []
         self.synced_kinds: list[str] = []
         self.restarts: list[str] = []
+        self.failures: list[str] = []
         self.skipped_kinds: list[str] = []
         self.heard_of = 0
 
@@ -63,10 +64,11 @@ class Recorder(Changes):
         self.heard_of += 1
         self.changed()
 
-    def watch_restarted(self, kind: str, cause: str) -> None:
+    def watch_restarted(self, kind: str, cause: str, detail: str = "") -> None:
         """Keep why a watch started again."""
         assert kind == WatchedKind.LEASE or kind in REQUIRED_KINDS
         self.restarts.append(str(cause))
+        self.failures.append(detail)
         self.changed()
 
 

@@ -1,25 +1,20 @@
-"""All that people see of a cluster at once, kept up to date while a page is open.
-
-How long answers took lately is read off the metrics' histograms.
-"""
+"""All that people see of a cluster at once, kept up to date while a page is open."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TypeAlias
 
 from msgspec.structs import replace
-from prometheus_client import Histogram
 
 import extender
 from extender.clock import Clock
 from extender.control.controller import Controller
 from extender.control.decisions import MOST_ENTRIES
-from extender.control.metrics import Metrics
+from extender.control.metrics import PASS, Metrics
+from extender.control.recent import Buckets, quantile
 from extender.explain.documents import DecisionRow, GangPhase, QueueRow
 from extender.journal.journal import Recording
 from extender.objects.meta import write_timestamp
@@ -39,12 +34,6 @@ from extender.service.board.rows import GangRows, NodeRow, NodeRows, Resources, 
 _MILLISECONDS = 1000.0
 #: Decimals of milliseconds: a microsecond.
 _DECIMALS = 3
-#: How far back the window of latencies reaches (seconds), and how often its beginning moves.
-WINDOW_SECONDS = 60.0
-_STEP_SECONDS = 5.0
-
-Buckets: TypeAlias = Mapping[float, float]
-"""Upper bound of a bucket (seconds) -> how many observations are at most that, as Prometheus counts."""
 
 
 class ServiceStatus:
@@ -54,8 +43,7 @@ class ServiceStatus:
         """Ask `controller` how it is, and `metrics` how long its answers take."""
         self._controller = controller
         self._clock = clock
-        self._verbs = LatencyWindow(metrics.verb_seconds, "verb", clock)
-        self._passes = LatencyWindow(metrics.pass_seconds, "", clock)
+        self._recent = metrics.recent
 
     def document(self, gangs: Iterable[GangRow], totals: Totals) -> StatusDocument:
         """Return the document, with the rows of all gangs counted, and these totals of the nodes."""
@@ -63,6 +51,9 @@ class ServiceStatus:
         phases = Counter({phase.value: 0 for phase in GangPhase})
         phases.update(row.phase for row in rows)
         reasons = Counter(row.reason.code for row in rows if row.reason is not None)
+        recent = self._recent.look(self._clock.monotonic())
+        passes = _latency(recent.pop(PASS, {}))
+        calls = ((verb, _latency(buckets)) for verb, buckets in recent.items())
         return StatusDocument(
             version=extender.__version__,
             time=write_timestamp(self._clock.now()),
@@ -75,10 +66,8 @@ class ServiceStatus:
             waiting=dict(reasons.most_common()),
             queues=len(controller.admission.sharing.queues),
             oldest_wait=_longest_wait(rows),
-            verbs=tuple(
-                VerbCalls(found.calls, found.p50, found.p99, verb) for verb, found in self._verbs.look().items()
-            ),
-            passes=self._passes.look().get("", CallLatency(0, None, None)),
+            verbs=tuple(VerbCalls(found.calls, found.p50, found.p99, verb) for verb, found in calls),
+            passes=passes,
             recording=_recording(controller.journal.standing()),
         )
 
@@ -99,59 +88,9 @@ def _milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * _MILLISECONDS, _DECIMALS)
 
 
-class LatencyWindow:
-    """Remember what a histogram said some time ago, so that its difference from now says what has been lately."""
-
-    def __init__(self, histogram: Histogram, label: str, clock: Clock) -> None:
-        """Look at `histogram`, and tell by the values of `label`; with "" all observations are one."""
-        self._histogram = histogram
-        self._label = label
-        self._clock = clock
-        self._past: deque[tuple[float, dict[str, dict[float, float]]]] = deque([(clock.monotonic(), {})])
-
-    def look(self) -> dict[str, CallLatency]:
-        """Return the latencies within the last minute; in the minute after the first question, of all time."""
-        now, counts = self._clock.monotonic(), self._counts()
-        if now - self._past[-1][0] >= _STEP_SECONDS:
-            self._past.append((now, counts))
-        while len(self._past) > 1 and now - self._past[1][0] >= WINDOW_SECONDS:
-            self._past.popleft()
-        then = self._past[0][1]
-        return {name: _latency(buckets, then.get(name, {})) for name, buckets in sorted(counts.items())}
-
-    def _counts(self) -> dict[str, dict[float, float]]:
-        counts: dict[str, dict[float, float]] = {}
-        for metric in self._histogram.collect():
-            for sample in metric.samples:
-                if sample.name.endswith("_bucket"):
-                    name, bound = sample.labels.get(self._label, ""), float(sample.labels["le"])
-                    buckets = counts.setdefault(name, {})
-                    buckets[bound] = buckets.get(bound, 0.0) + sample.value
-        return counts
-
-
-def _latency(now: Buckets, then: Buckets) -> CallLatency:
-    lately = {bound: count - then.get(bound, 0.0) for bound, count in sorted(now.items())}
-    calls = int(max(lately.values(), default=0.0))
-    return CallLatency(calls, *(_milliseconds(quantile(lately, share)) for share in (0.5, 0.99)))
-
-
-def quantile(buckets: Buckets, share: float) -> float | None:
-    """Return a quantile (0 to 1) in seconds, as PromQL's histogram_quantile estimates it; None without observations.
-
-    Within a bucket observations are taken to lie evenly. Beyond the last finite bound that bound is the answer.
-    Source: prometheus/promql/quantile.go bucketQuantile.
-    """
-    bounds = sorted(buckets)
-    total = buckets[bounds[-1]] if bounds else 0.0
-    if total <= 0:
-        return None
-    wanted = share * total
-    edges = [(0.0, 0.0), *((bound, buckets[bound]) for bound in bounds)]
-    for (lower, before), (upper, count) in pairwise(edges):
-        if count >= wanted and count > before:
-            return lower if upper == float("inf") else lower + (upper - lower) * (wanted - before) / (count - before)
-    return None
+def _latency(buckets: Buckets) -> CallLatency:
+    calls = int(max(buckets.values(), default=0.0))
+    return CallLatency(calls, *(_milliseconds(quantile(buckets, share)) for share in (0.5, 0.99)))
 
 
 #: Entries of the decision log that the first picture has.

@@ -43,9 +43,9 @@ class Told:
         """Hear that an object could not be decoded, which does not happen here."""
         raise AssertionError(kind)
 
-    def watch_restarted(self, kind: str, cause: str) -> None:
+    def watch_restarted(self, kind: str, cause: str, detail: str = "") -> None:
         """Hear that a watch started again, which this one never does."""
-        raise AssertionError((kind, cause))
+        raise AssertionError((kind, cause, detail))
 
 
 def _words(event: News) -> str:  # noqa: C901, PLR0911, PLR0912 - one line for each kind
