@@ -12,7 +12,18 @@ from rich.text import Text
 from extender.cli.asking import gang_path, with_query
 from extender.cli.connecting import EXIT_USAGE, Connection, answered, connected, refusals
 from extender.cli.following import Followed, News, following
-from extender.cli.printing import Column, Report, cleaned, clock_time, console, note, print_answer, show
+from extender.cli.printing import (
+    Column,
+    Report,
+    cleaned,
+    clock_time,
+    console,
+    local_time,
+    note,
+    print_answer,
+    show,
+    with_local_times,
+)
 from extender.explain.documents import DecisionRow
 from extender.service.board.documents import EventsDocument
 
@@ -89,7 +100,7 @@ def _show(found: Sequence[DecisionRow], *, wide: bool, headers: bool) -> None:
     rows: list[list[Text | str]] = []
     for event in found:
         kind = Text(event.kind, _STYLES.get(event.kind, ""))
-        when = event.time if wide else clock_time(event.time)
+        when = local_time(event.time) if wide else clock_time(event.time)
         more = [str(event.seq), event.decision or "-", event.about or "-"] if wide else []
         rows.append([when, kind, event.gang or "-", *more, said(event)])
     show(console(), columns, rows, headers=headers)
@@ -97,7 +108,7 @@ def _show(found: Sequence[DecisionRow], *, wide: bool, headers: bool) -> None:
 
 def line(event: DecisionRow, *, wide: bool = False) -> Text:
     """Return a decision as one line, with columns of fixed width, since later lines are not known yet."""
-    when = event.time if wide else clock_time(event.time)
+    when = local_time(event.time) if wide else clock_time(event.time)
     kind = (f"{event.kind:<9}", _STYLES.get(event.kind, ""))
     about = f"{event.seq:>6}  {event.decision or '-':<12}  {event.about or '-':<24}  " if wide else ""
     return Text.assemble(f"{when}  ", kind, "  ", cleaned(f"{event.gang or '-':<24}  {about}{said(event)}"))
@@ -107,7 +118,7 @@ def said(event: DecisionRow) -> str:
     """Return what a decision was about: its reason and message, else how many members it was for."""
     text = ": ".join(part for part in (event.reason, event.message) if part)
     if text:
-        return text
+        return with_local_times(text)
     members = event.members
     text = f"{members} member{'' if members == 1 else 's'}" if members else ""
     waited = event.waited_seconds

@@ -13,7 +13,18 @@ from rich.text import Text
 
 from extender.cli.asking import AskError, ServerError, gang_path
 from extender.cli.connecting import Connection, asking, connected, refusals
-from extender.cli.printing import Cell, Column, Report, bar, cleaned, console, lines, print_answer
+from extender.cli.printing import (
+    Cell,
+    Column,
+    Report,
+    bar,
+    cleaned,
+    console,
+    lines,
+    local_time,
+    print_answer,
+    with_local_times,
+)
 from extender.explain.documents import (
     Explanation,
     HolderRow,
@@ -129,7 +140,7 @@ def _show_holders(console: Console, holders: Sequence[HolderRow]) -> None:
     rows: list[list[Cell]] = [
         [
             *(each.gang, str(each.gpus), str(each.nodes), str(each.priority), each.queue or "-"),
-            f"{each.ends_at or 'not known'}{' (overdue)' if each.overdue else ''}",
+            f"{local_time(each.ends_at) if each.ends_at else 'not known'}{' (overdue)' if each.overdue else ''}",
         ]
         for each in holders
     ]
@@ -171,7 +182,7 @@ def _member(pod: MemberRow) -> Iterator[Text]:
 
 
 def _indented(line: str, by: int = 2) -> Text:
-    return cleaned(f"{' ' * by}{line}")
+    return cleaned(f"{' ' * by}{with_local_times(line)}")
 
 
 def _numbers(numbers: Sequence[int]) -> str:

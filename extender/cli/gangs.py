@@ -10,7 +10,19 @@ import typer
 
 from extender.cli.asking import with_query
 from extender.cli.connecting import EXIT_USAGE, Connection, answered, connected
-from extender.cli.printing import Cell, Column, Format, age, console, note, phase, print_answer, show, until
+from extender.cli.printing import (
+    Cell,
+    Column,
+    Format,
+    age,
+    console,
+    note,
+    phase,
+    print_answer,
+    show,
+    until,
+    with_local_times,
+)
 from extender.clock import SystemClock
 from extender.service.board.documents import GangRow, GangsDocument
 
@@ -68,7 +80,7 @@ def wide_cells(row: GangRow, now: dt.datetime) -> list[Cell]:
         within(row) or "-",
         starts(row, now),
         cells[7],
-        (row.evicted or "") if row.reason is None else row.reason.message,
+        with_local_times((row.evicted or "") if row.reason is None else row.reason.message),
     ]
 
 
@@ -125,8 +137,10 @@ def gangs(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """List the gangs: those that wait in the order of the queue, then the others by age.
 
-    POS is the place in that order. Exit codes: 0 listed, also if there are none; 1 Muster cannot be asked; 2 refused
-    arguments.
+    MEMBERS says how many are bound to nodes or have succeeded, of how many minMember asks for; GPUS what the members
+    that have not ended ask for; POS is the place in that order.
+
+    Exit codes: 0 listed, also if there are none; 1 Muster cannot be asked; 2 refused arguments.
     """
     if all_namespaces and namespace is not None:
         note("muster gangs: -n and -A exclude each other")

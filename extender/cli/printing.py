@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
+#: How Muster writes times in documents and in the sentences in them. Source: extender.objects.meta.write_timestamp.
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
 _BYTES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 _KIB = 1024
 #: CPU is counted in thousandths.
@@ -145,6 +148,17 @@ def clock_time(at: str | None) -> str:
     """Write a time of Muster's as the time of day where the reader is."""
     moment = read_time(at)
     return "-" if moment is None else moment.astimezone().strftime("%H:%M:%S")
+
+
+def local_time(at: str | None) -> str:
+    """Write a time of Muster's as date and time where the reader is: `2026-11-21T13:00:00+01:00`, `-` for none."""
+    moment = read_time(at)
+    return "-" if moment is None else moment.astimezone().isoformat(timespec="seconds")
+
+
+def with_local_times(text: str) -> str:
+    """Write the times within a sentence of Muster's as those where the reader is."""
+    return _TIME.sub(lambda found: local_time(found[0]), text)
 
 
 def read_time(text: str | None) -> dt.datetime | None:

@@ -75,27 +75,16 @@ class QueueTotal:
     waiting: int = 0
 
 
-def held(row: GangRow) -> int:
-    """Return how many GPUs a gang holds: those of all its members, times the part of them that has a node.
-
-    The list says how many GPUs its live members ask for, not which member asks for how many.
-    """
-    members = row.members
-    live = members.exist - members.succeeded - members.failed
-    placed = members.bound + members.reserved
-    return round(row.gpus * min(placed / live, 1)) if live > 0 else 0
-
-
 def _holding(gangs: Sequence[GangRow]) -> list[GangRow]:
-    return sorted((row for row in gangs if held(row)), key=lambda row: (-held(row), row.namespace, row.name))
+    return sorted((row for row in gangs if row.gpus_held), key=lambda row: (-row.gpus_held, row.namespace, row.name))
 
 
 def _queues(gangs: Sequence[GangRow]) -> list[QueueTotal]:
     totals: dict[str, QueueTotal] = {}
     for row in gangs:
         total = totals.setdefault(row.queue or "-", QueueTotal(row.queue or "-"))
-        total.gpus += held(row)
-        total.gangs += held(row) > 0
+        total.gpus += row.gpus_held
+        total.gangs += row.gpus_held > 0
         total.waiting += row.reason is not None
     return sorted(totals.values(), key=lambda total: (-total.gpus, total.name))
 
@@ -104,7 +93,7 @@ def _gang_cells(row: GangRow, every: int, now: dt.datetime) -> list[Cell]:
     nodes = str(row.nodes) if row.nodes else "-"
     since = row.started_at or row.since
     return [
-        row.key, *_share(held(row), every), nodes, age(since, now), row.queue or "-", phase(row.phase)
+        row.key, *_share(row.gpus_held, every), nodes, age(since, now), row.queue or "-", phase(row.phase)
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from extender.cli.connecting import Connection, connected
 from extender.cli.events import line
 from extender.cli.following import Followed, News, StreamLost, following
 from extender.cli.gangs import COLUMNS, gang_cells, members
-from extender.cli.printing import cleaned, clock_time, console, lines, note, phase
+from extender.cli.printing import cleaned, clock_time, console, lines, note, phase, with_local_times
 from extender.cli.status import describe
 from extender.clock import Clock, SystemClock
 from extender.service.board.documents import GangRow
@@ -82,7 +82,7 @@ def changes(followed: Followed, news: Iterable[News | StreamLost]) -> Iterator[T
 def _told(row: GangRow) -> str:
     """Return why a gang waits, or how much of it is there."""
     if row.reason is not None:
-        return ": ".join(part for part in (row.reason.code, row.reason.message) if part)
+        return with_local_times(": ".join(part for part in (row.reason.code, row.reason.message) if part))
     return f"{members(row)} members, {row.gpus} GPUs"
 
 

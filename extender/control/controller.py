@@ -21,7 +21,7 @@ from extender.control.exposition import QueueGauges, expose, expose_lost_time, g
 from extender.control.health import DegradedError, Health, HealthCondition, Mode
 from extender.control.historykeeper import HistoryKeeper
 from extender.control.leadership import Leadership, OnlyReplica, leads
-from extender.control.metrics import PASS, Metrics
+from extender.control.metrics import ADMISSION_PASS, Metrics
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Fence, Outbox, WriteWindow
 from extender.control.ports import REWOUND, ClusterApi, LeaseGone, LeaseSeen, News, PodKey
 from extender.control.watched import PROVISIONING, REQUIRED_KINDS, Watches
@@ -339,7 +339,7 @@ class Controller:
             rest = self.clock.monotonic() - began
             spent += rest
         self._metrics.pass_seconds.observe(spent)
-        self._metrics.recent.observe(PASS, spent, self.clock.monotonic())
+        self._metrics.recent.observe(ADMISSION_PASS, spent, self.clock.monotonic())
         self._dispatcher.queues_changed()
         return rest
 

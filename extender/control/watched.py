@@ -571,9 +571,9 @@ class Watches:
         return [kind for kind in self._required if kind not in self._synced]
 
     def complaints(self) -> list[str]:
-        """Return, for people, which kinds are not listed yet or silent for too long, and what fails where that is known.
+        """Return, for people, which kinds are not listed yet or silent for too long.
 
-        Kinds of which the same is to be said are in one line.
+        What fails is said with it, where that is known; kinds of which it is the same are in one line.
         """
         now = self._clock.monotonic()
         said = [(kind, "not synced") for kind in self.unsynced()]

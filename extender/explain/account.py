@@ -177,36 +177,41 @@ def _deficit(
 ) -> tuple[dict[str, int], list[int]]:
     """Return what `missing` more pods of a shape lack on the nodes that lack least, and the rows of these.
 
-    What the empty nodes cannot take either lacks all that it asks for.
+    Pods that not even the empty nodes would take lack what is too little there for them too; where no node takes such
+    pods, as those of a domain that are tainted, that is what all of its nodes are short of.
     """
     table, site = inquiry.table, inquiry.case.view(inquiry.option)
-    rows = np.flatnonzero(inside & fall.open_to)
-    vector = table.vector(fall.shape.requests)
-    names = [table.resources[column] for column in vector.columns.tolist()]
-    asked = vector.amounts
+    vector, present = table.vector(fall.shape.requests), table.present[: table.rows]
+    names, asked = [table.resources[column] for column in vector.columns.tolist()], vector.amounts
+    takers = inside & fall.open_to
+    rows = np.flatnonzero(takers if takers.any() else inside & present)
     free, room = site.snapshot(Capacity.FREE).free[vector.columns][:, rows], fall.room[rows]
-    lacking: list[NDArray[np.int64]] = []
-    at: list[NDArray[np.intp]] = []
-    if rows.shape[0]:
-        most = _most_when_empty(table, vector.columns, asked, rows) - room
-        left = free - room * asked[:, None]
-        # A pod lacks no more than it asks for, even where others have more than there is.
-        lacking.append(np.clip(asked[:, None] - left, 0, asked[:, None])[:, most > 0])
-        at.append(rows[most > 0])
-        for more in range(1, min(missing, _MOST_MORE)):
-            further = rows[most > more]
-            if not further.shape[0]:
-                break
-            lacking.append(np.repeat(asked[:, None], further.shape[0], axis=1))
-            at.append(further)
-    amounts = np.concatenate(lacking, axis=1) if lacking else np.zeros((len(names), 0), dtype=np.int64)
-    where = np.concatenate(at) if at else np.zeros(0, dtype=np.intp)
-    shares = (amounts / np.maximum(asked, 1)[:, None]).sum(axis=0)
-    chosen = np.argsort(shares, kind="stable")
-    taken = chosen[:missing]
-    total = amounts[:, taken].sum(axis=1) + asked * (missing - taken.shape[0])
+    left = np.maximum(free - room * asked[:, None], 0)  # no pod lacks more than it asks for
+    most = _most_when_empty(table, vector.columns, asked, rows) - room if takers.any() else np.zeros_like(room)
+    total, where = np.zeros_like(asked), list[int]()
+    for already, many in ((np.zeros_like(most), most), (np.maximum(most, 0), np.full_like(most, _MOST_MORE))):
+        steps = range(min(missing, _MOST_MORE))
+        lacking = [_lack_of_next(left, asked, already + more)[:, many > more] for more in steps]
+        amounts = np.concatenate(lacking, axis=1) if lacking else np.zeros((len(names), 0), dtype=np.int64)
+        shares = (amounts / np.maximum(asked, 1)[:, None]).sum(axis=0)
+        chosen = np.argsort(shares, kind="stable")
+        total += amounts[:, chosen[:missing]].sum(axis=1)
+        if many is most:
+            at = np.concatenate([rows[many > more] for more in range(len(lacking))]) if lacking else rows[:0]
+            where = list(dict.fromkeys(at[chosen[: max(missing, MOST_ROWS)]].tolist()))
+        missing -= min(missing, chosen.shape[0])
+        if not missing:
+            break
+    total += asked * missing
     shortages = {name: int(amount) for name, amount in zip(names, total.tolist(), strict=True) if amount > 0}
-    return shortages, list(dict.fromkeys(where[chosen[: max(missing, MOST_ROWS)]].tolist()))
+    return shortages, where
+
+
+def _lack_of_next(left: NDArray[np.int64], asked: NDArray[np.int64], before: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return (resources, rows) what one pod more lacks on each node, of which `left` would go to `before` others."""
+    wanted = before * asked[:, None]
+    lack: NDArray[np.int64] = np.maximum(wanted + asked[:, None] - left, 0) - np.maximum(wanted - left, 0)
+    return lack
 
 
 def _most_when_empty(

@@ -117,7 +117,10 @@ class ExpectedStart(ApiDocument, frozen=True):
 
 
 class QueuePosition(ApiDocument, frozen=True):
-    """The place of a gang in the order of evaluation: `position` of `of`, behind `ahead`; null if it does not wait."""
+    """The place of a gang in the order of evaluation: `position` of `of`, behind `ahead`; null if it does not wait.
+
+    `name` is its own Queue; those who wait in all Queues are in one order.
+    """
 
     name: str | None
     position: Count | None

@@ -148,7 +148,7 @@ def _account_lines(account: WaitAccount) -> list[str]:
     """Return the place in line and the nearest miss of a gang that waits, in a line each."""
     standing, lines = account.standing, list[str]()
     if standing.position is not None:
-        queue = f" in Queue {standing.name}" if standing.name else ""
+        queue = f" over all Queues (its own is {standing.name})" if standing.name else ""
         behind = f", behind {standing.ahead[-1]}" if standing.ahead else ""
         lines.append(f"{standing.position} of {standing.of} in line{queue}{behind}")
     if account.nearest is not None:

@@ -45,6 +45,7 @@ def gang_row(name: str, members: int, **fields: Any) -> Json:
         "minMember": members,
         "members": {**zero, "exist": members, "bound": members, "running": members},
         "gpus": members * _GPUS,
+        "gpusHeld": members * _GPUS,
         "reason": None,
         "position": None,
         "since": moment(0),

@@ -28,6 +28,7 @@ def gang(name: str = "team/train", **changes: Any) -> Json:
         "minMember": 4,
         "members": {**members, "failed": 0},
         "gpus": 32,
+        "gpusHeld": 32,
         "reason": None,
         "position": None,
         "since": "2026-03-01T11:56:48Z",
@@ -47,7 +48,7 @@ def waiting(name: str = "team/next", reason: str = "InsufficientCapacity", **cha
     members = {"exist": 4, "gated": 0, "waiting": 4, "reserved": 0, "bound": 0, "running": 0, "succeeded": 0}
     said = {"code": reason, "message": "1 of 4 members fit now", "numbers": {"fits": 1, "minMember": 4}}
     place = {"busBandwidthGBps": None, "level": None, "domain": None, "nodes": 0}
-    stands = {"phase": "Pending", "members": {**members, "failed": 0}, "reason": said, "position": 1}
+    stands = {"phase": "Pending", "members": {**members, "failed": 0}, "gpusHeld": 0, "reason": said, "position": 1}
     return gang(name, **{**place, **stands, **changes})
 
 

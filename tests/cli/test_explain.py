@@ -12,6 +12,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from extender.cli.commands import app
+from extender.cli.printing import local_time
 from extender.cluster.membership import Census
 from extender.cluster.occupancy import Held
 from extender.explain.account import WaitAccount
@@ -242,7 +243,7 @@ class TestWhatIsInTheWay:
         lines = explain("team/train", "--server", server.url).stdout.splitlines()
         first, second = (line.split() for line in lines if line.startswith("  team/"))
         assert first == ["team/old", "64", "8", "3", "-", "not", "known"]
-        assert second == ["team/late", "64", "8", "3", "q", "2026-11-21T12:00:00Z", "(overdue)"]
+        assert second == ["team/late", "64", "8", "3", "q", local_time("2026-11-21T12:00:00Z"), "(overdue)"]
 
     def test_what_would_help(self, server: Script) -> None:
         """One line for each change, and why a gang is where it is for one that is placed."""

@@ -22,6 +22,7 @@ from typer.testing import CliRunner, Result
 from extender.cli.asking import Asker, AskError, Server
 from extender.cli.commands import app
 from extender.cli.following import Followed, News, StreamLost, follow
+from extender.cli.printing import local_time
 from extender.cli.watch import changes, picture, screen
 from extender.clock import ManualClock
 from extender.explain.documents import DecisionRow
@@ -211,7 +212,7 @@ def test_events_go_on_until_ctrl_c(server: Script) -> None:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [event(2), event(4)]
     done = stopped(server, "events", "-f", "-o", "wide")
     assert [line.split()[:3] for line in done.stdout.splitlines()] == [
-        [one["time"], "started", one["gang"]] for one in found
+        [one["time"].replace("Z", "+00:00"), "started", one["gang"]] for one in found
     ]
 
 
@@ -232,7 +233,7 @@ def test_events_are_listed_oldest_first(server: Script) -> None:
         ["reserved", "-", "1 member"],
     ]
     wide = ask(server, "events", "-o", "wide", "--no-headers").stdout.splitlines()
-    assert wide[2].split() == [found[2]["time"], "reserved", "-", "3", "-", "-", "1", "member"]
+    assert wide[2].split() == [local_time(found[2]["time"]), "reserved", "-", "3", "-", "-", "1", "member"]
     assert yaml.safe_load(ask(server, "events", "-o", "yaml").stdout)["events"] == found
 
 

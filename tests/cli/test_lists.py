@@ -314,8 +314,8 @@ def test_more_holders_than_letters_are_summed_up(server: Script) -> None:
 
 def test_top_ranks_gangs_by_what_they_hold(server: Script) -> None:
     """Reserved GPUs count, those of members without a node do not; a share is one of all GPUs of the cluster."""
-    half = waiting("team/half", members={**waiting()["members"], "reserved": 2}, gpus=32)
-    small = gang("team/small", gpus=8, queue="research", nodes=1)
+    half = waiting("team/half", gpus=32, gpusHeld=16)
+    small = gang("team/small", gpus=8, gpusHeld=8, queue="research", nodes=1)
     answer(server, PATHS["top"], {"gangs": [waiting(), small, half]})
     answer(server, PATHS["status"], status())
     _, first, second = table(ask(server, "top"))
@@ -335,7 +335,7 @@ def test_top_ranks_queues(server: Script) -> None:
 
 def test_top_of_an_idle_cluster_is_empty(server: Script) -> None:
     """That is no failure."""
-    answer(server, PATHS["top"], {"gangs": [gang(members={**gang()["members"], "exist": 0, "bound": 0})]})
+    answer(server, PATHS["top"], {"gangs": [gang(gpusHeld=0)]})
     answer(server, PATHS["status"], status())
     result = ask(server, "top")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no gang holds GPUs\n")

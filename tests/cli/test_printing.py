@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -18,10 +20,12 @@ from extender.cli.printing import (
     clock_time,
     duration,
     lines,
+    local_time,
     milliseconds,
     read_time,
     size,
     until,
+    with_local_times,
 )
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -143,3 +147,25 @@ def test_milliseconds_have_three_digits() -> None:
     """What was not measured is a dash."""
     assert milliseconds(0.31234) == "0.312 ms"
     assert milliseconds(None) == "-"
+
+
+@pytest.fixture
+def in_kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the reader be where clocks are five and a half hours ahead of UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_kolkata")
+def test_all_times_are_those_of_the_reader() -> None:
+    """Of the day, in full with the distance from UTC, and within what Muster says in sentences."""
+    assert clock_time("2026-03-01T12:00:00Z") == "17:30:00"
+    assert local_time("2026-03-01T20:00:00Z") == "2026-03-02T01:30:00+05:30"
+    assert local_time(None) == "-"
+    said = "starts at 2026-03-01T12:00:00Z if a/b ends, or at 2026-03-01T12:00:01.5+00:00"
+    here = "starts at 2026-03-01T17:30:00+05:30 if a/b ends, or at 2026-03-01T17:30:01+05:30"
+    assert with_local_times(said) == here
+    assert with_local_times("3 of 4 members fit now, on gpu-2026-03-01") == "3 of 4 members fit now, on gpu-2026-03-01"

@@ -47,7 +47,7 @@ def test_quantile_lies_in_the_bucket_that_holds_it(counts: list[int], share: flo
     st.lists(st.tuples(st.floats(0, 150), st.floats(0, 2)), max_size=30),
     st.lists(st.floats(0, 150), max_size=5),
 )
-def test_only_the_last_minute_counts_whenever_it_was_asked(calls: list[tuple[float, float]], looks: list[float]) -> None:
+def test_only_the_last_minute_counts(calls: list[tuple[float, float]], looks: list[float]) -> None:
     """Of calls at random times just those of the last minute are counted, to a second, however often one looks."""
     recent, seen = RecentTimes((0.1, 0.2, 1.0)), RecentTimes((0.1, 0.2, 1.0))
     for at, took in sorted([*calls, *((at, None) for at in looks)], key=lambda each: each[0]):

@@ -115,7 +115,7 @@ def test_what_there_is_not_is_null_or_empty() -> None:
 def test_people_are_told_what_matters_most() -> None:
     """Where the gang stands, and what is missing where it nearly fits."""
     assert lines(ACCOUNT) == (
-        "3 of 7 in line in Queue team, behind default/first",
+        "3 of 7 in line over all Queues (its own is team), behind default/first",
         f"nearest: rack r1 has room for 3 of 4 and lacks 8Gi memory, 8 {GPU}",
     )
     miss = NearestMiss("cluster", "", 0, 1, {}, ())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from extender.admission.events import PodGone, PodSeen
+from dataclasses import replace
+
+from extender.admission.events import NodeSeen, PodGone, PodSeen
 from extender.explain.account import MOST_ROWS, NearestMiss
 from extender.objects.keys import Options
+from extender.objects.podspec import Taint
 from extender.objects.reason import Reason
 from extender.objects.topology import RoleGroup, Slice, TopologyTerms
 from tests.explain.conftest import asking, explained, racked, take
@@ -50,10 +53,25 @@ def test_of_domains_that_hold_as_many_it_is_the_first_by_name() -> None:
     assert told(world, asking(world, "train", 1, required="rack"))[:3] == ("rack", "r0", 0)
 
 
-def test_what_not_even_empty_nodes_take_is_missing_whole(world: World) -> None:
-    """Three members of eight GPUs on two nodes: eight GPUs too few."""
+def test_what_not_even_empty_nodes_take_lacks_what_is_short_alone(world: World) -> None:
+    """Three members of eight GPUs on two nodes: eight GPUs too few, and of CPUs there are plenty."""
     world.nodes(2)
-    assert told(world, world.gang("train", 3)) == ("cluster", "", 2, 3, {"cpu": 1000, "pods": 1, GPU: 8})
+    assert told(world, world.gang("train", 3)) == ("cluster", "", 2, 3, {GPU: 8})
+
+
+def test_several_members_of_one_node_lack_together_what_it_has_too_little_of(world: World) -> None:
+    """Two more members of two GPUs on a node that has one left lack three; CPUs are lacked once they run out."""
+    world.nodes(1)
+    take(world, "node-0", 7)
+    assert told(world, world.gang("train", 2, gpus=2)) == ("cluster", "", 0, 2, {GPU: 3})
+
+
+def test_a_domain_that_may_not_be_used_lacks_what_its_nodes_are_short_of() -> None:
+    """A tainted rack with free GPUs lacks nothing by numbers: which nodes are left for the gang says what it is."""
+    world = racked(1, 2)
+    for node in list(world.state.nodes()):
+        world.tell(NodeSeen(replace(node, taints=(Taint("dedicated", "infra", "NoSchedule"),))))
+    assert told(world, asking(world, "train", 2, required="rack")) == ("rack", "r0", 0, 2, {})
 
 
 def test_of_slices_it_is_the_domain_that_lacks_least_for_one_more() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ import extender
 from extender.clock import Clock
 from extender.control.controller import Controller
 from extender.control.decisions import MOST_ENTRIES
-from extender.control.metrics import PASS, Metrics
+from extender.control.metrics import ADMISSION_PASS, Metrics
 from extender.control.recent import Buckets, quantile
 from extender.explain.documents import DecisionRow, GangPhase, QueueRow
 from extender.journal.journal import Recording
@@ -52,7 +52,7 @@ class ServiceStatus:
         phases.update(row.phase for row in rows)
         reasons = Counter(row.reason.code for row in rows if row.reason is not None)
         recent = self._recent.look(self._clock.monotonic())
-        passes = _latency(recent.pop(PASS, {}))
+        passes = _latency(recent.pop(ADMISSION_PASS, {}))
         calls = ((verb, _latency(buckets)) for verb, buckets in recent.items())
         return StatusDocument(
             version=extender.__version__,

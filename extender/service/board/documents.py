@@ -34,9 +34,11 @@ class MemberCounts(ApiDocument, frozen=True):
 
 
 class GangRow(ApiDocument, frozen=True):
-    """How one gang stands, in a list. `position` is its place among those that wait (1 is evaluated first).
+    """How one gang stands, in a list.
 
-    `parts` is null of a gang that has none.
+    `gpus` are what its members ask for that have not ended; of these, `gpusHeld` are on nodes that members are bound to
+    or that are reserved for them. `position` is its place among those that wait (1 is evaluated first). `parts` is
+    null of a gang that has none.
     """
 
     namespace: str
@@ -48,6 +50,7 @@ class GangRow(ApiDocument, frozen=True):
     min_member: int
     members: MemberCounts
     gpus: Count
+    gpus_held: Count
     reason: WaitReason | None
     since: Time | None
     started_at: Time | None

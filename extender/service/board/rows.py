@@ -49,7 +49,8 @@ class GangRows:
         queue = admission.sharing.queue_of(gang)
         placement = self._placement(gang, view)
         start = next((keep.start for keep in admission.heads if keep.gang is gang), None)
-        census = view.census
+        reservation = admission.reservations.ledger.of_gang(gang.uid)
+        census, promised = view.census, () if reservation is None else reservation.slots
         return GangRow(
             namespace=gang.ref.namespace,
             name=gang.ref.name,
@@ -69,6 +70,12 @@ class GangRows:
                 failed=census.failed,
             ),
             gpus=sum(pod.shape.whole_gpus for pod in gang.members.values() if not pod.done)
+            + admission.model.devices.gpus_beside(gang.members),
+            gpus_held=sum(
+                pod.shape.whole_gpus
+                for uid, pod in gang.members.items()
+                if not pod.done and (pod.node_name or uid in promised)
+            )
             + admission.model.devices.gpus_beside(gang.members),
             reason=None if view.wait is None else wait_reason(view.wait),
             since=gang.created or None,

@@ -79,7 +79,9 @@ export function keyed(parent, items, { key, make, refill, stamp }) {
 
 /** Make the head of a table: `titles` are [text, class] of each column, the class where it has one. */
 export function tableHead(titles) {
-  const cells = titles.map(([title, kind]) => (title ? el("th", { scope: "col", class: kind }, title) : el("td")));
+  const cells = titles.map(([title, kind, hint]) =>
+    title ? el("th", { scope: "col", class: kind, title: hint }, title) : el("td"),
+  );
   return el("thead", {}, el("tr", {}, cells));
 }
 

@@ -47,6 +47,10 @@ export function clock(time, now) {
   return (other ? dayAndTime : timeOfDay)().format(at);
 }
 
+/** Write the times within a sentence of the service's as the reader's clock has them. */
+export const withClocks = (text, now) =>
+  text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)/g, (time) => clock(time, now));
+
 /** Write an amount of a resource: cores of milli-CPU, binary units of bytes, counts as they are. */
 export function amount(resource, value) {
   if (resource === "cpu") return short().format(value / 1000);

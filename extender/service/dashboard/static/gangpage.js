@@ -103,7 +103,7 @@ export class GangPage {
       el(
         "div",
         { class: "gang-grid" },
-        el("div", { class: "stack" }, left(gang)),
+        el("div", { class: "stack" }, left(gang, this.model)),
         el("div", { class: "stack" }, gang.reason ? right(gang, this.model) : picturePanel),
       ),
       el(

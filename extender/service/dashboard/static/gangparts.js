@@ -1,7 +1,7 @@
 // What the page of a gang consists of: its reason, its facts, and a panel for each thing that explains it.
 
 import { el, tableHead } from "./dom.js";
-import { clock, count, domainName, expected, many, resourceName } from "./format.js";
+import { clock, count, domainName, expected, many, resourceName, withClocks } from "./format.js";
 import { gangLink } from "./route.js";
 import { waterfalls } from "./waterfall.js";
 
@@ -22,7 +22,7 @@ export function callout(gang, now) {
   return el(
     "div",
     { class: "callout" },
-    el("p", {}, el("b", {}, gang.reason.code), ` ${gang.reason.message}`),
+    el("p", {}, el("b", {}, gang.reason.code), ` ${withClocks(gang.reason.message, now)}`),
     numbers.length
       ? el(
           "dl",
@@ -43,7 +43,7 @@ export function facts(gang, model) {
     ["declared by", gang.api],
   ];
   if (queue?.name) list.push(["Queue", queue.name]);
-  if (queue?.position) list.push(["position", `${count(queue.position)} of ${count(queue.of)}`]);
+  if (queue?.position) list.push(["place in line", `${count(queue.position)} of ${count(queue.of)}${queue.name ? " over all Queues" : ""}`]);
   if (queue?.ahead?.length) list.push(["ahead of it", links(queue.ahead, queue.position - 1)]);
   if (row)
     list.push(["priority", count(row.priority)], ["GPUs", count(row.gpus)], ["created", clock(row.since, model.now())]);
@@ -72,7 +72,7 @@ function links(names, all) {
 }
 
 /** Return what explains: which nodes were left for it, or why it got these. */
-export function left({ waterfall, choice, remarks }) {
+export function left({ waterfall, choice, remarks }, model) {
   return [
     waterfall?.length ? panel("Which nodes it can use", waterfalls(waterfall)) : null,
     choice
@@ -82,7 +82,7 @@ export function left({ waterfall, choice, remarks }) {
           list(choice.lines),
         )
       : null,
-    remarks?.length ? panel("Remarks", list(remarks)) : null,
+    remarks?.length ? panel("Remarks", list(remarks.map((line) => withClocks(line, model.now())))) : null,
   ];
 }
 

@@ -7,6 +7,7 @@ import { gangLink } from "./route.js";
 
 const FIRST_ROWS = 100;
 
+const MEMBERS = "bound to nodes or succeeded / minMember";
 const WAITING = [
   ["#", "number"],
   ["Gang"],
@@ -15,7 +16,7 @@ const WAITING = [
   ["Queue"],
   ["Priority", "number"],
   ["GPUs", "number"],
-  ["Members", "number"],
+  ["Members", "number", MEMBERS],
   ["Age", "number"],
 ];
 const PLACED = [
@@ -26,7 +27,7 @@ const PLACED = [
   ["Queue"],
   ["GPUs", "number"],
   ["Nodes", "number"],
-  ["Members", "number"],
+  ["Members", "number", MEMBERS],
   ["Age", "number"],
 ];
 
@@ -95,7 +96,7 @@ export class WaitingTable extends GangTable {
       el("td", { class: "name" }, row.queue ?? "–"),
       el("td", { class: "number" }, count(row.priority)),
       el("td", { class: "number" }, count(row.gpus)),
-      el("td", { class: "number" }, `${row.members.exist} / ${row.minMember}`),
+      el("td", { class: "number" }, members(row)),
       el("td", { class: "number" }, age(row, now)),
     ];
     this.show(
@@ -153,9 +154,9 @@ function why(row) {
   return [el("span", { class: "reason" }, reason.code), ` ${reason.message}`];
 }
 
-function members({ members: state, minMember, phase }) {
-  const done = phase === "Scheduling" ? state.bound + state.running + state.succeeded : state.running + state.succeeded;
-  return `${done} / ${Math.max(minMember, state.exist)}`;
+/** Write how many members are bound to nodes or have succeeded, of how many minMember asks for. */
+function members({ members: { bound, succeeded }, minMember }) {
+  return `${count(bound + succeeded)} / ${count(minMember)}`;
 }
 
 function whereabouts({ level, domain, nodes }) {

@@ -1,7 +1,7 @@
 // The timeline: how many gangs started, were evicted or ran out of time when, and the latest events in words.
 
 import { el, keyed, replace, say, svg } from "./dom.js";
-import { clock, count, many, span } from "./format.js";
+import { clock, count, many, span, withClocks } from "./format.js";
 import { gangLink } from "./route.js";
 
 const LANES = [
@@ -60,7 +60,7 @@ function line(event, now) {
       {},
       event.gang ? el("a", { href: gangLink(event.gang) }, event.gang) : name,
       waited,
-      event.message ? ` ${event.message}` : "",
+      event.message ? ` ${withClocks(event.message, now)}` : "",
     ),
   ];
 }
