@@ -403,8 +403,8 @@ class Admission:
         if wait is None:
             return NO_ROOM_BEYOND
         if wait.reason is Reason.MAX_MEMBER_REACHED or wait is self.reservations.waits.get(gang.uid):
-            return wait.steady_message
-        more = "" if wait.reason is Reason.INSUFFICIENT_CAPACITY else f": {wait.steady_message}"
+            return f"{wait.reason}: {wait.steady_message}"
+        more = "" if wait.reason is Reason.INSUFFICIENT_CAPACITY else f": {wait.reason}: {wait.steady_message}"
         return f"{NO_ROOM_BEYOND}{more}"
 
     def case(self, pod_set: PodSet, *, now: float) -> Case:

@@ -156,14 +156,18 @@ class GangReports:
             return
         if not gang.members and wait.reason in {Reason.MEMBERS_MISSING, Reason.ROLE_MEMBERS_MISSING}:
             return  # nothing is wrong with a PodGroup that is created before its pods
-        # A thousand gangs that wait would fill the outbox with numbers that have changed since.
-        self._tell(gang, warning=not awaiting, reason=str(wait.reason), message=wait.message, state="waits")
+        also = () if awaiting or (before is not None and before[1] is wait.reason) else also_about(gang)
+        for about in filter(None, (about_gang(gang), *also)):
+            # A thousand gangs that wait would fill the outbox with numbers that have changed since.
+            self._events.write(
+                about, warning=not awaiting, reason=str(wait.reason), message=wait.message, state="waits"
+            )
 
-    def _tell(self, gang: Gang, *, warning: bool, reason: str, message: str, state: str = "") -> None:
+    def _tell(self, gang: Gang, *, warning: bool, reason: str, message: str) -> None:
         """Write an Event about a gang: on its PodGroup, or on its first pod where it has no object."""
         about = about_gang(gang)
         if about is not None:
-            self._events.write(about, warning=warning, reason=reason, message=message, state=state)
+            self._events.write(about, warning=warning, reason=reason, message=message)
 
     async def _write_status(self, ref: GroupRef, uid: str, status: GroupStatus) -> None:
         """Write a status; one that could not be written is not remembered as said."""
@@ -322,8 +326,29 @@ def about_gang(gang: Gang) -> ObjectRef | None:
     if gang.group is not None:
         version = SOURCE_OF[gang.ref.api].kinds[0].api_version
         return ObjectRef(version, "PodGroup", gang.ref.namespace, gang.ref.name, gang.group.uid)
-    first = min(gang.members.values(), key=lambda pod: (pod.done, *member_order(pod)), default=None)
+    first = first_pod(gang)
     return None if first is None else _about_pod(first)
+
+
+def also_about(gang: Gang) -> Iterator[ObjectRef]:
+    """Yield where else people look for why a gang waits: at what made its object, or its pods, and at its first pod.
+
+    What made a gang of one pod, as a ReplicaSet, may have made thousands of them.
+    """
+    about, group, first = about_gang(gang), gang.group, first_pod(gang)
+    if first is None or gang.ref.is_pod:
+        return
+    kinds = SOURCE_OF[gang.ref.api].kinds
+    makes_pods = group is not None and any(kind.kind == group.kind and kind.expand is not None for kind in kinds)
+    above = None if group is None else group.owner
+    for each in (above or (None if makes_pods else first.owner), _about_pod(first)):
+        if each is not None and each != about:
+            yield each
+
+
+def first_pod(gang: Gang) -> Pod | None:
+    """Return the first member of a gang that has not ended, else the first; None if it has none."""
+    return min(gang.members.values(), key=lambda pod: (pod.done, *member_order(pod)), default=None)
 
 
 def _about_pod(pod: Pod) -> ObjectRef:

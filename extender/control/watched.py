@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -229,7 +229,9 @@ def _groups(kind: WorkloadKind[Any]) -> Watched[Any]:
 
     def seen(item: Any, known: Known) -> Iterator[News]:  # noqa: ANN401 - what the row decodes
         meta, groups = item.metadata or ObjectMeta(), kind.read(item, known.priorities.values)
-        uid = identify(meta).uid
+        uid, above = identify(meta).uid, meta.owner
+        if above is not None:
+            groups = [replace(group, owner=above) for group in groups]
         if any(owner.controller and owner.kind in _MAKERS for owner in meta.owner_references or ()):
             yield from known.part(uid, events.PartSeen(uid, groups[0].ref, meta.controller))
         if not by_part:

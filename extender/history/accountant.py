@@ -327,8 +327,8 @@ class Accountant:
         group = gang.group
         if group is not None and group.about is not None:
             life.owner = f"{group.about.kind}/{group.about.name}"
-        elif pod is not None and pod.owner:
-            life.owner = pod.owner
+        elif pod is not None and pod.owner is not None:
+            life.owner = f"{pod.owner.kind}/{pod.owner.name}"
         user = life.payer.user
         if pod is not None:
             user = pod.labels.get(self._user_label, "") if self._user_label else ""

@@ -109,12 +109,13 @@ ResourceList: TypeAlias = dict[str, str | int | float]
 """Resource name -> quantity as written by the API server (a string) or by people (a bare number)."""
 
 
-class OwnerReference(Struct, gc=False, frozen=True):
+class OwnerReference(Struct, gc=False, frozen=True, rename="camel"):
     """An object that this one belongs to; one of them at most is its controller."""
 
     uid: str | None = None
     controller: bool | None = None
     kind: str | None = None
+    api_version: str | None = None
     name: str | None = None
 
 
@@ -143,10 +144,12 @@ class ObjectMeta(BareMeta, gc=False, frozen=True, rename="camel"):
         return next((owner.uid or "" for owner in self.owner_references or () if owner.controller), "")
 
     @property
-    def owner(self) -> str:
-        """Return kind and name of that object, "" for none: `Job/train`."""
-        owners = (owner for owner in self.owner_references or () if owner.controller)
-        return next((f"{owner.kind or ''}/{owner.name or ''}" for owner in owners), "")
+    def owner(self) -> ObjectRef | None:
+        """Return the object that makes and replaces this one, None for none that is named in full."""
+        found = next((each for each in self.owner_references or () if each.controller), None)
+        if found is None or not (found.api_version and found.kind and found.name and found.uid):
+            return None
+        return ObjectRef(found.api_version, found.kind, self.namespace or "", found.name, found.uid)
 
 
 class ConditionObject(Struct, gc=False, frozen=True, rename="camel"):
@@ -166,7 +169,7 @@ class MetadataOnly(Struct, gc=False, frozen=True):
     metadata: ObjectMeta | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ObjectRef:
     """An object of the API by version, kind and name; `namespace` is empty for objects of the cluster."""
 

@@ -12,7 +12,7 @@ from extender.caches import Shared
 from extender.objects.holdings import DeviceHolding, Holdings, read_holdings
 from extender.objects.jobsigns import NO_SIGNS, SIGN_KEYS, JobSigns, read_signs
 from extender.objects.keys import NO_OPTIONS, Options
-from extender.objects.meta import NO_LABELS, BareMeta, ObjectMeta, Selector, read_selector, read_timestamp
+from extender.objects.meta import NO_LABELS, BareMeta, ObjectMeta, ObjectRef, Selector, read_selector, read_timestamp
 from extender.objects.podclaims import NO_CLAIMS, PodClaims, read_pod_claims, resolve
 from extender.objects.podgroup import NO_GROUP, POD, GroupRef
 from extender.objects.podoptions import UNRANKED, PodWords, RoleRank, read_words
@@ -183,10 +183,10 @@ class Pod:
     kubelet's, of a pod that it did not admit. `observed` and `predicted` are which GPUs and zones the pod holds, as
     annotations say. `gates` are the names of its scheduling gates. `started_at` is when the kubelet took it on
     (epoch seconds), `active_deadline` how long after that it is ended (seconds). `controller` is the UID of the object
-    that makes another pod when this one is gone, "" for none, and `owner` its kind and name. `scheduled_at` is when the
-    pod was bound and `finished_at` when it ended, as its conditions say in whole seconds (epoch), None where they do
-    not: both are for people, and decide nothing. `claims` are the ResourceClaims that it needs. `signs`
-    are what its job and Muster tell each other.
+    that makes another pod when this one is gone, "" for none, and `owner` is that object where it is named in full.
+    `claims` are the ResourceClaims that it needs. `signs` are what its job and Muster tell each other. `scheduled_at`
+    is when the pod was bound and `finished_at` when it ended, as its conditions say in whole seconds (epoch), None
+    where they do not: both are for people, and decide nothing.
     """
 
     uid: str
@@ -216,9 +216,9 @@ class Pod:
     started_at: float | None = None
     gates: tuple[str, ...] = ()
     controller: str = ""
+    owner: ObjectRef | None = field(default=None, compare=False)
     claims: PodClaims = NO_CLAIMS
     signs: JobSigns = NO_SIGNS
-    owner: str = field(default="", compare=False)
     scheduled_at: float | None = field(default=None, compare=False)
     finished_at: float | None = field(default=None, compare=False)
 
@@ -334,9 +334,9 @@ def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
         started_at=None if status.start_time is None else read_timestamp(status.start_time),
         gates=words.gates,
         controller=words.controller,
+        owner=words.owner,
         claims=resolve(form.claims, status),
         signs=signs,
-        owner=words.owner,
         scheduled_at=_read_transition(status, _BOUND) if spec.node_name else None,
         finished_at=_read_transition(status, _ENDED) if status.phase in _ENDS else None,
     )

@@ -152,7 +152,7 @@ class PodGroup:
     `about` is the object where it is no PodGroup, `steps` what its controller makes later. One that `goes_whole` loses
     no member by eviction but with all others. It is part of its `parent`, if it has one; one that consists of groups
     needs `parts_needed` of them. `label_parts` are those that members name by labels. `told` is the phase that Muster
-    last wrote to its status, "" for none; it decides nothing.
+    last wrote to its status, "" for none; it decides nothing, nor does the `owner`, the object that made this one.
     """
 
     ref: GroupRef
@@ -175,6 +175,7 @@ class PodGroup:
     parts_needed: int = 0
     label_parts: tuple[LabelParts, ...] = ()
     told: str = field(default="", compare=False)
+    owner: ObjectRef | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Make a PodGroup with too many roles one that cannot be used: each of its pods would be compared with each.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from sys import intern
 from typing import Final, NamedTuple
 
-from extender.caches import size_of, sized_cache
+from extender.caches import Shared, size_of, sized_cache
 from extender.objects.keys import (
     KNOWN_LABELS,
     MIN_MEMBER,
@@ -23,7 +23,7 @@ from extender.objects.keys import (
     parse_count,
     read_options,
 )
-from extender.objects.meta import LabelSet, ObjectMeta, share_labels
+from extender.objects.meta import LabelSet, ObjectMeta, ObjectRef, share_labels
 from extender.objects.peers import (
     KAI_FRACTIONS,
     KUEUE_QUEUE,
@@ -73,6 +73,9 @@ _RANK_BYTES = 8 << 20
 #: The rank of a member of which nothing is known but its name.
 UNRANKED = RoleRank()
 
+#: One object for all pods that an object has made.
+_shared_owner: Final = Shared[ObjectRef]()
+
 
 class PodWords(NamedTuple):
     """What a pod's metadata and its references say: whose it is, and what is asked for it.
@@ -87,7 +90,7 @@ class PodWords(NamedTuple):
     options: Options
     gates: tuple[str, ...]
     controller: str
-    owner: str
+    owner: ObjectRef | None
 
 
 def asking(annotations: Mapping[str, str]) -> dict[str, str]:
@@ -112,7 +115,7 @@ def read_words(meta: ObjectMeta, spec: PodSpec) -> PodWords:
         options=read_pod_options(labels, annotations, gates),
         gates=gates,
         controller=intern(meta.controller) if meta.owner_references else "",
-        owner=intern(meta.owner) if meta.owner_references else "",
+        owner=_shared_owner(owner) if (owner := meta.owner) is not None else None,
     )
 
 

@@ -55,7 +55,9 @@ def test_filter_refuses_a_waiting_member_everywhere_without_preemption(world: Wo
     job = world.gang("a", 3, min_member=4)
     answer = world.filter(job.pods[0])
     assert answer.accepted == []
-    assert answer.refusals == (Refusal(["node-0", "node-1", "node-2", "node-3"], "gang waits: 3 of 4 members exist"),)
+    assert answer.refusals == (
+        Refusal(["node-0", "node-1", "node-2", "node-3"], "gang waits: MembersMissing: 3 of 4 members exist"),
+    )
 
 
 def test_filter_judges_at_once_what_changed_since_the_last_pass(world: World) -> None:
@@ -108,7 +110,7 @@ def test_a_single_pod_is_pinned_to_its_planned_node_within_the_call(world: World
     assert world.filter(single) == answer
     late = world.pod("late", 8)
     world.tell(PodSeen(late))
-    assert world.filter(late).text == "pod waits: not enough room now, minMember is 1"
+    assert world.filter(late).text == "pod waits: InsufficientCapacity: not enough room now, minMember is 1"
 
 
 def test_single_pods_leave_alone_what_is_kept_for_the_head(world: World) -> None:
@@ -140,7 +142,7 @@ def test_a_single_pod_that_is_created_again_inherits_nothing(world: World) -> No
     assert world.filter(first).accepted == ["node-0"]
     second = replace(first, uid="again")
     world.tell(PodSeen(second))
-    assert world.filter(second).text == "pod waits: not enough room now, minMember is 1"
+    assert world.filter(second).text == "pod waits: InsufficientCapacity: not enough room now, minMember is 1"
     world.tell(PodGone(first.uid))
     world.judge()
     assert world.filter(second).accepted == ["node-0"]
@@ -190,7 +192,7 @@ def test_bind_refuses_unknown_pods_and_members_without_reservation(world: World)
     world.nodes(1)
     job = world.gang("a", 1, min_member=2)
     assert world.tell(Arrive("nobody", "node-0")).verdict is BindVerdict.REFUSE
-    assert world.tell(Arrive(job.pods[0].uid, "node-0")).message == "gang waits: 1 of 2 members exist"
+    assert world.tell(Arrive(job.pods[0].uid, "node-0")).message == "gang waits: MembersMissing: 1 of 2 members exist"
 
 
 def test_bind_of_a_bound_pod_succeeds_only_for_its_node(world: World) -> None:

@@ -169,12 +169,13 @@ async def test_status_and_event_say_why_a_gang_waits_and_that_it_started(muster:
     name, status = muster.api.statuses[-1]
     assert (name, status.phase, status.condition_status) == ("a", "Pending", "False")
     assert (status.reason, status.message) == ("MembersMissing", "1 of 2 members exist")
-    assert [(e.reason, e.message, e.warning) for e in muster.api.events] == [
-        ("MembersMissing", "1 of 2 members exist", True)
+    assert [(e.about.kind, e.reason, e.message, e.warning) for e in muster.api.events] == [
+        ("PodGroup", "MembersMissing", "1 of 2 members exist", True),
+        ("Pod", "MembersMissing", "1 of 2 members exist", True),
     ]
     muster.controller.tell(PodSeen(replace(pods[0], refusal="x")))
     await asyncio.sleep(1)
-    assert len(muster.api.statuses) == len(muster.api.events) == 1
+    assert (len(muster.api.statuses), len(muster.api.events)) == (1, 2)
     muster.controller.tell(NodeSeen(Node("node-9", allocatable={"cpu": 64_000, "pods": 110, "nvidia.com/gpu": 8})))
     late = muster.pod("a-1", 8, pods[0].group)
     muster.controller.tell(PodSeen(late))
@@ -183,7 +184,11 @@ async def test_status_and_event_say_why_a_gang_waits_and_that_it_started(muster:
         bound = replace(pod, node_name=muster.planned(pod), phase=Phase.RUNNING)
         muster.controller.tell(PodSeen(bound))
     await asyncio.sleep(1)
-    assert [e.reason for e in muster.api.events] == ["MembersMissing", "AwaitingMembers", "Started"]
+    assert [e.reason for e in muster.api.events] == [
+        *["MembersMissing"] * 2,
+        "AwaitingMembers",
+        "Started",
+    ]
     assert muster.api.statuses[-1][1].phase == "Running"
     assert muster.api.statuses[-1][1].condition_status == "True"
 

@@ -230,7 +230,7 @@ class TestBacklogged:
         assert muster.sample("muster_gangs_waiting", reason="WritesBacklogged") == 1
         assert muster.sample("muster_reserved_unbound", resource="nvidia.com/gpu") == 16
         answer = await muster.controller.filter(late[0], ["node-3"])
-        assert answer.text == "gang waits: nominations do not get through to the API server"
+        assert answer.text == "gang waits: WritesBacklogged: nominations do not get through to the API server"
         muster.api.nominating_fails = None
         await asyncio.sleep(10)
         assert muster.sample("muster_degraded", state="backlogged") == 0

@@ -72,10 +72,10 @@ async def test_many_gangs_are_reported_over_several_turns(muster: Muster) -> Non
     outbox = Outbox(settings, clock, muster.metrics, WriteWindow(1))
     Dispatcher(settings, clock, muster.metrics, muster.api, outbox, engine.admission, Barrier(), print, print).take_up()
     told = [len(outbox)]
-    while told[-1] < 240:  # a status and an event for each
+    while told[-1] < 360:  # a status, and an event on the PodGroup and on the first pod, for each
         await asyncio.sleep(0)
         told.append(len(outbox))
-    assert max(after - before for before, after in pairwise(told)) == 100
+    assert max(after - before for before, after in pairwise(told)) == 150
 
 
 async def test_a_gang_that_changes_while_others_are_reported_waits_for_its_time(muster: Muster) -> None:

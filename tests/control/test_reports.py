@@ -40,9 +40,10 @@ async def test_the_reason_stands_on_the_gangs_own_object(muster: Muster, api: st
     muster.controller.tell(GroupSeen(PodGroup(ref, "job-uid", min_member=2, role_minimums=minimums)))
     muster.controller.tell(PodSeen(muster.pod("job-0", 8, ref)))
     await asyncio.sleep(5)
-    (event,) = muster.api.events
+    event, copy = muster.api.events
     assert (event.about.api_version, event.about.kind, event.about.uid) == (version, "PodGroup", "job-uid")
     assert (event.reason, event.message) == ("RoleMembersMissing", "0 of 1 members of role leader exist")
+    assert (copy.about.kind, copy.reason, copy.message) == ("Pod", event.reason, event.message)
     assert len(muster.api.statuses) == statuses
 
 
@@ -53,8 +54,63 @@ async def test_the_reason_stands_on_another_operators_object(muster: Muster) -> 
     muster.controller.tell(GroupSeen(PodGroup(ref, "u/0", min_member=2, about=about)))
     muster.controller.tell(PodSeen(muster.pod("llm-0", 8, ref)))
     await asyncio.sleep(5)
-    assert [(event.about, event.reason) for event in muster.api.events] == [(about, "MembersMissing")]
+    first = ObjectRef("v1", "Pod", "default", "llm-0", "uid-llm-0")
+    assert [(event.about.kind, event.reason) for event in muster.api.events] == [
+        ("X", "MembersMissing"),
+        ("Pod", "MembersMissing"),
+    ]
+    assert [event.about for event in muster.api.events] == [about, replace(first, uid=muster.api.events[1].about.uid)]
     assert muster.api.statuses == []
+
+
+class TestWhoIsTold:
+    """Where people look for why a gang waits: its object, what made that or its pods, and its first pod."""
+
+    JOB = ObjectRef("batch/v1", "Job", "default", "train", "job")
+    TRAIN_JOB = ObjectRef("trainer.kubeflow.org/v1alpha1", "TrainJob", "default", "train", "train-job")
+
+    async def told(self, muster: Muster, ref: GroupRef, group: PodGroup | None, members: int = 2) -> list[str]:
+        """Return what is told, and of what kind of object, of a gang whose pods a Job makes."""
+        muster.sync()
+        if group is not None:
+            muster.controller.tell(GroupSeen(group))
+        for index in range(members):
+            muster.controller.tell(PodSeen(replace(muster.pod(f"train-{index}", 8, ref), owner=self.JOB)))
+        await asyncio.sleep(5)
+        return [f"{event.about.kind} {event.reason}" for event in muster.api.events]
+
+    async def test_the_object_that_makes_the_pods_is_told_too(self, muster: Muster) -> None:
+        """A Job whose pods name a PodGroup, which does not exist, or is in a Queue that does not."""
+        ref = GroupRef(COSCHEDULING, "default", "train")
+        assert await self.told(muster, ref, None) == ["Pod PodGroupMissing", "Job PodGroupMissing"]
+        muster.api.events.clear()
+        muster.controller.tell(GroupSeen(PodGroup(ref, "u", min_member=2, options=Options(queue="none"))))
+        await asyncio.sleep(5)
+        told = {f"{event.about.kind} {event.reason}" for event in muster.api.events}
+        assert told == {"PodGroup UnknownQueue", "Job UnknownQueue", "Pod UnknownQueue"}
+        assert len({event.message for event in muster.api.events}) == 1
+
+    async def test_what_made_the_podgroup_comes_before_what_made_the_pods(self, muster: Muster) -> None:
+        """The topmost that is known; only the first pod is told of, however many there are."""
+        ref = GroupRef(COSCHEDULING, "default", "train")
+        group = PodGroup(ref, "u", min_member=4, owner=self.TRAIN_JOB)
+        kinds = [each.partition(" ")[0] for each in await self.told(muster, ref, group, members=3)]
+        assert kinds == ["PodGroup", "TrainJob", "Pod"]
+
+    async def test_numbers_that_change_are_told_on_the_gangs_own_object_alone(self, muster: Muster) -> None:
+        """Else a gang that waits for long would fill the Events of all three."""
+        ref = GroupRef(COSCHEDULING, "default", "train")
+        assert len(await self.told(muster, ref, PodGroup(ref, "u", min_member=4), members=2)) == 3
+        muster.controller.tell(PodSeen(muster.pod("train-2", 8, ref)))
+        await asyncio.sleep(5)
+        assert [event.about.kind for event in muster.api.events[3:]] == ["PodGroup"]
+
+    async def test_pods_that_name_no_group_are_told_one_by_one(self, muster: Muster) -> None:
+        """What made them is not: a ReplicaSet makes thousands."""
+        muster.sync()
+        muster.controller.tell(PodSeen(replace(muster.pod("web", 8), owner=self.JOB)))
+        await asyncio.sleep(5)
+        assert {event.about.kind for event in muster.api.events} == {"Pod"}
 
 
 async def test_a_status_that_was_refused_is_written_with_the_next_change(muster: Muster) -> None:

@@ -143,6 +143,7 @@ POD = Pod(
     started_at=1e9 + 0.1,
     gates=("g",),
     controller="job-uid",
+    owner=ObjectRef("batch/v1", "Job", "ns", "job", "job-uid"),
     claims=PodClaims(
         (PodClaim("c", "claim", "template", needless=True),),
         (ContainerClaim("main", "c", "r"),),

@@ -231,7 +231,9 @@ class TestWhichQueue:
         job, single = gang(world, "job", 1, "a"), world.pod("single", 8, options=keys.Options(queue="a"))
         world.tell(PodSeen(single))
         assert job.reason is Reason.NAMESPACE_NOT_ALLOWED
-        assert world.filter(single).text == "pod waits: Queue a takes no gangs from namespace default"
+        assert (
+            world.filter(single).text == "pod waits: NamespaceNotAllowed: Queue a takes no gangs from namespace default"
+        )
         world.tell(NamespaceSeen("default", {"team": "a"}))
         world.tell(NamespaceSeen("default", {"team": "a"}))
         world.judge()
@@ -385,7 +387,7 @@ class TestStops:
         assert second.wait is not None
         assert second.wait.message == "Queue all runs 1 of at most 1 gangs"
         single = world.pod("single", 8, options=keys.Options(queue="blue"))
-        assert world.ask(single).text == "pod waits: Queue all runs 1 of at most 1 gangs"
+        assert world.ask(single).text == "pod waits: TooManyRunningGangs: Queue all runs 1 of at most 1 gangs"
         first.finish()
         world.judge()
         assert second.reserved
@@ -396,7 +398,7 @@ class TestStops:
         tell(world, queue("team", 8, stop_policy=StopPolicy.HOLD))
         single = world.pod("single", 8, options=keys.Options(queue="team"))
         world.tell(PodSeen(single))
-        words = "pod waits: Queue team starts nothing: its stopPolicy is Hold"
+        words = "pod waits: QueueStopped: Queue team starts nothing: its stopPolicy is Hold"
         assert world.filter(single).text == words
         assert words in world.tell(Arrive(single.uid, "node-0")).message
 

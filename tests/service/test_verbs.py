@@ -89,7 +89,7 @@ class TestFilter:
             "NodeNames": [],
             "Nodes": None,
             "FailedNodes": {},
-            "FailedAndUnresolvableNodes": dict.fromkeys(NAMES, "gang waits: 1 of 2 members exist"),
+            "FailedAndUnresolvableNodes": dict.fromkeys(NAMES, "gang waits: MembersMissing: 1 of 2 members exist"),
             "Error": "",
         }
 
@@ -115,7 +115,7 @@ class TestFilter:
         muster.controller.tell(PodSeen(replace(failed, rejection=rejection)))
         muster.controller.tell(PodSeen(muster.pod("single", 8)))
         answer = await ask(http, "filter", {"Pod": pod_body("single"), "NodeNames": NAMES})
-        words = "pod waits: kubelets rejected such pods on nodes that have room; 0 of 1 members fit on other nodes"
+        words = "pod waits: RejectedByKubelet: kubelets rejected such pods on nodes that have room; 0 of 1 members fit on other nodes"
         assert answer == {
             "NodeNames": [],
             "Nodes": None,
