@@ -32,7 +32,10 @@ from tests.worlds import GPU, Job, World
 MISALIGNED = Rejection(
     RejectionReason.TOPOLOGY_AFFINITY, "Pod was rejected: Resources cannot be allocated with Topology locality"
 )
-REJECTED = "pod waits: RejectedByKubelet: kubelets rejected such pods on nodes that have room; 0 of 1 members fit on other nodes"
+REJECTED = (
+    "pod waits: RejectedByKubelet: "
+    "kubelets rejected such pods on nodes that have room; 0 of 1 members fit on other nodes"
+)
 
 
 def turned_away(pod: Pod, node: str) -> Pod:

@@ -115,7 +115,8 @@ class TestFilter:
         muster.controller.tell(PodSeen(replace(failed, rejection=rejection)))
         muster.controller.tell(PodSeen(muster.pod("single", 8)))
         answer = await ask(http, "filter", {"Pod": pod_body("single"), "NodeNames": NAMES})
-        words = "pod waits: RejectedByKubelet: kubelets rejected such pods on nodes that have room; 0 of 1 members fit on other nodes"
+        words = "kubelets rejected such pods on nodes that have room; 0 of 1 members fit on other nodes"
+        words = f"pod waits: RejectedByKubelet: {words}"
         assert answer == {
             "NodeNames": [],
             "Nodes": None,
