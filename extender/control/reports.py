@@ -68,6 +68,7 @@ class GangReports:
         self._events = Events(api, outbox)
         self._statuses: dict[GroupRef, tuple[str, GroupStatus]] = {}
         self._told: dict[GroupRef, tuple[str, Reason | None, str]] = {}
+        self._copied: dict[GroupRef, Reason] = {}  # what owners and first pods were told last
         self._starts: dict[GroupRef, float] = {}  # barriers that opened: after how long (seconds)
 
     def started(self, ref: GroupRef, waited: float) -> None:
@@ -85,6 +86,7 @@ class GangReports:
         if gang is None:
             self._statuses.pop(ref, None)
             self._told.pop(ref, None)
+            self._copied.pop(ref, None)
             self._starts.pop(ref, None)
             return
         if ref.is_pod and ref not in self._told and gang.uid not in self._admission.reservations.waits:
@@ -111,6 +113,7 @@ class GangReports:
         """Forget what was told: another replica may tell other things meanwhile."""
         self._statuses.clear()
         self._told.clear()
+        self._copied.clear()
         self._starts.clear()
 
     def _write_new(self, gang: Gang, seen: GangView) -> None:
@@ -146,22 +149,24 @@ class GangReports:
         if wait is None:
             if started:
                 self._told[gang.ref] = (seen.uid, None, "")
+                self._copied.pop(gang.ref, None)
             return
         said, before = (seen.uid, wait.reason, wait.message), self._told.get(gang.ref)
         self._told[gang.ref] = said
-        if before == said or (before is None and started and not seen.reserved and not seen.census.placeable):
-            return
         awaiting = wait.reason is Reason.AWAITING_MEMBERS
+        if before is None and started and not seen.reserved and not seen.census.placeable:
+            return
         if gang.ref.is_pod and awaiting:
             return
         if not gang.members and wait.reason in {Reason.MEMBERS_MISSING, Reason.ROLE_MEMBERS_MISSING}:
             return  # nothing is wrong with a PodGroup that is created before its pods
-        also = () if awaiting or (before is not None and before[1] is wait.reason) else also_about(gang)
-        for about in filter(None, (about_gang(gang), *also)):
+        about = [about_gang(gang)] if before != said else []
+        if gang.members and not awaiting and self._copied.get(gang.ref) is not wait.reason:
+            self._copied[gang.ref] = wait.reason
+            about += also_about(gang)
+        for each in filter(None, about):
             # A thousand gangs that wait would fill the outbox with numbers that have changed since.
-            self._events.write(
-                about, warning=not awaiting, reason=str(wait.reason), message=wait.message, state="waits"
-            )
+            self._events.write(each, warning=not awaiting, reason=str(wait.reason), message=wait.message, state="waits")
 
     def _tell(self, gang: Gang, *, warning: bool, reason: str, message: str) -> None:
         """Write an Event about a gang: on its PodGroup, or on its first pod where it has no object."""

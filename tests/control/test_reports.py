@@ -97,6 +97,17 @@ class TestWhoIsTold:
         kinds = [each.partition(" ")[0] for each in await self.told(muster, ref, group, members=3)]
         assert kinds == ["PodGroup", "TrainJob", "Pod"]
 
+    async def test_pods_that_come_later_are_told_what_the_podgroup_was_told(self, muster: Muster) -> None:
+        """A PodGroup that is created before its pods has said what is wrong with it when they come."""
+        ref = GroupRef(COSCHEDULING, "default", "train")
+        group = PodGroup(ref, "u", min_member=2, options=Options(queue="none"))
+        assert await self.told(muster, ref, group, members=0) == ["PodGroup UnknownQueue"]
+        muster.controller.tell(PodSeen(replace(muster.pod("train-0", 8, ref), owner=self.JOB)))
+        muster.controller.tell(PodSeen(replace(muster.pod("train-1", 8, ref), owner=self.JOB)))
+        await asyncio.sleep(5)
+        kinds = [f"{event.about.kind} {event.reason}" for event in muster.api.events[1:]]
+        assert kinds[-2:] == ["Job UnknownQueue", "Pod UnknownQueue"]
+
     async def test_numbers_that_change_are_told_on_the_gangs_own_object_alone(self, muster: Muster) -> None:
         """Else a gang that waits for long would fill the Events of all three."""
         ref = GroupRef(COSCHEDULING, "default", "train")
