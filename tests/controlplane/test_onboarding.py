@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,13 +17,16 @@ from localcluster.errors import ApiError
 from localcluster.manifests import MANIFESTS, apply_all
 from localcluster.nodes import GPU
 from localcluster.processes import Server
+from localcluster.programs import Binary
 from localcluster.sandbox import Sandbox
-from tests.controlplane.test_facts import remove
 from tests.controlplane.test_reclaim import queue
+from tests.docs.conftest import ROOT, Page
+from tests.patience import HANGS
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300)]
 
 CRON_JOBS = Resource("batch/v1", "CronJob", "cronjobs", namespaced=True)
+PAGE = ROOT / "docs" / "onboarding.md"
 LABEL = {"muster.dev/manage-jobs": "true"}
 
 
@@ -72,21 +76,37 @@ def refused(api: ApiClient, item: JsonObject) -> str:
     return ""
 
 
+def delete_each(api: ApiClient, items: list[JsonObject]) -> None:
+    """Delete objects without a namespace, those that are there."""
+    for item in items:
+        with contextlib.suppress(ApiError):
+            api.delete(api.resource_of(item), item["metadata"]["name"])
+
+
+def taken_over(api: ApiClient, namespace: str) -> bool:
+    """Return whether a plain Job would become a gang."""
+    return bool(tried(api, plain_job("probe", namespace))["spec"]["suspend"])
+
+
+def withdraw(api: ApiClient, namespace: str) -> None:
+    """Remove the policies, and wait until they do nothing more in a namespace."""
+    delete_each(api, component("onboarding"))
+    in_force(lambda: not taken_over(api, namespace))
+
+
 @pytest.fixture
 def team(device_local_cluster: LocalCluster, device_cluster: Sandbox) -> Iterator[str]:
     """Return a namespace with the one label, where Jobs are taken over."""
     api = device_local_cluster.admin
-    policies = component("onboarding")
-    apply_all(api, policies)
+    apply_all(api, component("onboarding"))
     with device_cluster.namespace("team-a") as namespace:
         api.patch(NAMESPACES, namespace, {"metadata": {"labels": LABEL}})
-        probe = plain_job("probe", namespace)
-        in_force(lambda: bool(tried(api, probe)["spec"]["suspend"]))
+        in_force(lambda: taken_over(api, namespace))
         yield namespace
         for job in api.list_items(JOBS, namespace):
             api.delete(JOBS, job["metadata"]["name"], namespace)
         api.delete_all(PODS, namespace)
-    remove(api, policies)
+        withdraw(api, namespace)
 
 
 def test_a_plain_job_is_a_gang_and_starts_whole(device_cluster: Sandbox, team: str, device_muster: Server) -> None:
@@ -112,6 +132,37 @@ def test_a_plain_job_is_a_gang_and_starts_whole(device_cluster: Sandbox, team: s
     device_muster.check()
 
 
+def test_the_pages_three_commands_start_a_gang(
+    device_local_cluster: LocalCluster, device_cluster: Sandbox, device_muster: Server
+) -> None:
+    """They are run as they stand there, but for a wait until the policy is in force."""
+    api, page = device_cluster.api, Page(PAGE, PAGE.read_text("utf-8"))
+    commands = page.blocks[0].text.splitlines()
+    assert (page.blocks[0].language, len(commands)) == ("sh", 3)
+    device_cluster.nodes(1, gpus=4)
+    try:
+        for command in commands:
+            program, *words = command.split()
+            assert program == "kubectl"
+            if "create" in words:
+                in_force(lambda: taken_over(api, "default"))
+            binary = str(device_local_cluster.binaries[Binary.KUBECTL])
+            kubectl = [binary, f"--kubeconfig={device_local_cluster.admin_kubeconfig}", *words]
+            done = subprocess.run(kubectl, check=False, capture_output=True, text=True, cwd=ROOT, timeout=HANGS)
+            assert done.returncode == 0, done.stderr
+        device_cluster.wait_until(
+            lambda: [pod["status"].get("phase") for pod in api.list_items(PODS, "default")] == ["Running"] * 4,
+            "the gang runs",
+            30,
+        )
+        device_muster.check()
+    finally:
+        with contextlib.suppress(ApiError):
+            api.delete(JOBS, "train", "default")
+        withdraw(api, "default")
+        api.patch(NAMESPACES, "default", {"metadata": {"labels": {"muster.dev/manage-jobs": None}}})
+
+
 def test_what_a_job_says_itself_counts(device_cluster: Sandbox, team: str) -> None:
     """Another scheduler, a PodGroup, a queue, pods that do not know of each other, parts of other objects."""
     api = device_cluster.api
@@ -135,6 +186,7 @@ def test_what_a_job_says_itself_counts(device_cluster: Sandbox, team: str) -> No
     in_force(lambda: seen() == ("muster", True, named, {}))
     assert seen(template={"schedulerName": "other"}) == ("other", False, {}, {})
     assert seen(metadata={"labels": {"muster.dev/queue": "b"}}) == ("muster", True, {"muster.dev/queue": "b"}, {})
+    assert seen(metadata={"labels": {"muster.dev/manage-jobs": "false"}})[:2] == ("default-scheduler", False)
     assert seen(completionMode="NonIndexed") == ("muster", False, {}, named)
     assert seen(completionMode="NonIndexed", suspend=True) == ("muster", True, {}, named)
     assert seen(completions=1, parallelism=1) == ("muster", False, {}, named)
@@ -223,7 +275,7 @@ def access(device_local_cluster: LocalCluster, device_cluster: Sandbox) -> Itera
         device_cluster.create(queue("team-a"))
         device_cluster.priority_class("urgent", 1000)
         yield namespace
-    remove(api, [item for item in rights if item["kind"] != "RoleBinding"])
+    delete_each(api, [item for item in rights if item["kind"] != "RoleBinding"])
 
 
 def test_who_may_use_which_queue_and_priority_rbac_says(

@@ -101,18 +101,38 @@ def test_a_component_is_a_value_too(helm: Helm, tmp_path: Path, component: str, 
     assert chart == base
 
 
-def test_the_rights_to_ask_for_nodes_come_with_the_setting(helm: Helm, default: list[Manifest], tmp_path: Path) -> None:
-    """Those of the component, for the setting that names a class."""
-    base, with_component = (comparable(rendered_base(*each, folder=tmp_path)) for each in ((), ("autoscaling",)))
+@pytest.mark.parametrize(
+    ("component", "values"),
+    [
+        ("autoscaling", {"settings": {"provisioning_class": "check-capacity.autoscaling.x-k8s.io"}}),
+        ("onboarding", {"onboarding": {"enabled": True}}),
+        ("access", {"access": {"queues": True, "priorities": True}}),
+    ],
+)
+def test_what_a_component_adds_comes_with_a_value(
+    helm: Helm, default: list[Manifest], tmp_path: Path, component: str, values: dict[str, Any]
+) -> None:
+    """The rights to ask for nodes with the setting that names a class, and the API server's policies."""
+    base, with_component = (comparable(rendered_base(*each, folder=tmp_path)) for each in ((), (component,)))
     added = {key: item for key, item in with_component.items() if key not in base}
-    values = {"settings": {"provisioning_class": "check-capacity.autoscaling.x-k8s.io"}}
     chart = comparable(helm.render(values))
     assert {key for key in chart if key not in comparable(default) and key[0] != "ConfigMap"} == added.keys()
-    assert {key[0] for key in added} == {"ClusterRole", "ClusterRoleBinding"}
     for key, item in added.items():
-        assert {name: chart[key].get(name) for name in ("rules", "roleRef", "subjects")} == {
-            name: item.get(name) for name in ("rules", "roleRef", "subjects")
+        assert {name: part for name, part in chart[key].items() if name != "metadata"} == {
+            name: part for name, part in item.items() if name != "metadata"
         }
+
+
+def test_policies_know_the_schedulers_of_the_chart(helm: Helm) -> None:
+    """Jobs go to the first of `schedulerNames`, and priorities are checked for all; older clusters are refused."""
+    values: dict[str, Any] = {"onboarding": {"enabled": True}, "access": {"priorities": True}}
+    text = yaml.safe_dump(helm.render(values | {"schedulerNames": ["gpu", "batch"]}), width=10_000)
+    assert text.count("schedulerName: ''gpu''") + text.count("schedulerName: 'gpu'") == 2
+    assert "[''gpu'', ''batch'']" in text or "['gpu', 'batch']" in text
+    assert (
+        "needs Kubernetes 1.36"
+        in helm.run("template", "muster", str(CHART), "--kube-version=v1.35.4", "--set=onboarding.enabled=true").stderr
+    )
 
 
 def test_monitoring_is_that_of_the_manifests(helm: Helm, default: list[Manifest]) -> None:

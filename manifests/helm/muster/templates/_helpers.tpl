@@ -37,17 +37,22 @@ The text of a file of manifests/. In a checkout it is a symbolic link, which Hel
 
 {{/*
 The objects of a file, in the release's namespace and with its names and labels. The files are those of manifests/, whose
-namespace is muster-system.
+namespace is muster-system, and whose policies know the scheduler muster.
   (dict "root" $ "file" "files/rbac.yaml" "annotations" (dict))
 */}}
 {{- define "muster.objects" -}}
 {{- $labels := include "muster.labels" .root | fromYaml }}
 {{- $text := include "muster.file" (dict "root" .root "file" .file "with" "kind: ") | replace "muster-system" .root.Release.Namespace }}
+{{- $schedulers := .root.Values.schedulerNames }}
+{{- $text = $text | replace "['muster']" (printf "['%s']" (join "', '" $schedulers)) | replace "'muster'" (squote (first $schedulers)) }}
 {{- range $document := splitList "\n---\n" $text }}
 {{- $object := fromYaml $document }}
 {{- if ne $object.kind "CustomResourceDefinition" }}
 {{- range $named := concat (list $object.metadata) ($object.subjects | default list) (compact (list $object.roleRef)) }}
 {{- $_ := set $named "name" (include "muster.named" (dict "root" $.root "name" $named.name)) }}
+{{- end }}
+{{- with (dig "spec" "policyName" "" $object) }}
+{{- $_ := set $object.spec "policyName" (include "muster.named" (dict "root" $.root "name" .)) }}
 {{- end }}
 {{- end }}
 {{- $_ := set $object.metadata "labels" (merge (dict) ($object.metadata.labels | default dict) ($.labels | default dict) $labels) }}
@@ -127,6 +132,9 @@ helm.sh/resource-policy: keep
 {{- $timeout := include "muster.httpTimeout" . | float64 }}
 {{- if ge $hold $timeout }}
 {{- fail (printf "settings.bind_hold_seconds (%v) must be below settings.http_timeout_seconds (%v), or kube-scheduler gives up on binds that Muster still holds" $hold $timeout) }}
+{{- end }}
+{{- if and .Values.onboarding.enabled (semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version) }}
+{{- fail (printf "onboarding.enabled needs Kubernetes 1.36, which serves MutatingAdmissionPolicies, and this is %s" .Capabilities.KubeVersion.Version) }}
 {{- end }}
 {{- if .Values.kubeScheduler.enabled }}
 {{- if has "default-scheduler" .Values.schedulerNames }}
