@@ -113,6 +113,12 @@ MEANINGS: Mapping[str, Key] = {
         "2026-11-26T09:30:00Z/2026-11-26T09:40:00Z",
         "written by the job: a copy of `muster.dev/eviction-planned`; it may be evicted now",
     ),
+    keys.HOLD: Key(
+        "annotation",
+        _GANG_OBJECT,
+        "true",
+        "the gang is not started while it is there, and waits with [Held](../reasons.md#held); what runs goes on",
+    ),
     keys.MAX_RUNTIME: Key(
         "annotation", _GANG_OBJECT, "24h", "how long it runs [at most](../checkpoints.md#how-long-a-gang-may-run)"
     ),

@@ -102,8 +102,8 @@ class Intake:
         """
         if gang.has_ended or not self._model.concerns(gang):
             return None
-        wrong = _no_fit(gang) or self._sharing.unusable(self._sharing.queue_of(gang), gang.ref.namespace)
-        return wrong or _missing(gang)
+        wrong = _no_fit(gang) or (Wait(Reason.HELD) if gang.is_held else None)
+        return wrong or self._sharing.unusable(self._sharing.queue_of(gang), gang.ref.namespace) or _missing(gang)
 
     def _stand(self, gang: Gang, queue: str, core: PodSet | None, *, gated: bool = False) -> None:
         """Let a gang stand in its queue."""
@@ -148,6 +148,8 @@ def wanted(gang: Gang, slotted: int) -> GangCandidates | Wait:
     wait = _no_fit(gang)
     if wait is not None:
         return wait
+    if gang.is_held:
+        return GangCandidates(0, 0) if gang.has_minimum else Wait(Reason.HELD)
     if (missing := _missing(gang)) is not None:
         return missing
     census, minimums = gang.census(), gang.role_minimums

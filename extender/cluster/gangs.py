@@ -379,6 +379,11 @@ class Gang:
         return membership.max_runtime(self.group, self._said())
 
     @property
+    def is_held(self) -> bool:
+        """Tell whether the gang is not to start now, as it says."""
+        return membership.held(self.group, self._said())
+
+    @property
     def signs(self) -> Iterator[JobSigns]:
         """Iterate over what its PodGroup and its members say while they run."""
         if self.group is not None:

@@ -390,6 +390,11 @@ def max_runtime(group: PodGroup | None, said: Sequence[Voice]) -> float | None:
     return next((seconds for seconds in limits if seconds is not None), None)
 
 
+def held(group: PodGroup | None, said: Sequence[Voice]) -> bool:
+    """Tell whether a gang is not to start now, as its PodGroup or any of its members says."""
+    return any(word.hold for word in _words(group, said))
+
+
 def max_member(group: PodGroup | None, said: Sequence[Voice]) -> int | None:
     """Return how many members a gang is to have on nodes at most, None for any number."""
     return next((word.max_member for word in _words(group, said) if word.max_member is not None), None)

@@ -38,12 +38,13 @@ BELOW_MINIMUM = "muster.dev/below-minimum"
 CHECKPOINT_INTERVAL = "muster.dev/checkpoint-interval"
 EVICTION_NOTICE = "muster.dev/eviction-notice"
 MAX_RUNTIME = "muster.dev/max-runtime"
+HOLD = "muster.dev/hold"
 
 _TOPOLOGY_KEYS = frozenset({TOPOLOGY_REQUIRED, TOPOLOGY_PREFERRED, TOPOLOGY_SLICE, TOPOLOGY_ROLE_GROUPS, OBJECTIVE})
 #: Those by which a gang says how it shares the cluster with others.
 SHARING_KEYS = frozenset(
     {QUEUE, EXPECTED_DURATION, PREEMPTIBLE, BELOW_MINIMUM, MAX_RUNTIME, CHECKPOINT_INTERVAL, LAST_CHECKPOINT}
-    | {EVICTION_NOTICE, EVICTION_ACKNOWLEDGED}
+    | {EVICTION_NOTICE, EVICTION_ACKNOWLEDGED, HOLD}
 )
 #: Every key by which people ask for something, and where it stands.
 KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE})
@@ -139,6 +140,7 @@ class Options:
     checkpoint_interval: float | None = None
     eviction_notice: float | None = None
     max_runtime: float | None = None
+    hold: bool | None = None
     signs: JobSigns = NO_SIGNS
     tree: Branch | None = None
     problems: tuple[Problem, ...] = ()
@@ -170,7 +172,7 @@ class Options:
     @property
     def _sharing(self) -> tuple[object, ...]:
         ends = (self.expected_duration, self.preemptible, self.below_minimum, self.checkpoint_interval)
-        return (self.queue, self.peer_queue, self.max_member, *ends, self.eviction_notice, self.max_runtime)
+        return (self.queue, self.peer_queue, self.max_member, *ends, self.eviction_notice, self.max_runtime, self.hold)
 
     def packing_of(self, resources: Container[str]) -> Packing | None:
         """Return the packing of pods that ask for `resources`, None if it is not said."""
@@ -204,7 +206,7 @@ class Options:
         return replace(self, peer_queue=queue) if queue else self
 
 
-_UNSHARED: tuple[object, ...] = ("", "", None, None, None, None, None, None, None)
+_UNSHARED: tuple[object, ...] = ("", "", *(None,) * 8)
 
 #: The options of an object that asks for nothing, as most pods do.
 NO_OPTIONS = Options()
@@ -261,6 +263,7 @@ def read_options(labels: Mapping[str, str], annotations: Mapping[str, str]) -> O
         eviction_notice=read(EVICTION_NOTICE, _duration, _DURATION_EXPECTED),
         max_runtime=read(MAX_RUNTIME, _duration, _DURATION_EXPECTED),
         preemptible=read(PREEMPTIBLE, {"true": True, "false": False}.get, "true or false"),
+        hold=read(HOLD, {"true": True, "false": False}.get, "true or false"),
         below_minimum=read(BELOW_MINIMUM, _below_minimum, _one_of(BelowMinimum)),
         signs=signs,
         problems=(*problems, *signs.problems),

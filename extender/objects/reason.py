@@ -15,6 +15,7 @@ class Reason(StrEnum):
     INVALID_MEMBER = "InvalidMember"
     MIXED_PRIORITIES = "MixedPriorities"
     MIXED_SCHEDULERS = "MixedSchedulers"
+    HELD = "Held"
     ROLE_MEMBERS_MISSING = "RoleMembersMissing"
     MEMBERS_MISSING = "MembersMissing"
     ROLE_MEMBERS_GATED = "RoleMembersGated"
@@ -63,6 +64,7 @@ _MESSAGES = {
     Reason.INVALID_MEMBER: "member {pod} is invalid: {detail}",
     Reason.MIXED_PRIORITIES: "members have different priorities: {detail}",
     Reason.MIXED_SCHEDULERS: "members name different schedulers: {detail}",
+    Reason.HELD: "is held until the annotation muster.dev/hold is taken off",
     Reason.MEMBERS_MISSING: "{exist} of {minMember} members exist",
     Reason.ROLE_MEMBERS_MISSING: "{exist} of {minMember} members of role {role} exist",
     Reason.MEMBERS_GATED: "{gated} of {exist} members have scheduling gates, {minMember} must be free of them",

@@ -147,6 +147,11 @@ def namespace_not_allowed() -> Job:
     return in_team(queued(namespaces=LabelSelector((Requirement("team", "In", ("a",)),))), "train", 1)
 
 
+def held() -> Job:
+    """Say that it is not to start."""
+    return small().gang("train", 1, options=keys.Options(hold=True))
+
+
 def queue_stopped() -> Job:
     """Let the Queue start nothing."""
     return in_team(queued(stop_policy=StopPolicy.HOLD), "train", 1)
@@ -352,6 +357,7 @@ GIVEN: dict[Reason, Callable[[], Job]] = {
     Reason.INVALID_MEMBER: invalid_member,
     Reason.MIXED_PRIORITIES: mixed_priorities,
     Reason.MIXED_SCHEDULERS: mixed_schedulers,
+    Reason.HELD: held,
     Reason.ROLE_MEMBERS_MISSING: role_members_missing,
     Reason.MEMBERS_MISSING: members_missing,
     Reason.ROLE_MEMBERS_GATED: role_members_gated,

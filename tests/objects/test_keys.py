@@ -89,7 +89,7 @@ def test_an_unknown_key_is_a_problem() -> None:
     labels = "unknown key; known here: muster.dev/gang, muster.dev/queue, muster.dev/role"
     annotations = (
         "unknown key; known here: muster.dev/below-minimum, muster.dev/checkpoint-interval, "
-        "muster.dev/eviction-acknowledged, muster.dev/eviction-notice, muster.dev/expected-duration, "
+        "muster.dev/eviction-acknowledged, muster.dev/eviction-notice, muster.dev/expected-duration, muster.dev/hold, "
         "muster.dev/last-checkpoint, muster.dev/max-member, muster.dev/max-runtime, muster.dev/min-member, "
         "muster.dev/objective, muster.dev/placement, muster.dev/preemptible, muster.dev/queue, "
         "muster.dev/role-minimums, muster.dev/topology-preferred, muster.dev/topology-required, "

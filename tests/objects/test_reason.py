@@ -48,6 +48,7 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
         {"queue": "train", "namespace": "dev"},
         "Queue train takes no gangs from namespace dev",
     ),
+    Reason.HELD: ({}, {}, "is held until the annotation muster.dev/hold is taken off"),
     Reason.QUEUE_STOPPED: (
         {},
         {"queue": "train", "policy": "Hold"},
