@@ -162,11 +162,12 @@ class ApiSession:
     transport: Transport
 
     def ask(self, method: str, path: str, timeout: float, right: str, body: bytes | None = None) -> bytes:
-        """Return the answer to a GET, or to a POST of a JSON document; raise AskError for all else than success."""
+        """Return the answer to a request; `body` is a JSON document. Raise AskError for all else than success."""
         parts = urlsplit(path)
-        if method == "POST":
+        sends = {"POST": self.transport.post, "PATCH": self.transport.patch, "DELETE": self.transport.delete}
+        if send := sends.get(method):
             document = json.loads(body or b"{}")
-            return self._run(lambda: self.transport.post(parts.path, document), right, timeout)
+            return self._run(lambda: send(path, document), right, timeout)
         return self._run(lambda: self.transport.get(parts.path, dict(parse_qsl(parts.query))), right, timeout)
 
     def chunks(self, path: str, idle_seconds: float, right: str) -> Iterator[bytes]:

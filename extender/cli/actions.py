@@ -1,0 +1,267 @@
+"""`muster hold`, `release`, `cancel`, `requeue`, `priority`, `stop`, `resume`: what people do about gangs and Queues.
+
+All of it is done at the API server with the caller's own rights, by patches, deletions and evictions of the objects
+that Muster reads: Kubernetes decides who may, and its audit log says who did. Muster is not asked, and need not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, ParamSpec
+
+import typer
+
+from extender.cli.asking import AskError
+from extender.cli.connecting import EXIT_FAILED, refusals
+from extender.cli.pods import api_session
+from extender.cli.targets import ApiObject, ClusterObjects, GangObjects, Json, find_gang, queue_path
+
+P = ParamSpec("P")
+
+_HOLD, _PLACE = "muster.dev/hold", "muster.dev/place"
+#: Kinds that describe gangs of pods that others make: their PodGroups.
+_GROUP_KINDS = frozenset({"podgroup", "compositepodgroup", "podgang"})
+#: APIs whose PodGroups name the priority of their pods in a field of their own.
+_WITH_PRIORITY = frozenset({"scheduling.k8s.io", "scheduling.volcano.sh"})
+
+
+class DryRun(StrEnum):
+    """Whether a command only tries what it would do."""
+
+    NONE = "none"
+    CLIENT = "client"
+    """Say it; nothing is sent that changes anything."""
+    SERVER = "server"
+    """Have the API server check it, with rights and admission, and change nothing."""
+
+
+Gang = Annotated[str, typer.Argument(metavar="[NAMESPACE/]GANG", help="PodGroup, Job or other object, or pod.")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the Queue.")]
+Trial = Annotated[
+    DryRun, typer.Option("--dry-run", help="Only say it (client), or have the API server try it (server).")
+]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Kubeconfig file. Default: a pod's ServiceAccount, then KUBECONFIG, ~/.kube/config.")
+]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig. Default: its current one.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is done.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    examples: dict[Callable[..., None], str] = {
+        hold: "`muster hold team-a/train`; `muster hold team-a/train --dry-run server`.",
+        release: "`muster release team-a/train`.",
+        cancel: "`muster cancel team-a/train`; `muster cancel team-a/train --yes`; `--dry-run client` only says what.",
+        requeue: "`muster requeue team-a/train`; after `muster hold team-a/train` it does not start again by itself.",
+        priority: "`muster priority team-a/train urgent`.",
+        stop: "`muster stop team-a`; `muster stop team-a --drain` evicts what runs too.",
+        resume: "`muster resume team-a`.",
+    }
+    for command, example in examples.items():
+        app.command(epilog=f"Examples: {example}")(command)
+
+
+def hold(gang: Gang, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """Keep a gang from starting until it is released; what runs of it goes on.
+
+    It sets the annotation muster.dev/hold on the object that describes the gang, else on its pods. Exit codes: 0 done;
+    1 the API server refuses, or there is no such gang; 2 refused arguments.
+    """
+    with _acting("hold", dry_run, kubeconfig, context) as acting:
+        for each in find_gang(acting.cluster, gang).speakers:
+            acting.do(each, "held", acting.cluster.patch, each.path, _annotation("true"))
+
+
+def release(gang: Gang, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """Let a gang start that is held; it has kept its place in the order.
+
+    Exit codes: 0 done; 1 the API server refuses, or there is no such gang; 2 refused arguments.
+    """
+    with _acting("release", dry_run, kubeconfig, context) as acting:
+        for each in find_gang(acting.cluster, gang).speakers:
+            acting.do(each, "released", acting.cluster.patch, each.path, _annotation(None))
+
+
+def cancel(
+    gang: Gang,
+    *,
+    yes: Yes = False,
+    dry_run: Trial = DryRun.NONE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Delete a gang: what made its pods, else the pods, and its PodGroup.
+
+    It says what, and asks first. Exit codes: 0 done; 1 the API server refuses, there is no such gang, or the answer was
+    no; 2 refused arguments.
+    """
+    with _acting("cancel", dry_run, kubeconfig, context) as acting:
+        found = find_gang(acting.cluster, gang)
+        doomed = list(_made(acting.cluster, found))
+        if dry_run is DryRun.NONE and not yes:
+            typer.echo(f"{found.name} has {len(found.pods)} pods. To be deleted: {', '.join(e.called for e in doomed)}")
+            if not typer.confirm("Delete?"):
+                raise typer.Exit(EXIT_FAILED)
+        for each in doomed:
+            acting.do(each, "deleted", acting.cluster.delete, each.path)
+
+
+def requeue(
+    gang: Gang,
+    *,
+    yes: Yes = False,
+    dry_run: Trial = DryRun.NONE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Evict a gang that runs, so that it waits in line again.
+
+    An object that Muster has resumed is suspended again; of all others the pods are evicted, within
+    PodDisruptionBudgets, and whatever made them makes new ones. It says what, and asks first. Exit codes: 0 done; 1 the
+    API server refuses, there is no such gang, or the answer was no; 2 refused arguments.
+    """
+    with _acting("requeue", dry_run, kubeconfig, context) as acting:
+        found = find_gang(acting.cluster, gang)
+        field = _suspended_by(found)
+        if not field and not found.pods:
+            raise AskError(f"{found.name} has no pods, so it waits already")
+        if lone := [each.called for each in found.pods if not field and each.controller is None]:
+            raise AskError(f"no controller would make {', '.join(lone[:3])} again: submit them anew")
+        if dry_run is DryRun.NONE and not yes and not typer.confirm(f"Evict {len(found.pods)} pods of {found.name}?"):
+            raise typer.Exit(EXIT_FAILED)
+        if field and found.about is not None:
+            acting.do(found.about, "suspended", acting.cluster.patch, found.about.path, _nested(field))
+            return
+        for each in found.pods:
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": _named(each)}
+            acting.do(each, "evicted", acting.cluster.post, f"{each.path}/eviction", eviction)
+
+
+def priority(
+    gang: Gang,
+    priority_class: Annotated[str, typer.Argument(metavar="PRIORITYCLASS", help="Name of the PriorityClass.")],
+    dry_run: Trial = DryRun.NONE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Give a gang another PriorityClass, where the object that describes it has one.
+
+    Native and Volcano PodGroups do. The priority of pods is fixed when they are made. Exit codes: 0 done; 1 the API
+    server refuses, there is no such gang, or its priority is that of its pods; 2 refused arguments.
+    """
+    with _acting("priority", dry_run, kubeconfig, context) as acting:
+        found = find_gang(acting.cluster, gang)
+        if found.about is None or found.api not in _WITH_PRIORITY:
+            raise AskError(
+                f"the priority of {found.name} is that of its pods, which cannot change: cancel it, and submit it "
+                f"again with priorityClassName: {priority_class}"
+            )
+        spec = {"spec": {"priorityClassName": priority_class}}
+        acting.do(found.about, f"has priority {priority_class}", acting.cluster.patch, found.about.path, spec)
+
+
+def stop(
+    queue: QueueName,
+    *,
+    drain: Annotated[bool, typer.Option("--drain", help="Evict what runs in it too.")] = False,
+    dry_run: Trial = DryRun.NONE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Have a Queue, and those below it, start nothing more; what runs goes on unless --drain is given.
+
+    It sets spec.stopPolicy to Hold or HoldAndDrain. Exit codes: 0 done; 1 the API server refuses, or there is no such
+    Queue; 2 refused arguments.
+    """
+    with _acting("stop", dry_run, kubeconfig, context) as acting:
+        acting.set_policy(queue, "HoldAndDrain" if drain else "Hold")
+
+
+def resume(
+    queue: QueueName, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None
+) -> None:
+    """Let a Queue start gangs again that was stopped.
+
+    It sets spec.stopPolicy to None. Exit codes: 0 done; 1 the API server refuses, or there is no such Queue; 2 refused
+    arguments.
+    """
+    with _acting("resume", dry_run, kubeconfig, context) as acting:
+        acting.set_policy(queue, "None")
+
+
+class Acting:
+    """One command at work: it changes objects, with a line for each, or says what it would do."""
+
+    def __init__(self, cluster: ClusterObjects, dry_run: DryRun) -> None:
+        """Change objects of `cluster`."""
+        self.cluster = cluster
+        self._dry_run = dry_run
+
+    def do(self, each: ApiObject, done: str, change: Callable[P, None], *args: P.args, **options: P.kwargs) -> None:
+        """Change an object and say so; only say it in a client's dry run."""
+        if self._dry_run is not DryRun.CLIENT:
+            change(*args, **options)
+        told = {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}
+        typer.echo(f"{each.called} {done}{told[self._dry_run]}")
+
+    def set_policy(self, queue: str, policy: str) -> None:
+        """Set a Queue's stopPolicy."""
+        path = queue_path(queue)
+        found = ApiObject(path, f"queue.muster.dev/{queue}", self.cluster.get(path))
+        self.do(found, f"has stopPolicy {policy}", self.cluster.patch, path, {"spec": {"stopPolicy": policy}})
+
+
+@contextlib.contextmanager
+def _acting(command: str, dry_run: DryRun, kubeconfig: Path | None, context: str | None) -> Iterator[Acting]:
+    """Reach the API server for a command; what goes wrong ends it as `refusals` says."""
+    with refusals(command), api_session(kubeconfig, context) as api:
+        yield Acting(ClusterObjects(api, dry_run=dry_run is DryRun.SERVER), dry_run)
+
+
+def _annotation(value: str | None) -> Json:
+    return {"metadata": {"annotations": {_HOLD: value}}}
+
+
+def _nested(field: Sequence[str]) -> Json:
+    """Return a patch that sets a field."""
+    *outer, last = field
+    patch: Json = {last: True}
+    for part in reversed(outer):
+        patch = {part: patch}
+    return patch
+
+
+def _named(each: ApiObject) -> Json:
+    return {"name": each.meta["name"], "namespace": each.meta["namespace"]}
+
+
+def _made(cluster: ClusterObjects, gang: GangObjects) -> Sequence[ApiObject]:
+    """Return what has to go so that nothing of a gang is left, each once: what made its object, else its pods."""
+    found: dict[str, ApiObject] = {}
+    if gang.about is not None:
+        top = cluster.made_by(gang.about)
+        found[top.path] = top
+        if top is not gang.about or gang.about.kind not in _GROUP_KINDS:
+            return [top]
+    for pod in gang.pods:
+        controller = pod.controller
+        if controller is None or str(controller.get("uid")) not in {str(e.meta.get("uid")) for e in found.values()}:
+            top = cluster.made_by(pod)
+            found[top.path] = top
+    return list(reversed(found.values()))
+
+
+def _suspended_by(gang: GangObjects) -> Sequence[str]:
+    """Return the field by which a gang's object is suspended that Muster has resumed; nothing for any other."""
+    from extender.objects.sources.table import JOB, SOURCE_OF
+
+    if gang.about is None or _PLACE not in (gang.about.meta.get("annotations") or {}):
+        return ()
+    if gang.api == JOB:
+        return ("spec", "suspend")
+    kinds = (kind for kind in SOURCE_OF[gang.api].kinds if kind.kind.lower() == gang.about.kind)
+    return next((kind.suspending.field for kind in kinds if kind.suspending is not None), ())
