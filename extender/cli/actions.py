@@ -17,7 +17,7 @@ import typer
 from extender.cli.asking import AskError
 from extender.cli.connecting import EXIT_FAILED, refusals
 from extender.cli.pods import api_session
-from extender.cli.targets import ApiObject, ClusterObjects, GangObjects, Json, find_gang, queue_path
+from extender.cli.targets import ClusterObjects, GangObjects, Json, StoredObject, find_gang, queue_path
 
 P = ParamSpec("P")
 
@@ -130,7 +130,7 @@ def requeue(
         if not field and not found.pods:
             raise AskError(f"{found.name} has no pods, so it waits already")
         if lone := [each.called for each in found.pods if not field and each.controller is None]:
-            raise AskError(f"no controller would make {', '.join(lone[:3])} again: submit them anew")
+            raise AskError(f"no controller would make {', '.join(lone[:3])} again: submit them once more")
         if dry_run is DryRun.NONE and not yes and not typer.confirm(f"Evict {len(found.pods)} pods of {found.name}?"):
             raise typer.Exit(EXIT_FAILED)
         if field and found.about is not None:
@@ -201,7 +201,7 @@ class Acting:
         self.cluster = cluster
         self._dry_run = dry_run
 
-    def do(self, each: ApiObject, done: str, change: Callable[P, None], *args: P.args, **options: P.kwargs) -> None:
+    def do(self, each: StoredObject, done: str, change: Callable[P, None], *args: P.args, **options: P.kwargs) -> None:
         """Change an object and say so; only say it in a client's dry run."""
         if self._dry_run is not DryRun.CLIENT:
             change(*args, **options)
@@ -211,7 +211,7 @@ class Acting:
     def set_policy(self, queue: str, policy: str) -> None:
         """Set a Queue's stopPolicy."""
         path = queue_path(queue)
-        found = ApiObject(path, f"queue.muster.dev/{queue}", self.cluster.get(path))
+        found = StoredObject(path, f"queue.muster.dev/{queue}", self.cluster.get(path))
         self.do(found, f"has stopPolicy {policy}", self.cluster.patch, path, {"spec": {"stopPolicy": policy}})
 
 
@@ -235,13 +235,13 @@ def _nested(field: Sequence[str]) -> Json:
     return patch
 
 
-def _named(each: ApiObject) -> Json:
+def _named(each: StoredObject) -> Json:
     return {"name": each.meta["name"], "namespace": each.meta["namespace"]}
 
 
-def _made(cluster: ClusterObjects, gang: GangObjects) -> Sequence[ApiObject]:
+def _made(cluster: ClusterObjects, gang: GangObjects) -> Sequence[StoredObject]:
     """Return what has to go so that nothing of a gang is left, each once: what made its object, else its pods."""
-    found: dict[str, ApiObject] = {}
+    found: dict[str, StoredObject] = {}
     if gang.about is not None:
         top = cluster.made_by(gang.about)
         found[top.path] = top

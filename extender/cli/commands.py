@@ -85,9 +85,8 @@ def command_line(plugins: Iterable[EntryPoint]) -> typer.Typer:
     built.callback()(_options)
     asking = (status, gangs, queues, nodes, top, capacity, events, watch, explain, history, defrag, snapshot)
     _add(built, "Ask a running Muster", asking)
-    _add(built, "Run Muster", (serve, settings))
     _add(built, "Act, by the API server", (actions,))
-    _add(built, "Run Muster", (serve,))
+    _add(built, "Run Muster", (serve, settings))
     built.command(epilog=_COMPLETION_EPILOG, rich_help_panel="Run Muster")(completion)
     for plugin in sorted(plugins, key=lambda each: each.name):
         try:

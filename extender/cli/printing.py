@@ -138,12 +138,6 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
         writer.writerow({**row, **nested})
 
 
-def local_time(at: str | None) -> str:
-    """Write a time of Muster's as date and time of day where the reader is."""
-    moment = read_time(at)
-    return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
 def clock_time(at: str | None) -> str:
     """Write a time of Muster's as the time of day where the reader is."""
     moment = read_time(at)

@@ -22,7 +22,7 @@ _MOST_OWNERS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class ApiObject:
+class StoredObject:
     """An object as the API server has it; `path` is where, `called` how kubectl names it: `job.batch/train`."""
 
     path: str
@@ -52,11 +52,11 @@ class GangObjects:
 
     name: str
     api: str
-    about: ApiObject | None
-    pods: Sequence[ApiObject]
+    about: StoredObject | None
+    pods: Sequence[StoredObject]
 
     @property
-    def speakers(self) -> Sequence[ApiObject]:
+    def speakers(self) -> Sequence[StoredObject]:
         """Return the objects whose annotations speak for the gang."""
         return self.pods if self.about is None else (self.about,)
 
@@ -97,7 +97,7 @@ class ClusterObjects:
         options: dict[str, Any] = {"propagationPolicy": "Background"}
         self._send("DELETE", path, options | ({"dryRun": ["All"]} if self._query else {}))
 
-    def owner(self, of: ApiObject) -> ApiObject | None:
+    def owner(self, of: StoredObject) -> StoredObject | None:
         """Return the object that made another one, None if no controller did, or if it is gone."""
         said = of.controller
         if said is None:
@@ -114,9 +114,9 @@ class ClusterObjects:
         body = self.find(path)
         called = f"{said['kind'].lower()}{'.' if group else ''}{group}/{said['name']}"
         same = body is not None and (body.get("metadata") or {}).get("uid") == said.get("uid")
-        return ApiObject(path, called, body) if body is not None and same else None
+        return StoredObject(path, called, body) if body is not None and same else None
 
-    def made_by(self, each: ApiObject) -> ApiObject:
+    def made_by(self, each: StoredObject) -> StoredObject:
         """Return the object at the top of those that made one another; the object itself if no controller did."""
         for _ in range(_MOST_OWNERS):
             above = self.owner(each)
@@ -145,7 +145,7 @@ def find_gang(cluster: ClusterObjects, gang: str) -> GangObjects:
     for api, kind, path in _places(namespace, name):
         body = cluster.find(path)
         if body is not None:
-            about = ApiObject(path, f"{kind.lower()}.{path.split('/')[2]}/{name}", body)
+            about = StoredObject(path, f"{kind.lower()}.{path.split('/')[2]}/{name}", body)
             return GangObjects(f"{namespace}/{name}", api, about, _pods(cluster, namespace, name, about))
     pods = _pods(cluster, namespace, name, None)
     if not pods:
@@ -174,17 +174,17 @@ def _places(namespace: str, name: str) -> Iterator[tuple[str, str, str]]:
             yield JOB, "Job", f"/apis/batch/v1/namespaces/{namespace}/jobs/{quote(name)}"
 
 
-def _pods(cluster: ClusterObjects, namespace: str, name: str, about: ApiObject | None) -> list[ApiObject]:
+def _pods(cluster: ClusterObjects, namespace: str, name: str, about: StoredObject | None) -> list[StoredObject]:
     """Return the pods of a gang: those that name it, or that its object made; without an object also one called so."""
     from extender.objects.pod import read_pod
     from extender.objects.podspec import decode_pod
 
     uid = None if about is None else about.meta.get("uid")
-    found: list[ApiObject] = []
+    found: list[StoredObject] = []
     for body in cluster.get(f"/api/v1/namespaces/{namespace}/pods").get("items") or ():
         pod = read_pod(decode_pod(json.dumps(body).encode()))
         same = pod.group.name == name if about is None else uid == pod.controller
         if same or (about is not None and not pod.group.is_pod and pod.group.name == name):
             path = f"/api/v1/namespaces/{namespace}/pods/{pod.name}"
-            found.append(ApiObject(path, f"pod/{pod.name}", body))
+            found.append(StoredObject(path, f"pod/{pod.name}", body))
     return found

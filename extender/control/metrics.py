@@ -7,7 +7,6 @@ import platform
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from extender import __version__
-
 from extender.control.recent import RecentTimes
 
 #: Seconds. Half a millisecond to five seconds: the budget of a verb is 1 to 5 ms, a held bind takes seconds.

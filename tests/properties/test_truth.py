@@ -572,7 +572,7 @@ class Recomputed:
             self.within("explain.holders[].nodes", holder.nodes, len(nodes))
 
     def wanted(self, pods: int, row: GangRow, states: Mapping[MemberState, int]) -> None:
-        """Compare how many pods are counted off: those that it cannot start without, else the others, else gated ones."""
+        """Compare how many pods are counted off: those of its minimum, else the others, else gated ones."""
         lacking = row.min_member - row.members.bound - row.members.succeeded - row.members.reserved
         waiting, gated = states.get(MemberState.WAITING, 0), states.get(MemberState.GATED, 0)
         if lacking > waiting:
