@@ -310,7 +310,7 @@ class Play:
                 assert not ground.holds(pods), ("could join", dict(more), places, self.job.wait)
 
 
-@share(2)
+@share(1)
 @given(st.integers(0, 2**32))
 def test_a_tree_starts_exactly_if_any_choice_of_its_parts_has_a_place(seed: int) -> None:
     """What is placed is what the tree asks for; what is said never to fit does not fit the empty cluster either."""
@@ -356,7 +356,7 @@ def asked(play: Play, pods: Sequence[Pod], *, sliced: bool = True) -> Placeable:
     return Placeable(play.world.state.table, tuple(pods), PlacementTerms(topology=topology), {}, frozenset())
 
 
-@share(2)
+@share(1)
 @given(st.integers(0, 2**32))
 def test_a_tree_grows_and_shrinks_by_whole_parts(seed: int) -> None:
     """Members come and go, nodes fill and empty, others take room: every step keeps what the tree asks for."""
