@@ -130,7 +130,8 @@ def test_a_part_waits_with_the_reason_that_its_domain_has_no_room() -> None:
     assert wait is not None
     assert wait.message == "no rack has room for all of role b.d and b.p now: at most 1 of 2 members fit"
     text = world.filter(job.pods[-1]).refusals[0].text
-    assert text == "gang waits: no room for members beyond minMember: no rack has room for all of role b.d and b.p now"
+    said = "TopologyDomainFull: no rack has room for all of role b.d and b.p now"
+    assert text == f"gang waits: no room for members beyond minMember: {said}"
     assert [pod.role for pod in inquire(world.admission, job.gang, world.now).case.pod_set.pods] == ["b.d", "b.p"]
 
 
