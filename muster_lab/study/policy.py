@@ -31,8 +31,8 @@ class StudyPolicy:
     """What is set, and who stands in which Queue.
 
     `queue` is that of all gangs; with `shares` each queue of the trace is one, with an equal part of the GPUs as its
-    nominal quota, which others may borrow. With neither there is no Queue. `priorities` says whether those of the
-    trace count, `told` whether Muster hears of each checkpoint.
+    nominal quota, which others may borrow. With neither there is no Queue. One that keeps spares has all GPUs as its
+    quota. `priorities` says whether those of the trace count, `told` whether Muster hears of each checkpoint.
     """
 
     name: str
@@ -50,7 +50,8 @@ class StudyPolicy:
     def queues(self, trace: Trace, fleet: Fleet) -> tuple[Queue, ...]:
         """Return the Queues that are defined, parents first."""
         if self.queue is not None:
-            return (self.queue,)
+            flavors = (Flavor(_FLAVOR, {GPU: Quota(fleet.all_gpus)}),) if self.queue.spares else ()
+            return (replace(self.queue, flavors=flavors),)
         if not self.shares:
             return ()
         names = sorted(set(queue_names(trace.queues).values()))

@@ -134,7 +134,8 @@ def test_what_is_there_comes_before_the_sync(virtually: Virtually) -> None:
         await setting.stop()
         return setting.sink.told
 
-    assert virtually(story()) == ["node n", "pod a on nothing", *(f"synced {kind}" for kind in REQUIRED_KINDS)]
+    kinds = (*REQUIRED_KINDS, WatchedKind.PROVISIONING_REQUEST)
+    assert virtually(story()) == ["node n", "pod a on nothing", *(f"synced {kind}" for kind in kinds)]
 
 
 async def come_and_go(
