@@ -12,16 +12,24 @@ Source: kubernetes-sigs/lws api/disaggregatedset/v1 and pkg/controllers/disaggre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from extender.objects.branches import LabelParts
+from extender.objects.manifest import Manifest
 from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef, Requirement
 from extender.objects.peers import Reading
-from extender.objects.podgroup import ANY_NAME, GroupRef, PodGroup, read_group_options
+from extender.objects.podgroup import ANY_NAME, GroupRef, PodGroup, SubmittedPodSet, numbered, read_group_options
 from extender.objects.podspec import PodSpec
-from extender.objects.sources.leaderworkerset import LWS_GROUP, LeaderWorkerSetSpec, makes_leaders_first
+from extender.objects.sources.leaderworkerset import (
+    LWS_GROUP,
+    LWS_NAME,
+    LeaderWorkerSetSpec,
+    makes_leaders_first,
+    pods_of_groups,
+)
 from extender.objects.sources.roster import first_negative
 from extender.objects.sources.source import Keyed, Source, WorkloadKind
 from extender.objects.topology import LabelGroup
@@ -101,6 +109,19 @@ def _part(role: DisaggregatedRole, spec: LeaderWorkerSetSpec) -> LabelParts:
     return LabelParts(role.name or "", LabelGroup((LWS_GROUP,), "", selector=own), 1, 1 if size is None else size)
 
 
+def disaggregated_set_pods(of: Manifest) -> Sequence[SubmittedPodSet]:
+    """Return the pods that the groups of all roles have at first, in every slice; their revision may be any."""
+    spec = of.whole(DisaggregatedSet).spec or DisaggregatedSetSpec()
+    sets: list[SubmittedPodSet] = []
+    for part in numbered(of.name, 1 if spec.slices is None else spec.slices, of, "spec.slices"):
+        labels = {SET_NAME: of.name, SET_SLICE: part.rpartition("-")[2], SET_REVISION: ANY_NAME}
+        for index, role in enumerate(spec.roles or ()):
+            own = {**labels, SET_ROLE: role.name or "", LWS_NAME: f"{part}-{role.name or ''}"}
+            groups = role.spec or LeaderWorkerSetSpec()
+            sets += pods_of_groups(of, role.metadata, groups, own, f"spec.roles[{index}].")
+    return sets
+
+
 def _gang(_spec: PodSpec, labels: Keyed, _annotations: Keyed) -> str:
     """Return what a pod's gang is called; the pods of sets that have no slices are as those of LeaderWorkerSets."""
     names = labels.get(SET_NAME), labels.get(SET_SLICE), labels.get(SET_REVISION)
@@ -120,6 +141,7 @@ SOURCE = Source(
             ("v1",),
             decode_disaggregated_set,
             lambda item, _priorities: read_disaggregated_set(item),
+            disaggregated_set_pods,
             vital=True,
         ),
     ),

@@ -136,25 +136,35 @@ def _two_steps(key: str) -> Problem:
 def leader_worker_set_pods(of: Manifest) -> Sequence[SubmittedPodSet]:
     """Return the pods that the groups of a LeaderWorkerSet have at first."""
     workload = of.whole(LeaderWorkerSet)
-    meta, spec = workload.metadata or ObjectMeta(), workload.spec or LeaderWorkerSetSpec()
+    return pods_of_groups(of, workload.metadata, workload.spec or LeaderWorkerSetSpec(), {LWS_NAME: of.name})
+
+
+def pods_of_groups(
+    of: Manifest, meta: ObjectMeta | None, spec: LeaderWorkerSetSpec, labels: Keyed, where: str = ""
+) -> Sequence[SubmittedPodSet]:
+    """Return the pods that the groups of a set have at first, which stands at `where` in an object.
+
+    They have `labels`, the name of the set among them.
+    """
+    set_name = labels[LWS_NAME]
     template = spec.leader_worker_template or LeaderWorkerTemplate()
     size = 1 if template.size is None else template.size
     replicas = 1 if spec.replicas is None else spec.replicas
-    groups = numbered(of.name, replicas, of, "spec.replicas")
-    workers = numbered(of.name, max(size - 1, 0), of, f"{_TEMPLATE}.size")
-    numbered(of.name, replicas * max(size, 0), of, f"{_TEMPLATE}.size")
+    groups = numbered(set_name, replicas, of, f"{where}spec.replicas")
+    workers = numbered(set_name, max(size - 1, 0), of, f"{where}{_TEMPLATE}.size")
+    numbered(set_name, replicas * max(size, 0), of, f"{where}{_TEMPLATE}.size")
     leaders_first = makes_leaders_first(meta, spec)
     annotations = {LWS_SIZE: str(size)}
-    own = "leaderTemplate" if template.leader_template is not None else "workerTemplate"
+    own = f"{where}{_TEMPLATE}.{'leaderTemplate' if template.leader_template is not None else 'workerTemplate'}"
     sets: list[SubmittedPodSet] = []
     for number, name in enumerate(groups):
-        keys = {LWS_NAME: of.name, LWS_GROUP: str(number)}
+        keys = {**labels, LWS_GROUP: str(number)}
         leader = template.leader_template or template.worker_template
-        sets.append(SubmittedPodSet(leader, f"{_TEMPLATE}.{own}", (name,), keys, annotations, (LWS_WORKER,)))
+        sets.append(SubmittedPodSet(leader, own, (name,), keys, annotations, (LWS_WORKER,)))
         if not leaders_first:
             names = tuple(f"{name}-{index}" for index in range(1, len(workers) + 1))
-            where, worker = f"{_TEMPLATE}.workerTemplate", template.worker_template
-            sets.append(SubmittedPodSet(worker, where, names, keys, annotations, (LWS_WORKER,), first=1))
+            at, worker = f"{where}{_TEMPLATE}.workerTemplate", template.worker_template
+            sets.append(SubmittedPodSet(worker, at, names, keys, annotations, (LWS_WORKER,), first=1))
     return sets
 
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 
 from extender.objects.branches import LabelParts
+from extender.objects.manifest import SubmissionError
 from extender.objects.meta import Requirement
 from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.priority import Priorities
 from extender.objects.reason import Problem
 from extender.objects.sources.disaggregatedset import (
     DISAGGREGATED_SET,
@@ -17,8 +19,9 @@ from extender.objects.sources.disaggregatedset import (
     read_disaggregated_set,
 )
 from extender.objects.sources.leaderworkerset import EXCLUSIVE_TOPOLOGY, LWS_GROUP
+from extender.objects.submission import read_submission
 from extender.objects.topology import LabelGroup
-from tests.builders import Json, metadata_json, written
+from tests.builders import CREATED, Json, metadata_json, written
 from tests.objects.documents import survivors
 
 
@@ -91,3 +94,24 @@ BUSY = {
 def test_any_set_can_be_read(workload: DisaggregatedSet) -> None:
     """No set that can be decoded raises."""
     assert all(group.min_member >= 1 for group in read_disaggregated_set(workload))
+
+
+def test_what_if_knows_the_pods_of_every_slice() -> None:
+    """Of each group its leader and its workers, of a revision that is not known yet; a bad number is refused."""
+    template = {"spec": {"schedulerName": "muster", "containers": [{"name": "main"}]}}
+    roles = [role("prefill", 2, replicas=2), role("decode", 1)]
+    for each in roles:
+        each["spec"]["leaderWorkerTemplate"]["workerTemplate"] = template
+    meta = metadata_json("llm", namespace="team")
+    document = {"apiVersion": f"{DISAGGREGATED_SET}/v1", "kind": "DisaggregatedSet", "metadata": meta}
+    document["spec"] = {"slices": 2, "roles": roles}
+    first, second = read_submission([document], Priorities(), CREATED)
+    assert (first.ref.name, second.ref.name) == ("llm-0-*", "llm-1-*")
+    names = ["llm-0-decode-0", "llm-0-prefill-0", "llm-0-prefill-0-1", "llm-0-prefill-1", "llm-0-prefill-1-1"]
+    assert sorted(pod.name for pod in first.pods) == names
+    assert first.group is not None
+    told = {first.group.role_of(pod.role, pod.labels) for pod in first.pods}
+    assert told == {"prefill,group-index=0", "prefill,group-index=1", "decode,group-index=0"}
+    document["spec"] = {"slices": -1, "roles": roles}
+    with pytest.raises(SubmissionError, match=r"spec\.slices: -1 is negative"):
+        list(read_submission([document], Priorities(), CREATED))
