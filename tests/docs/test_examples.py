@@ -20,7 +20,7 @@ from extender.objects.sources.kubeflow import KUBEFLOW
 from extender.objects.sources.kueue import KUEUE
 from extender.objects.sources.leaderworkerset import LEADER_WORKER_SET
 from extender.objects.sources.native import COMPOSITE, NATIVE, decode_native_pod_group, read_native
-from extender.objects.sources.ray import RAY
+from extender.objects.sources.ray import RAY, RAY_JOB
 from extender.objects.sources.table import JOB, LABEL, SOURCE_OF
 from extender.objects.sources.volcano import VOLCANO, decode_volcano_pod_group, read_volcano
 from extender.objects.topology import Objective, RoleGroup, Slice, TopologyTerms
@@ -107,7 +107,7 @@ def test_the_pages_show_all_ways() -> None:
         for page in PAGES
         if str(page) in {"README.md", "docs/gangs.md"}
     }
-    written_by_people = set(SOURCE_OF) - BY_THEMSELVES - OF_PARTS - {POD}
+    written_by_people = set(SOURCE_OF) - BY_THEMSELVES - OF_PARTS - {POD, RAY_JOB}
     assert shown == {"README.md": written_by_people - {VOLCANO}, "docs/gangs.md": written_by_people}
 
 
