@@ -247,11 +247,11 @@ def _made(cluster: ClusterObjects, gang: GangObjects) -> Sequence[StoredObject]:
         found[top.path] = top
         if top is not gang.about or gang.about.kind not in _GROUP_KINDS:
             return [top]
-    for pod in gang.pods:
-        controller = pod.controller
-        if controller is None or str(controller.get("uid")) not in {str(e.meta.get("uid")) for e in found.values()}:
-            top = cluster.made_by(pod)
-            found[top.path] = top
+    # A pod for each controller is enough: there may be a thousand pods.
+    makers = {str((pod.controller or pod.meta).get("uid")): pod for pod in gang.pods}
+    for pod in makers.values():
+        top = cluster.made_by(pod)
+        found[top.path] = top
     return list(reversed(found.values()))
 
 

@@ -68,7 +68,6 @@ class ClusterObjects:
         """Change nothing with `dry_run`: the API server then says what it would do."""
         self._api = api
         self._query = "?dryRun=All" if dry_run else ""
-        self._resources: dict[str, Mapping[str, Json]] = {}
 
     def get(self, path: str) -> Json:
         """Return an object or a list; raise AskError."""
@@ -104,13 +103,11 @@ class ClusterObjects:
             return None
         group, _, version = str(said["apiVersion"]).rpartition("/")
         base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        if base not in self._resources:
-            listed = self.get(base).get("resources") or ()
-            self._resources[base] = {each["kind"]: each for each in listed if "/" not in each["name"]}
-        resource = self._resources[base].get(str(said["kind"]))
-        if resource is None:
+        served = (self.find(base) or {}).get("resources") or ()
+        names = (each["name"] for each in served if each["kind"] == said["kind"] and "/" not in each["name"])
+        if (resource := next(names, None)) is None:
             return None
-        path = f"{base}/namespaces/{of.meta['namespace']}/{resource['name']}/{quote(str(said['name']))}"
+        path = f"{base}/namespaces/{of.meta['namespace']}/{resource}/{quote(str(said['name']))}"
         body = self.find(path)
         called = f"{said['kind'].lower()}{'.' if group else ''}{group}/{said['name']}"
         same = body is not None and (body.get("metadata") or {}).get("uid") == said.get("uid")
@@ -126,13 +123,17 @@ class ClusterObjects:
         return each
 
     def _send(self, method: str, path: str, body: Json | None = None) -> Json:
+        from extender.control.ports import ApiError
+
         encoded = None if body is None else json.dumps(body).encode()
         try:
             answer: Json = json.loads(self._api.ask(method, path, ANSWER_SECONDS, f"{method} {path}", encoded) or b"{}")
-        except ApiServerError as error:
-            # What Muster's roles are good for is not what is missing here.
-            said = getattr(error.__cause__, "message", "") or str(error)
-            raise ApiServerError(f"the API server refuses: {said}", error.refusal) from error
+        except AskError as error:
+            # In the API server's own words: neither Muster nor the roles to ask it have a part in this.
+            cause = error.__cause__
+            if not isinstance(cause, ApiError) or not cause.status:
+                raise
+            raise ApiServerError(f"the API server refuses: {cause.message}", cause.status) from error
         return answer
 
 

@@ -77,7 +77,7 @@ def server() -> Iterator[Script]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_GET  # noqa: N815 - as http.server looks it up
+        do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - as http.server looks them up
 
         def log_message(self, *_: object) -> None:
             pass
