@@ -36,9 +36,9 @@ class MemberCounts(ApiDocument, frozen=True):
 class GangRow(ApiDocument, frozen=True):
     """How one gang stands, in a list.
 
-    `gpus` are what its members ask for that have not ended; of these, `gpusHeld` are on nodes that members are bound to
-    or that are reserved for them. `position` is its place among those that wait (1 is evaluated first). `parts` is
-    null of a gang that has none.
+    `gpus` are what its members ask for that have not ended; of these, `gpusHeld` are on the `nodes` that members are
+    bound to, or that are reserved for them. `level` and `domain` are the smallest that its GPUs share. `position` is
+    its place among those that wait (1 is evaluated first). `parts` is null of a gang that has none.
     """
 
     namespace: str

@@ -18,7 +18,9 @@ from extender.explain.drawing.tree import DrawnHolding, cells, written_gpus
 from extender.explain.explanation import expected_start, rounded, wait_reason
 from extender.explain.views import GangView, gang_view
 from extender.hardware.products import PRODUCT_LABELS
+from extender.ledger.slots import Reservation
 from extender.objects.node import CLOSED_TAINTS, Node
+from extender.objects.pod import Pod
 from extender.placement.placement import Placement
 from extender.queues.sharing import NAMELESS
 from extender.service.board.documents import GangRow, MemberCounts
@@ -49,8 +51,8 @@ class GangRows:
         queue = admission.sharing.queue_of(gang)
         placement = self._placement(gang, view)
         start = next((keep.start for keep in admission.heads if keep.gang is gang), None)
-        reservation = admission.reservations.ledger.of_gang(gang.uid)
-        census, promised = view.census, () if reservation is None else reservation.slots
+        census, beside = view.census, admission.model.devices.gpus_beside(gang.members)
+        held = _held(gang, admission.reservations.ledger.of_gang(gang.uid))
         return GangRow(
             namespace=gang.ref.namespace,
             name=gang.ref.name,
@@ -69,14 +71,8 @@ class GangRows:
                 succeeded=census.succeeded,
                 failed=census.failed,
             ),
-            gpus=sum(pod.shape.whole_gpus for pod in gang.members.values() if not pod.done)
-            + admission.model.devices.gpus_beside(gang.members),
-            gpus_held=sum(
-                pod.shape.whole_gpus
-                for uid, pod in gang.members.items()
-                if not pod.done and (pod.node_name or uid in promised)
-            )
-            + admission.model.devices.gpus_beside(gang.members),
+            gpus=sum(pod.shape.whole_gpus for pod in gang.members.values() if not pod.done) + beside,
+            gpus_held=sum(pod.shape.whole_gpus for pod, _ in held) + beside,
             reason=None if view.wait is None else wait_reason(view.wait),
             since=gang.created or None,
             started_at=None if gang.started_at is None else time_text(gang.started_at),
@@ -84,7 +80,7 @@ class GangRows:
             bus_bandwidth=None if placement is None else rounded(placement.bus_bandwidth),
             level=None if placement is None else placement.level,
             domain=None if placement is None else placement.domain,
-            nodes=0 if placement is None else len(placement.gpus_per_node),
+            nodes=len({node for _, node in held}),
             evicted=view.evicted or None,
             parts=view.parts,
         )
@@ -103,6 +99,13 @@ class GangRows:
         if known is None or known[0] != key:
             known = self._predicted[gang.uid] = key, self._controller.admission.placement_of(gang.ref)
         return known[1]
+
+
+def _held(gang: Gang, reservation: Reservation | None) -> list[tuple[Pod, str]]:
+    """Return the members that hold room, bound or promised, each with its node."""
+    slots = {} if reservation is None else reservation.slots
+    places = ((pod, pod.node_name or (uid in slots and slots[uid].node)) for uid, pod in gang.members.items())
+    return [(pod, node) for pod, node in places if node and not pod.done]
 
 
 #: Of these it is told how much there is.
