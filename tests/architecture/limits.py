@@ -20,8 +20,8 @@ class Limit:
 
 #: Own files that one trip crosses; of a pass, those that decide (`trips.DECIDING`).
 TRIPS: Mapping[str, Limit] = {
-    # One of them for the extenders behind Muster that refuse the planned node.
-    "filter": Limit(10, goal=10),
+    # One of them for the extenders behind Muster that refuse the planned node, one that counts the last minute's calls.
+    "filter": Limit(11, goal=10),
     "budget": Limit(8, goal=8),
     # Two of them with `caches`, which bounds in bytes what is remembered.
     # Two of them with the accounts of gangs and GPU-seconds, which stand beside the way to the engine.
