@@ -225,14 +225,15 @@ test-versions: require-go setup ## Play the stories on the older versions of Kub
 # What a release has besides the image, which takes a container engine: .github/workflows/release.yml builds and signs that.
 # Archives have the time of the last commit, so that one commit makes the same package and the same bill twice.
 
-RELEASE := build/release
+RELEASE := dist
 REPOSITORY ?= https://github.com/ORG/muster
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 PLATFORM = $(shell uname -s | tr '[:upper:]' '[:lower:]')-$(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 HELM ?= $$($(BIN)/python -m localcluster build --binary helm)
 RELEASE_ENV = $(VENV)/release/bin
+PLUGIN = $(VENV)/plugin
 
-release: release-package release-sbom release-chart release-plugin release-krew release-sums ## Make a release's files in build/release, but for the image.
+release: release-package release-sbom release-chart release-plugin release-krew release-sums ## Make a release's files in dist, but for the image.
 	@ls -1 $(RELEASE)
 
 release-%: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
@@ -260,10 +261,10 @@ release-plugin: $(VENV)/.release.stamp
 	@$(RELEASE_ENV)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-index --force-reinstall \
 	    $(RELEASE)/muster-$(VERSION)-py3-none-any.whl >&2
 	@$(RELEASE_ENV)/pyinstaller --log-level ERROR --noconfirm --onedir --name kubectl-muster --copy-metadata muster \
-	    --collect-all extender --collect-all muster_lab --distpath build/plugin --workpath build/pyinstaller \
-	    --specpath build/pyinstaller extender/__main__.py >&2
-	@build/plugin/kubectl-muster/kubectl-muster --version >&2
-	@tar -C build/plugin -czf $(RELEASE)/kubectl-muster-$(VERSION)-$(PLATFORM).tar.gz kubectl-muster
+	    --collect-all extender --collect-all muster_lab --distpath $(PLUGIN) --workpath $(PLUGIN)/work \
+	    --specpath $(PLUGIN)/work extender/__main__.py >&2
+	@$(PLUGIN)/kubectl-muster/kubectl-muster --version >&2
+	@tar -C $(PLUGIN) -czf $(RELEASE)/kubectl-muster-$(VERSION)-$(PLATFORM).tar.gz kubectl-muster
 
 release-krew:
 	@release/krew.sh $(VERSION) $(REPOSITORY) $(RELEASE) >$(RELEASE)/muster.yaml
