@@ -260,9 +260,9 @@ release-chart: $(VENV)/.dev.stamp
 release-plugin: $(VENV)/.release.stamp
 	@$(RELEASE_ENV)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-index --force-reinstall \
 	    $(RELEASE)/muster-$(VERSION)-py3-none-any.whl >&2
-	@$(RELEASE_ENV)/pyinstaller --log-level ERROR --noconfirm --onedir --name kubectl-muster --copy-metadata muster \
-	    --collect-all extender --collect-all muster_lab --distpath $(PLUGIN) --workpath $(PLUGIN)/work \
-	    --specpath $(PLUGIN)/work extender/__main__.py >&2
+	@mkdir -p $(PLUGIN) && cd $(PLUGIN) && ../release/bin/pyinstaller --log-level ERROR --noconfirm --onedir \
+	    --name kubectl-muster --copy-metadata muster --collect-submodules extender --collect-submodules muster_lab \
+	    --collect-data extender --collect-data muster_lab --distpath . --workpath work ../release/bin/kubectl-muster >&2
 	@$(PLUGIN)/kubectl-muster/kubectl-muster --version >&2
 	@tar -C $(PLUGIN) -czf $(RELEASE)/kubectl-muster-$(VERSION)-$(PLATFORM).tar.gz kubectl-muster
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from prometheus_client.metrics import MetricWrapperBase
+
 from extender.control.metrics import Metrics
 
 #: What Prometheus and the operator add to every series of a scraped pod.
@@ -50,7 +52,7 @@ def exposed_labels() -> Mapping[str, frozenset[str]]:
     metrics = Metrics()
     found: dict[str, frozenset[str]] = {}
     for instrument in vars(metrics).values():
-        if instrument is metrics.registry:
+        if not isinstance(instrument, MetricWrapperBase):
             continue
         labels = frozenset(instrument._labelnames)  # noqa: SLF001 - the client offers no other way to ask
         (described,) = instrument.describe()
