@@ -42,6 +42,9 @@ def test_the_page_shows_the_cluster_without_help_from_elsewhere(
     expect(overview.locator("#role")).to_have_text("leading")
     expect(overview.locator("#status")).to_contain_text(" of 64 GPUs used (")
     expect(overview.locator("#waiting")).to_contain_text("QuotaExceeded")
+    waiting, running = (overview.locator(f"#{name}").get_by_role("row") for name in ("waiting", "running"))
+    expect(waiting.filter(has_text="default/large")).to_contain_text("0 / 5")  # bound or succeeded, of minMember
+    expect(running.filter(has_text="default/first")).to_contain_text("4 / 4")
     expect(overview.locator("#queues")).to_contain_text("team-a")
     expect(overview.locator("#events")).to_contain_text("started")
     expect(overview.locator("#latency")).to_contain_text("bind")
