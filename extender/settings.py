@@ -167,7 +167,7 @@ class Settings(BaseModel):
 
     history_retention_days: float = Field(default=400.0, ge=1)
     """How long the history keeps a gang after its end, and GPU-seconds by the hour. 400 days compare a month with the
-    same one a year before; a million gangs take half a gigabyte."""
+    same one a year before; a million gangs take 0.65 GB."""
 
     history_write_seconds: float = Field(default=10.0, ge=0.1)
     """Pause between two writes to the history's store. Of what changed in that time a crash leaves only what the
