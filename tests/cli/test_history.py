@@ -88,7 +88,8 @@ def test_gangs_are_listed_the_latest_last(asked: Script) -> None:
     lines = [line.split() for line in result.stdout.splitlines()]
     assert [line[0] for line in lines] == ["GANG", "team-a/old", "team-a/train"]
     assert lines[2][1:] == [
-        *("Succeeded", "2026-03-01", "12:05:00", "5m", "120m", "64", "128.0", "research", "1", "InsufficientCapacity"),
+        *("Succeeded", "2026-03-01T12:05:00+00:00", "5m", "120m", "64", "128.0", "research", "1"),
+        "InsufficientCapacity",
     ]
     assert "older ones are left out: --until 2026-03-01T09:00:00Z" in result.stderr
 

@@ -13,6 +13,7 @@ from extender.history.records import MOST_TEXT, fold_names
 from extender.history.store import HistoryStore
 from extender.objects.jobsigns import JobSigns
 from extender.objects.keys import Options
+from extender.objects.meta import ObjectRef
 from extender.objects.pod import Phase
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
@@ -240,7 +241,9 @@ def test_a_gang_that_never_ran_has_waited_until_it_was_deleted(
 
 def test_user_and_owner_are_those_of_its_pods(cluster: Cluster, store: HistoryStore, muster: RecordingMuster) -> None:
     """By the label that a setting names, and the controller that made them."""
-    made = cluster.create("train", 1, labels={USER_LABEL: "ann"}, owner="Job/train")
+    made = cluster.create(
+        "train", 1, labels={USER_LABEL: "ann"}, owner=ObjectRef("batch/v1", "Job", "default", "train", "uid-job")
+    )
     muster.tell(PodSeen(made))
     muster.tell(PodSeen(cluster.bind(made.uid)))
     cluster.clock.advance(5)

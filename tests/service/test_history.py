@@ -16,6 +16,7 @@ from extender.control.controller import Controller
 from extender.control.metrics import Metrics
 from extender.history.records import Batch, GangRecord, HourSums, Payer
 from extender.history.store import HistoryStore
+from extender.objects.meta import ObjectRef
 from extender.objects.pod import Phase
 from extender.service.app import create_app
 from extender.settings import Settings
@@ -70,7 +71,7 @@ def gang(number: int, **fields: str) -> GangRecord:
 async def test_a_gang_that_ended_is_told_with_all_that_became_of_it(http: httpx.AsyncClient, muster: Muster) -> None:
     """From the watch to the answer, by way of the store."""
     assert muster.controller.history is not None
-    made = pod("train", 8, namespace="team-a", owner="Job/train")
+    made = pod("train", 8, namespace="team-a", owner=ObjectRef("batch/v1", "Job", "default", "train", "uid-job"))
     muster.controller.tell(PodSeen(made))
     muster.controller.tell(PodSeen(replace(made, node_name="node-1", phase=Phase.RUNNING)))
     await muster.controller.history.turn()
