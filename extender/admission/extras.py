@@ -138,9 +138,13 @@ class Extras:
             if short is not None and not any_room:
                 break
         entry.extras_judged_on = cycle.verdict_key(entry.queue)
-        yield Growth(entry, placed) if short is None else self._growth(entry, replace(short, settled=settled), placed)
+        yield (
+            Growth(entry, placed)
+            if short is None
+            else self._growth(entry, replace(short, settled=settled), placed=placed)
+        )
 
-    def _growth(self, entry: Entry, short: PodSet, placed: bool) -> Growth:  # noqa: FBT001
+    def _growth(self, entry: Entry, short: PodSet, *, placed: bool) -> Growth:
         """Return what came of a gang of which some have no place; with more of them, where they go one by one."""
         tree, topology = entry.gang.tree, entry.gang.topology
         one_by_one = not topology.has_parts and (tree is None or not tree.has_units)

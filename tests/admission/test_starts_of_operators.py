@@ -397,7 +397,9 @@ def test_a_ray_job_elsewhere_is_left_to_its_cluster(ray: Submitted) -> None:
     cluster = ray.world.state.gang(GroupRef("ray.io", "default", ray.part["metadata"]["name"]))
     assert cluster is not None
     assert len(cluster.members) == 5
-    assert len(ray.world.state.reservation(cluster.uid).slots) == 5  # type: ignore[union-attr]
+    reservation = ray.world.state.reservation(cluster.uid)
+    assert reservation is not None
+    assert len(reservation.slots) == 5
 
 
 def test_a_ray_job_without_a_cluster_is_a_problem(ray: Submitted) -> None:

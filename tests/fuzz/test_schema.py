@@ -80,9 +80,18 @@ QUESTIONS = {
     "/api/v1/gangs/{namespace}/{name}/defrag": "GET",
     "/api/v1/explain": "POST",
     "/api/v1/snapshot": "GET",
+    "/api/v1/history": "GET",
+    "/api/v1/report": "GET",
 }
 #: Of these the document says what their parameters may be.
-PARAMETERISED = ("/api/v1/gangs", "/api/v1/events", "/api/v1/explain", "/api/v1/snapshot")
+PARAMETERISED = (
+    "/api/v1/gangs",
+    "/api/v1/events",
+    "/api/v1/explain",
+    "/api/v1/snapshot",
+    "/api/v1/history",
+    "/api/v1/report",
+)
 #: What never ends, or is no document of ours: tested by itself.
 OTHERS = {"/api/v1/stream", "/healthz", "/readyz", "/metrics", *(f"/v1/{verb}" for verb in VERBS)}
 
