@@ -150,6 +150,8 @@ class Sandbox:
                 delete_pod_group(self.api, groups, group["metadata"]["name"], group["metadata"]["namespace"])
         self.api.delete_all(NODES)
         for resource, name, made_in in self._made:
+            if resource == PODS:
+                continue  # deleted above
             # kube-controller-manager takes finalizers off; none runs here.
             self.api.patch(resource, name, {"metadata": {"finalizers": None}}, namespace=made_in)
             self.api.delete(resource, name, made_in)
