@@ -150,8 +150,11 @@ def test_the_service_draws_its_cluster_on_a_terminal(monkeypatch: pytest.MonkeyP
     screen, written = console(terminal=True)
 
     async def story() -> int:
-        asyncio.get_running_loop().call_later(1.5, os.kill, os.getpid(), signal.SIGTERM)
-        return await demo_service.serve_demo(screen, socket.create_server(("127.0.0.1", 0)))
+        serving = asyncio.create_task(demo_service.serve_demo(screen, socket.create_server(("127.0.0.1", 0))))
+        while "serving/serve-chat: " not in written.getvalue() and not serving.done():  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await serving
 
     assert asyncio.run(story()) == 0
     for drawn in ("embedded cluster", "serving/serve-chat: ", "stopped"):
