@@ -63,28 +63,24 @@ require-go:
 	    exit 1; \
 	}
 
-# Debian's browser, for the tests of the dashboard: installed here where that needs no permission, as in CI.
-require-chromium:
-	@command -v chromium >/dev/null && exit 0; \
+# A package of Debian's, installed where that needs no permission, as in CI.
+# $(call from-debian,is it there,package,what it is called,whose tests need it)
+define from-debian
+$(1) && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo 'setup: chromium, for the tests of the dashboard' >&2; \
-	    apt-get update -qq >&2; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >&2; \
+	    echo 'setup: $(2), for the tests of the $(4)' >&2; \
+	    apt-get update -qq >&2; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) >&2; \
 	else \
-	    echo 'The tests of the dashboard need Chromium. Install it with: sudo apt-get install -y chromium' >&2; \
+	    echo 'The tests of the $(4) need $(3). Install it with: sudo apt-get install -y $(2)' >&2; \
 	    exit 1; \
 	fi
+endef
 
-# Debian's PostgreSQL, for the tests of the history, likewise.
+require-chromium:
+	@$(call from-debian,command -v chromium >/dev/null,chromium,Chromium,dashboard)
+
 require-postgresql:
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && exit 0; \
-	command -v initdb >/dev/null && exit 0; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo 'setup: postgresql, for the tests of the history' >&2; \
-	    apt-get update -qq >&2; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >&2; \
-	else \
-	    echo 'The tests of the history need PostgreSQL. Install it with: sudo apt-get install -y postgresql' >&2; \
-	    exit 1; \
-	fi
+	@$(call from-debian,{ ls /usr/lib/postgresql/*/bin/initdb || command -v initdb; } >/dev/null 2>&1,postgresql,PostgreSQL,history)
 
 # --------------------------------------------------------------------------------------------------------------- running
 
