@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -166,12 +167,8 @@ class KubeClusterApi:
 
     async def nominate(self, pod: PodKey, node: str) -> None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
-        try:
+        with _in_time("the nomination is outdated"):
             await self._api.patch(f"{_path(pod)}/status", body)
-        except ApiError as error:
-            if _comes_too_late(error):
-                raise ApiError(CONFLICT, "Conflict", f"the nomination is outdated: {error.message}") from error
-            raise
 
     async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
         """Create the pod's Binding; that the pod is on that node already is success.
@@ -227,12 +224,8 @@ class KubeClusterApi:
         """Take one scheduling gate off the pod, whatever others do to its gates; that it is not there is success."""
         gates = [{"$patch": "delete", "name": gate}]
         body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": gates}}
-        try:
+        with _in_time("the pod is another one now"):
             await self._api.patch(_path(pod), body, PatchForm.STRATEGIC)
-        except ApiError as error:
-            if _comes_too_late(error):
-                raise ApiError(CONFLICT, "Conflict", f"the pod is another one now: {error.message}") from error
-            raise
 
     async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:
         """Write annotation and condition in one request: pods/status takes both, and keeps all other conditions.
@@ -248,12 +241,8 @@ class KubeClusterApi:
         }
         metadata = {"uid": pod.uid, "annotations": {EVICTION_PLANNED: planned or None}}
         body: JsonObject = {"metadata": metadata, "status": {"conditions": [condition]}}
-        try:
+        with _in_time("the pod is another one now"):
             await self._api.patch(f"{_path(pod)}/status", body, PatchForm.STRATEGIC)
-        except ApiError as error:
-            if _comes_too_late(error):
-                raise ApiError(CONFLICT, "Conflict", f"the pod is another one now: {error.message}") from error
-            raise
 
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
         """Suspend an object, or resume it in the version that was decided on, where its pods have a `place`."""
@@ -262,12 +251,8 @@ class KubeClusterApi:
         meta: JsonObject = {"uid": about.uid, "annotations": {PLACE: place}}
         if place is not None:
             meta["resourceVersion"] = workload.version
-        try:
+        with _in_time(f"{about} is another one now"):
             await self._api.patch(path, {"metadata": meta} | _nested(workload.field, place is None))
-        except ApiError as error:
-            if _comes_too_late(error):
-                raise ApiError(CONFLICT, "Conflict", f"{about} is another one now: {error.message}") from error
-            raise
 
     async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
         await self._node_requests.make(ask, owner)
@@ -277,12 +262,8 @@ class KubeClusterApi:
 
     async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
         """Put annotations onto a pod, whatever others do to its annotations."""
-        try:
+        with _in_time("the pod is another one now"):
             await self._api.patch(_path(pod), {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}})
-        except ApiError as error:
-            if _comes_too_late(error):
-                raise ApiError(CONFLICT, "Conflict", f"the pod is another one now: {error.message}") from error
-            raise
 
     async def record_event(self, event: ClusterEvent) -> None:
         await self._events.record(event)
@@ -313,6 +294,17 @@ class KubeClusterApi:
             return False
         uid = found.metadata.uid if found.metadata else None
         return uid == pod.uid and found.spec is not None and found.spec.node_name == node
+
+
+@contextlib.contextmanager
+def _in_time(else_said: str) -> Iterator[None]:
+    """Make a conflict, which `else_said` tells of, of the refusal of a write that comes too late."""
+    try:
+        yield
+    except ApiError as error:
+        if _comes_too_late(error):
+            raise ApiError(CONFLICT, "Conflict", f"{else_said}: {error.message}") from error
+        raise
 
 
 def _comes_too_late(error: ApiError) -> bool:
