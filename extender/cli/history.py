@@ -26,6 +26,7 @@ from extender.cli.printing import (
 from extender.clock import SystemClock
 from extender.history.documents import HistoryDocument, HistoryRow, ReportDocument
 from extender.history.reporting import Per, ReportBy
+from extender.objects.meta import write_timestamp
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhdw])", re.ASCII)
@@ -237,7 +238,7 @@ def _time(command: str, text: str | None) -> str | None:
     if moment is None:
         note(f"muster {command}: {text!r} is not {_WHEN}")
         raise typer.Exit(EXIT_USAGE)
-    return moment.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return write_timestamp(moment)
 
 
 def moment_of(text: str, now: dt.datetime) -> dt.datetime | None:

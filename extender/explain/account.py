@@ -7,7 +7,6 @@ cycle saw when it chose, but what it would see if it chose now, with the gang's 
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from extender.explain.documents import HolderRow, QueuePosition
 from extender.explain.inquiry import Inquiry
 from extender.explain.waterfall import Gathering, Waterfall, waterfalls
 from extender.objects.devicewords import nodes_in_words
-from extender.objects.meta import write_timestamp
+from extender.objects.meta import time_text
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
 from extender.objects.topology import Objective, PlacementGoal, WeighedPlace
@@ -113,11 +112,6 @@ def stand(inquiry: Inquiry) -> QueuePosition:
     found = inquiry.line.stand(inquiry.gang.uid, inquiry.awaiting, MOST_NAMED)
     ahead = tuple(str(each.gang.ref) for each in found.ahead)
     return QueuePosition(inquiry.case.queue or None, found.place, found.of, ahead)
-
-
-def time_text(seconds: float) -> str:
-    """Return a moment (epoch seconds) as the API server writes it."""
-    return write_timestamp(dt.datetime.fromtimestamp(seconds, dt.UTC))
 
 
 def name_holders(admission: Admission, account: WaitAccount, now: float) -> WaitAccount:

@@ -19,7 +19,6 @@ from extender.explain.account import (
     explain_gang,
     name_holders,
     places_of,
-    time_text,
 )
 from extender.explain.copies import Copies
 from extender.explain.demand import UnmetDemand, unmet_demand
@@ -47,6 +46,7 @@ from extender.explain.views import GangView, QueueReport, gang_view, queue_repor
 from extender.explain.waterfall import Waterfall
 from extender.objects.devicewords import resource_in_words
 from extender.objects.levels import CLUSTER_LEVEL, NODE_LEVEL, Levels
+from extender.objects.meta import time_text
 from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod
 from extender.objects.podgroup import GroupRef

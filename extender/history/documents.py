@@ -5,13 +5,13 @@ The same rules as in `extender.explain.documents`.
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Annotated
 
 from msgspec import Meta
 
 from extender.explain.documents import ApiDocument, Count, Time
 from extender.history.records import GangPage, GangRecord
+from extender.objects.meta import time_text
 
 Amount = Annotated[float, Meta(ge=0)]
 
@@ -105,7 +105,7 @@ class ReportDocument(ApiDocument, frozen=True):
 def history_document(page: GangPage) -> HistoryDocument:
     """Return a page of gangs as a document."""
     after = None if page.last is None else f"{page.last[0]:.9f},{page.last[1]}"
-    return HistoryDocument(tuple(history_row(record, page.at) for record in page.gangs), moment(page.at), after)
+    return HistoryDocument(tuple(history_row(record, page.at) for record in page.gangs), time_text(page.at), after)
 
 
 def history_row(record: GangRecord, at: float) -> HistoryRow:
@@ -127,9 +127,9 @@ def history_row(record: GangRecord, at: float) -> HistoryRow:
         members=record.members,
         gpus=record.gpus,
         resources={name: int(count) for name, _, count in named},
-        created=moment(record.created),
-        started=None if record.started is None else moment(record.started),
-        ended=None if record.ended is None else moment(record.ended),
+        created=time_text(record.created),
+        started=None if record.started is None else time_text(record.started),
+        ended=None if record.ended is None else time_text(record.ended),
         outcome=record.outcome or ("Waiting" if waiting else "Running"),
         waited_seconds=record.waited + (going if record.started is None else 0.0),
         ran_seconds=0.0 if record.started is None else max(end - record.started, 0.0),
@@ -146,8 +146,3 @@ def history_row(record: GangRecord, at: float) -> HistoryRow:
             lost=record.lost,
         ),
     )
-
-
-def moment(seconds: float) -> str:
-    """Return a moment (epoch seconds) in RFC 3339, in whole seconds."""
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from enum import StrEnum
 
-from extender.history.documents import ReportDocument, ReportRow, moment
+from extender.history.documents import ReportDocument, ReportRow
 from extender.history.records import HOUR, HourSums
+from extender.objects.meta import time_text
 
 
 class Per(StrEnum):
@@ -62,7 +63,7 @@ def report(  # noqa: PLR0913 - what a report is made of
                 row[place] += amount / HOUR
     rows = [
         ReportRow(
-            since=moment(period.timestamp()),
+            since=time_text(period.timestamp()),
             period=_named(period, per),
             key=key,
             used=max(used, 0.0),
@@ -78,8 +79,8 @@ def report(  # noqa: PLR0913 - what a report is made of
         by=by,
         per=per,
         zone=str(zone),
-        since=moment(between[0]),
-        until=moment(between[1]),
+        since=time_text(between[0]),
+        until=time_text(between[1]),
         rows=tuple(rows),
         capacity={_named(period, per): whole for period, whole in sorted(capacity.items()) if whole},
         price=price,

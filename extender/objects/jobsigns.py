@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from extender.objects.meta import read_timestamp, write_timestamp
+from extender.objects.meta import read_timestamp, time_text
 from extender.objects.reason import Problem, quoted
 
 LAST_CHECKPOINT: Final = "muster.dev/last-checkpoint"
@@ -49,7 +48,7 @@ class NoticePeriod:
 
     def __str__(self) -> str:
         """Render as an interval: `2026-11-26T09:30:00Z/2026-11-26T09:40:00Z`."""
-        return "/".join(write_timestamp(dt.datetime.fromtimestamp(each, dt.UTC)) for each in (self.given, self.until))
+        return "/".join(time_text(each) for each in (self.given, self.until))
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,6 +200,11 @@ def write_timestamp(moment: dt.datetime) -> str:
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def time_text(seconds: float) -> str:
+    """Return a moment (epoch seconds) as the API server writes it."""
+    return write_timestamp(dt.datetime.fromtimestamp(seconds, dt.UTC))
+
+
 def read_timestamp(text: str) -> float | None:
     """Return the epoch seconds of `2026-11-21T12:00:00Z`, None for what is no moment or names no time zone."""
     try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from extender.admission.events import GroupGone, PodGone, QueueSeen
-from extender.explain.account import MOST_HOLDERS, explain_gang, name_holders, time_text
+from extender.explain.account import MOST_HOLDERS, explain_gang, name_holders
 from extender.explain.documents import HolderRow
 from extender.explain.inquiry import inquire
 from extender.objects.keys import Options
+from extender.objects.meta import time_text
 from extender.objects.pod import Phase
 from extender.objects.queue import Queue
 from tests.explain.conftest import asking, explained, racked, take

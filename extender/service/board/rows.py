@@ -12,13 +12,13 @@ from extender.admission.admission import Admission
 from extender.cluster.gangs import Gang
 from extender.cluster.tree import Tree
 from extender.control.controller import Controller
-from extender.explain.account import time_text
 from extender.explain.documents import GangPhase
 from extender.explain.drawing.tree import DrawnHolding, cells, written_gpus
 from extender.explain.explanation import expected_start, rounded, wait_reason
 from extender.explain.views import GangView, gang_view
 from extender.hardware.products import PRODUCT_LABELS
 from extender.ledger.slots import Reservation
+from extender.objects.meta import time_text
 from extender.objects.node import CLOSED_TAINTS, Node
 from extender.objects.pod import Pod
 from extender.placement.placement import Placement
