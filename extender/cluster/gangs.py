@@ -435,7 +435,7 @@ class Gang:
         """Return the members on nodes that are of parts which lack members, though the gang has what it needs."""
         tree = self.tree
         roles = self.torn({}) if tree is not None and tree.has_choice else _NO_MEMBERS
-        return [pod for pod in self.ordered() if pod.bound and not pod.deleting and pod.role in roles] if roles else []
+        return [pod for pod in self.ordered() if pod.stays and pod.role in roles] if roles else []
 
     def have(self, more: Mapping[str, int]) -> Have:
         """Return how many members of a role are bound or have succeeded, with so many of each more."""

@@ -137,7 +137,7 @@ class Notices:
         While victims are still to be searched for gangs that wait, a notice may stand for one of these.
         """
         for uid, standing in list(self.standing.items()):
-            if not any(pod.bound and not pod.deleting for pod in self._known(standing.pods)):
+            if not any(pod.stays for pod in self._known(standing.pods)):
                 del self.standing[uid]
         claimed = {uid for standing in self.standing.values() for uid in standing.pods}
         now = self._clock.monotonic()
@@ -157,7 +157,7 @@ class Notices:
 
     def _carried(self, gang: Gang) -> NoticePeriod | None:
         """Return what the gang was told by the process before this one, the first to end."""
-        told = (pod.signs.planned for pod in gang.members.values() if pod.bound and not pod.deleting)
+        told = (pod.signs.planned for pod in gang.members.values() if pod.stays)
         return min((each for each in told if each is not None), key=lambda each: each.until, default=None)
 
     def _tell(self, standing: StandingNotice, pods: Iterable[Pod], reason: EvictionReason, why: str) -> None:
@@ -185,7 +185,7 @@ class Notices:
 
     def _take_back(self, uids: Iterable[str], why: str) -> None:
         for pod in self._known(uids):
-            if pod.bound and not pod.deleting:
+            if pod.stays:
                 self._effects.notices[pod.uid] = PodNotice(pod, "", "Withdrawn", f"no pod is evicted: {why}")
 
     def _known(self, uids: Iterable[str]) -> list[Pod]:

@@ -148,7 +148,7 @@ class PendingEvictions:
 
     def _is_lost(self, gang: Gang) -> bool:
         """Tell whether a gang has members on lost nodes, and too few besides to run: there is nothing to save."""
-        bound = [pod for pod in gang.members.values() if pod.bound and not pod.deleting]
+        bound = [pod for pod in gang.members.values() if pod.stays]
         lost = sum(1 for pod in bound if _takes_no_pods(self._model.table.find(pod.node_name)))
         return lost > 0 and len(bound) - lost < gang.min_member
 
@@ -328,7 +328,7 @@ class PendingEvictions:
 
     def evict_gang(self, gang: Gang, reason: EvictionReason, why: str, *, by: str = "") -> None:
         """Evict what is left of a gang, for no other's sake; of one that cannot go whole only what it can spare."""
-        pods = [pod for pod in gang.ordered() if pod.bound and not pod.deleting]
+        pods = [pod for pod in gang.ordered() if pod.stays]
         if not gang.preemptible:
             _, pods = split(gang, pods)
         self._evict(self._going(pods), by, reason, why, whole=gang.preemptible)
@@ -362,7 +362,7 @@ class PendingEvictions:
             if gang is None:
                 continue
             notice = notice_of(gang, preemption_of(self._sharing.queue_of(gang), self._sharing))
-            staying = [pod for pod in gang.members.values() if pod.bound and not pod.deleting and not gang.keeps(pod)]
+            staying = [pod for pod in gang.members.values() if pod.stays and not gang.keeps(pod)]
             due = self.notices.due(gang, staying, notice if staying else 0.0, reason, why)
             if due > now:
                 self._draining_due = min(self._draining_due, due)

@@ -101,7 +101,7 @@ class Runtimes:
             return
         whose = run.whose if run.whose.startswith("muster.dev/") else f"Queue {run.whose}"
         why = f"because it may run for {run.seconds:.0f} s, by {whose}"
-        pods = [pod for pod in gang.members.values() if pod.bound and not pod.deleting]
+        pods = [pod for pod in gang.members.values() if pod.stays]
         # One that ran for too long already when that was said has all of its notice.
         due = self._pending_evictions.notices.due(gang, pods, notice, EvictionReason.MAX_RUNTIME, why)
         run.told = True

@@ -248,6 +248,11 @@ class Pod:
         return bool(self.node_name) and not self.done
 
     @property
+    def stays(self) -> bool:
+        """Tell whether the pod holds resources on a node, and is not being deleted."""
+        return self.bound and not self.deleting
+
+    @property
     def placeable(self) -> bool:
         """Tell whether the pod could be given a node now."""
         return not (self.node_name or self.done or self.gated or self.deleting)

@@ -49,7 +49,7 @@ def _wider(parts: Sequence[frozenset[str]], moving: set[str]) -> set[str]:
 
 def _bound(gang: Gang, uids: Iterable[str]) -> list[Pod]:
     pods = (gang.members[uid] for uid in uids)
-    return sorted((pod for pod in pods if pod.bound and not pod.deleting), key=member_order)
+    return sorted((pod for pod in pods if pod.stays), key=member_order)
 
 
 def replaced(gang: Gang, moving: Sequence[Pod], table: NodeTable, tree: Tree) -> tuple[PodSet, dict[str, Pod]]:
