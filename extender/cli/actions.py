@@ -16,12 +16,11 @@ import typer
 
 from extender.cli.asking import AskError
 from extender.cli.connecting import EXIT_FAILED, refusals
-from extender.cli.pods import api_session
-from extender.cli.targets import ClusterObjects, GangObjects, Json, StoredObject, find_gang, queue_path
+from extender.cli.pods import Json, api_session
+from extender.cli.targets import ClusterObjects, GangObjects, StoredObject, find_gang, queue_path
 
 P = ParamSpec("P")
 
-_HOLD, _PLACE = "muster.dev/hold", "muster.dev/place"
 #: Kinds that describe gangs of pods that others make: their PodGroups.
 _GROUP_KINDS = frozenset({"podgroup", "compositepodgroup", "podgang"})
 #: APIs whose PodGroups name the priority of their pods in a field of their own.
@@ -72,8 +71,7 @@ def hold(gang: Gang, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None
     1 the API server refuses, or there is no such gang; 2 refused arguments.
     """
     with _acting("hold", dry_run, kubeconfig, context) as acting:
-        for each in find_gang(acting.cluster, gang).speakers:
-            acting.do(each, "held", acting.cluster.patch, each.path, _annotation("true"))
+        acting.set_hold(gang, "true", "held")
 
 
 def release(gang: Gang, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
@@ -82,8 +80,7 @@ def release(gang: Gang, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = N
     Exit codes: 0 done; 1 the API server refuses, or there is no such gang; 2 refused arguments.
     """
     with _acting("release", dry_run, kubeconfig, context) as acting:
-        for each in find_gang(acting.cluster, gang).speakers:
-            acting.do(each, "released", acting.cluster.patch, each.path, _annotation(None))
+        acting.set_hold(gang, None, "released")
 
 
 def cancel(
@@ -208,6 +205,13 @@ class Acting:
         told = {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}
         typer.echo(f"{each.called} {done}{told[self._dry_run]}")
 
+    def set_hold(self, gang: str, value: str | None, done: str) -> None:
+        """Set the annotation by which a gang is held, or remove it."""
+        from extender.objects.keys import HOLD
+
+        for each in find_gang(self.cluster, gang).speakers:
+            self.do(each, done, self.cluster.patch, each.path, {"metadata": {"annotations": {HOLD: value}}})
+
     def set_policy(self, queue: str, policy: str) -> None:
         """Set a Queue's stopPolicy."""
         path = queue_path(queue)
@@ -220,10 +224,6 @@ def _acting(command: str, dry_run: DryRun, kubeconfig: Path | None, context: str
     """Reach the API server for a command; what goes wrong ends it as `refusals` says."""
     with refusals(command), api_session(kubeconfig, context) as api:
         yield Acting(ClusterObjects(api, dry_run=dry_run is DryRun.SERVER), dry_run)
-
-
-def _annotation(value: str | None) -> Json:
-    return {"metadata": {"annotations": {_HOLD: value}}}
 
 
 def _nested(field: Sequence[str]) -> Json:
@@ -257,9 +257,10 @@ def _made(cluster: ClusterObjects, gang: GangObjects) -> Sequence[StoredObject]:
 
 def _suspended_by(gang: GangObjects) -> Sequence[str]:
     """Return the field by which a gang's object is suspended that Muster has resumed; nothing for any other."""
+    from extender.objects.keys import PLACE
     from extender.objects.sources.table import JOB, SOURCE_OF
 
-    if gang.about is None or _PLACE not in (gang.about.meta.get("annotations") or {}):
+    if gang.about is None or PLACE not in (gang.about.meta.get("annotations") or {}):
         return ()
     if gang.api == JOB:
         return ("spec", "suspend")

@@ -156,38 +156,39 @@ class ApiServerError(AskError):
 
 @dataclass(frozen=True, slots=True)
 class ApiSession:
-    """The API server, asked by code that is not asynchronous. `right` is what a refusal says is missing."""
+    """The API server, asked by code that is not asynchronous; for Muster behind it, `right` is what a refusal lacks."""
 
     runner: InterruptibleRunner
     transport: Transport
 
-    def ask(self, method: str, path: str, timeout: float, right: str, body: bytes | None = None) -> bytes:
-        """Return the answer to a request; `body` is a JSON document. Raise AskError for all else than success."""
+    def ask(self, method: str, path: str, timeout: float, right: str, body: Json | None = None) -> bytes:
+        """Return the answer to a request; raise AskError for all else than success."""
+        with _worded(right):
+            return self.send(method, path, timeout, body)
+
+    def send(self, method: str, path: str, timeout: float, body: Json | None = None) -> bytes:
+        """Return the answer to a request; raise ApiError for a refusal, AskError without an answer in time."""
         parts = urlsplit(path)
         sends = {"POST": self.transport.post, "PATCH": self.transport.patch, "DELETE": self.transport.delete}
         if send := sends.get(method):
-            document = json.loads(body or b"{}")
-            return self._run(lambda: send(path, document), right, timeout)
-        return self._run(lambda: self.transport.get(parts.path, dict(parse_qsl(parts.query))), right, timeout)
+            return self._run(lambda: send(path, dict(body or {})), timeout)
+        return self._run(lambda: self.transport.get(parts.path, dict(parse_qsl(parts.query))), timeout)
 
     def chunks(self, path: str, idle_seconds: float, right: str) -> Iterator[bytes]:
         """Yield the bytes of a stream as they come; raise AskError as `ask`, and when the stream breaks."""
         parts = urlsplit(path)
         stream = self.transport.stream(parts.path, dict(parse_qsl(parts.query)), idle_timeout_seconds=idle_seconds)
-        arriving = self._run(stream.__aenter__, right)
-        try:
-            while chunk := self._run(lambda: anext(arriving, b""), right):
-                yield chunk
-        finally:
-            self._run(lambda: stream.__aexit__(None, None, None), right)
+        with _worded(right):
+            arriving = self._run(stream.__aenter__)
+            try:
+                while chunk := self._run(lambda: anext(arriving, b"")):
+                    yield chunk
+            finally:
+                self._run(lambda: stream.__aexit__(None, None, None))
 
-    def _run(self, question: Callable[[], Awaitable[T]], right: str, timeout: float | None = None) -> T:
-        from extender.control.ports import ApiError
-
+    def _run(self, question: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
         try:
             return self.runner.run(question, timeout)
-        except ApiError as error:
-            raise _refusal(error, right) from error
         except TimeoutError as error:
             raise AskError(f"no answer through the API server within {timeout or 0:g} s") from error
 
@@ -246,10 +247,21 @@ class PodProxy(Asker):
 
     def _ask(self, method: str, path: str, timeout: float, body: bytes | None) -> bytes:
         right = f"{'create' if method == 'POST' else 'get'} {self._right}"
-        return self._api.ask(method, self._base + path, timeout, right, body)
+        return self._api.ask(method, self._base + path, timeout, right, None if body is None else json.loads(body))
 
     def _chunks(self, path: str, idle_seconds: float) -> Iterator[bytes]:
         return self._api.chunks(self._base + path, idle_seconds, f"get {self._right}")
+
+
+@contextlib.contextmanager
+def _worded(right: str) -> Iterator[None]:
+    """Raise an AskError for what the API server refuses on the way to Muster."""
+    from extender.control.ports import ApiError
+
+    try:
+        yield
+    except ApiError as error:
+        raise _refusal(error, right) from error
 
 
 def _refusal(error: ApiError, right: str) -> AskError:

@@ -6,15 +6,13 @@ Asked with the caller's own rights; no Muster needs to run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from extender.cli.asking import ANSWER_SECONDS, NOT_FOUND, AskError, ServerError, gang_path
-from extender.cli.pods import ApiServerError, ApiSession
-
-Json = Mapping[str, Any]
+from extender.cli.pods import ApiServerError, ApiSession, Json
 
 _FORBIDDEN = 403
 #: An owner of an owner of ... : a pod of a Job of a JobSet of a TrainJob has three.
@@ -125,15 +123,11 @@ class ClusterObjects:
     def _send(self, method: str, path: str, body: Json | None = None) -> Json:
         from extender.control.ports import ApiError
 
-        encoded = None if body is None else json.dumps(body).encode()
         try:
-            answer: Json = json.loads(self._api.ask(method, path, ANSWER_SECONDS, f"{method} {path}", encoded) or b"{}")
-        except AskError as error:
-            # In the API server's own words: neither Muster nor the roles to ask it have a part in this.
-            cause = error.__cause__
-            if not isinstance(cause, ApiError) or not cause.status:
-                raise
-            raise ApiServerError(f"the API server refuses: {cause.message}", cause.status) from error
+            answer: Json = json.loads(self._api.send(method, path, ANSWER_SECONDS, body) or b"{}")
+        except ApiError as error:
+            said = f"the API server refuses: {error.message}" if error.status else f"the API server: {error}"
+            raise ApiServerError(said, error.status) from error
         return answer
 
 

@@ -11,9 +11,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from tests.patience import HANGS
 
@@ -89,3 +91,17 @@ def server() -> Iterator[Script]:
         yield script
         listening.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def kubeconfig(server: Script, tmp_path: Path) -> Path:
+    """Return a kubeconfig whose API server is the script."""
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("here", "there")],
+        "current-context": "here",
+    }
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 from extender.cli.commands import app
@@ -15,20 +13,6 @@ from tests.cli.conftest import Script
 
 NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups/train"
 PODS = "/api/v1/namespaces/ml/pods"
-
-
-@pytest.fixture
-def kubeconfig(server: Script, tmp_path: Path) -> str:
-    """Return a kubeconfig whose API server is the script."""
-    config = {
-        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    path = tmp_path / "config"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return str(path)
 
 
 def answer(server: Script, path: str, document: dict[str, Any]) -> None:
@@ -44,9 +28,9 @@ def pod(name: str, labels: dict[str, str] | None = None, owner: dict[str, Any] |
     return {"metadata": metadata, "spec": {"schedulerName": "muster", "containers": [{"name": "c"}]}}
 
 
-def act(kubeconfig: str, *words: str) -> Result:
+def act(kubeconfig: Path, *words: str) -> Result:
     """Run a command."""
-    return CliRunner().invoke(app, [*words, "--kubeconfig", kubeconfig], env={"COLUMNS": "160"})
+    return CliRunner().invoke(app, [*words, "--kubeconfig", str(kubeconfig)], env={"COLUMNS": "160"})
 
 
 def changes(server: Script) -> list[str]:
@@ -54,7 +38,7 @@ def changes(server: Script) -> list[str]:
     return [asked for asked in server.asked if not asked.startswith("GET")]
 
 
-def test_a_gang_of_labels_is_held_by_its_pods(server: Script, kubeconfig: str) -> None:
+def test_a_gang_of_labels_is_held_by_its_pods(server: Script, kubeconfig: Path) -> None:
     """Each of its pods has the annotation; those of others are left alone."""
     members = [pod(f"train-{index}", {"muster.dev/gang": "train"}) for index in range(2)]
     answer(server, PODS, {"items": [*members, pod("other")]})
@@ -66,7 +50,7 @@ def test_a_gang_of_labels_is_held_by_its_pods(server: Script, kubeconfig: str) -
     assert json.loads(server.bodies[0]) == {"metadata": {"annotations": {"muster.dev/hold": "true"}}}
 
 
-def test_the_priority_of_a_native_pod_group_is_changed(server: Script, kubeconfig: str) -> None:
+def test_the_priority_of_a_native_pod_group_is_changed(server: Script, kubeconfig: Path) -> None:
     """It is a field of its own; a server's dry run says so in the query."""
     answer(server, NATIVE, {"metadata": {"name": "train", "namespace": "ml", "uid": "1"}})
     answer(server, PODS, {"items": []})
@@ -76,7 +60,7 @@ def test_the_priority_of_a_native_pod_group_is_changed(server: Script, kubeconfi
     assert json.loads(server.bodies[-1]) == {"spec": {"priorityClassName": "urgent"}}
 
 
-def test_only_what_comes_again_is_requeued(server: Script, kubeconfig: str) -> None:
+def test_only_what_comes_again_is_requeued(server: Script, kubeconfig: Path) -> None:
     """A pod without a controller would be lost; a gang without pods waits already."""
     answer(server, NATIVE, {"metadata": {"name": "train", "namespace": "ml", "uid": "1"}})
     answer(server, PODS, {"items": []})
@@ -90,7 +74,7 @@ def test_only_what_comes_again_is_requeued(server: Script, kubeconfig: str) -> N
     assert changes(server) == []
 
 
-def test_what_is_at_the_top_is_cancelled(server: Script, kubeconfig: str) -> None:
+def test_what_is_at_the_top_is_cancelled(server: Script, kubeconfig: Path) -> None:
     """A ReplicaSet's Deployment; an owner of another UID of that name is not its owner."""
     replicas = "/apis/apps/v1/namespaces/ml/replicasets/web-1"
     deployment = "/apis/apps/v1/namespaces/ml/deployments/web"
@@ -109,7 +93,7 @@ def test_what_is_at_the_top_is_cancelled(server: Script, kubeconfig: str) -> Non
     assert changes(server) == []
 
 
-def test_a_kind_that_one_may_not_read_is_passed_by(server: Script, kubeconfig: str) -> None:
+def test_a_kind_that_one_may_not_read_is_passed_by(server: Script, kubeconfig: Path) -> None:
     """What is not known to the caller does not keep others from being found."""
     server.answers[NATIVE] = (403, b'{"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}')
     answer(server, PODS, {"items": [pod("train")]})

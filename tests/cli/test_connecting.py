@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 from extender.cli.asking import AskError
@@ -58,20 +57,6 @@ def pods(*names: str, ports: tuple[Any, ...] = (VIEW,)) -> dict[str, Any]:
 def refusal(code: int, reason: str, message: str) -> dict[str, Any]:
     """Return how the API server says no."""
     return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
-
-
-@pytest.fixture
-def kubeconfig(server: Script, tmp_path: Path) -> Path:
-    """Return a kubeconfig whose API server is the script."""
-    config = {
-        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("here", "there")],
-        "current-context": "here",
-    }
-    path = tmp_path / "config"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return path
 
 
 def ask(command: str, *arguments: str, **environment: str) -> Result:
