@@ -150,8 +150,6 @@ class Sandbox:
                 delete_pod_group(self.api, groups, group["metadata"]["name"], group["metadata"]["namespace"])
         self.api.delete_all(NODES)
         for resource, name, made_in in self._made:
-            if resource == PODS:
-                continue  # deleted above
             # kube-controller-manager takes finalizers off; none runs here.
             self.api.patch(resource, name, {"metadata": {"finalizers": None}}, namespace=made_in)
             self.api.delete(resource, name, made_in)
@@ -257,8 +255,9 @@ class Sandbox:
 
     def create(self, item: JsonObject) -> None:
         """Create any other object; it goes away with the story."""
-        created = self.api.create(item)["metadata"]
-        self._made.append((self.api.resource_of(item), created["name"], created.get("namespace")))
+        created, resource = self.api.create(item)["metadata"], self.api.resource_of(item)
+        if resource != PODS:  # `reset` deletes those of any maker
+            self._made.append((resource, created["name"], created.get("namespace")))
 
     def pod(self, name: str, *, namespace: str = NAMESPACE, **options: Unpack[PodOptions]) -> Pod:
         """Create a pod that belongs to no gang."""
