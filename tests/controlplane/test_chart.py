@@ -15,6 +15,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.processes import Server
 from localcluster.programs import Binary
 from localcluster.sandbox import Sandbox
+from localcluster.waiting import wait_until
 from tests.controlplane.openapi import PATTERN, write_schemas
 from tests.docs.conftest import ROOT
 from tests.manifests.chart import NAMESPACE, Helm, rendered_base
@@ -165,6 +166,8 @@ def test_a_role_lets_people_look(
     finding = [("list", "", "pods"), ("get", "coordination.k8s.io", "leases")]
     others = [("delete", "", "pods"), ("list", "", "secrets"), ("update", "coordination.k8s.io", "leases")]
     try:
+        # The API server's authorizer follows RoleBindings by a watch: a moment later than they are written.
+        wait_until(lambda: _allowed(api, user, *finding[0]), timeout_seconds=10, description="the binding counts")
         assert [right for right in [*finding, *may] if not _allowed(api, user, *right)] == []
         assert [right for right in [*others, *may_not] if _allowed(api, user, *right)] == []
     finally:

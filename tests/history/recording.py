@@ -113,6 +113,12 @@ class RecordingMuster:
             self.accountant.pod_gone(told.uid)
         return effects
 
+    def start(self, made: Pod) -> Pod:
+        """Tell of a pod that has been created, and then that it is bound; return it as it was created."""
+        self.tell(PodSeen(made))
+        self.tell(PodSeen(self.cluster.bind(made.uid)))
+        return made
+
     def evict(self, each: Pod, by: str) -> None:
         """Tell the accountant that the engine asks for an eviction."""
         wish = Evict(each, by, EvictionReason.PREEMPTED, "for a test")

@@ -65,9 +65,7 @@ def test_what_runs_is_in_the_store_and_goes_on_after_a_kill(
     cluster: Cluster, store: HistoryStore, muster: RecordingMuster
 ) -> None:
     """A process that is killed without a word loses nothing of a pod that still runs when the next one starts."""
-    made = cluster.create("train", 4, queue="q")
-    muster.tell(PodSeen(made))
-    muster.tell(PodSeen(cluster.bind(made.uid)))
+    made = muster.start(cluster.create("train", 4, queue="q"))
     cluster.clock.advance(10)
     muster.write()
     cluster.clock.advance(100)
@@ -86,9 +84,7 @@ def test_what_is_gone_after_a_kill_ended_in_the_middle(
     cluster: Cluster, store: HistoryStore, muster: RecordingMuster
 ) -> None:
     """Of a pod that vanished while no Muster ran it is known only between when: the middle is taken."""
-    made = cluster.create("train", 4, queue="q")
-    muster.tell(PodSeen(made))
-    muster.tell(PodSeen(cluster.bind(made.uid)))
+    made = muster.start(cluster.create("train", 4, queue="q"))
     cluster.clock.advance(100)
     muster.write()
     cluster.clock.advance(10)
@@ -122,9 +118,7 @@ def test_what_ran_unseen_is_told_by_its_conditions(
 
 def test_a_failed_pod_is_a_failed_gang(cluster: Cluster, store: HistoryStore, muster: RecordingMuster) -> None:
     """A gang of one whose pod fails has failed."""
-    made = cluster.create("train", 2)
-    muster.tell(PodSeen(made))
-    muster.tell(PodSeen(cluster.bind(made.uid)))
+    made = muster.start(cluster.create("train", 2))
     cluster.clock.advance(5)
     muster.tell(PodSeen(cluster.end(made.uid, Phase.FAILED)))
     muster.write()
@@ -158,9 +152,7 @@ def test_an_eviction_that_a_kill_interrupts_is_counted(
     cluster: Cluster, store: HistoryStore, muster: RecordingMuster
 ) -> None:
     """That a pod was on its way out is in the store, too."""
-    made = cluster.create("train", 4)
-    muster.tell(PodSeen(made))
-    muster.tell(PodSeen(cluster.bind(made.uid)))
+    made = muster.start(cluster.create("train", 4))
     cluster.clock.advance(50)
     muster.evict(cluster.pods[made.uid], "team-b/urgent")
     muster.write()
@@ -172,9 +164,7 @@ def test_an_eviction_that_a_kill_interrupts_is_counted(
 
 def test_one_that_is_spared_is_not_evicted(cluster: Cluster, store: HistoryStore, muster: RecordingMuster) -> None:
     """Where its end comes all the same, it is its own."""
-    made = cluster.create("train", 4)
-    muster.tell(PodSeen(made))
-    muster.tell(PodSeen(cluster.bind(made.uid)))
+    made = muster.start(cluster.create("train", 4))
     muster.evict(cluster.pods[made.uid], "team-b/urgent")
     muster.accountant.stays(made.uid)
     cluster.clock.advance(5)
@@ -206,9 +196,7 @@ def test_a_podgroup_that_comes_after_its_pods_is_the_same_gang(
     cluster: Cluster, store: HistoryStore, muster: RecordingMuster
 ) -> None:
     """Its record goes by another UID from then on, and by its queue; what was used before stays with the old one."""
-    made = cluster.create("a", 4, group=GANG)
-    muster.tell(PodSeen(made))
-    muster.tell(PodSeen(cluster.bind(made.uid)))
+    muster.start(cluster.create("a", 4, group=GANG))
     cluster.clock.advance(10)
     muster.write()
     cluster.groups["train"] = PodGroup(GANG, "uid-train", 1, created=CREATED, options=Options(queue="late"))
@@ -288,9 +276,7 @@ def test_an_end_that_nothing_tells_the_time_of_is_in_the_middle(
     cluster: Cluster, store: HistoryStore, muster: RecordingMuster
 ) -> None:
     """A pod whose node was lost ends without a condition; it is there yet, and it is known by when it had ended."""
-    made = cluster.create("train", 4, queue="q")
-    muster.tell(PodSeen(made))
-    muster.tell(PodSeen(cluster.bind(made.uid)))
+    made = muster.start(cluster.create("train", 4, queue="q"))
     cluster.clock.advance(100)
     muster.write()
     cluster.clock.advance(10)
@@ -309,9 +295,7 @@ def test_a_gang_that_had_ended_is_kept_whatever_is_listed_first(
     """After a start its pods may be told before their PodGroup."""
     cluster.groups["train"] = PodGroup(GANG, "uid-train", 1, created=CREATED)
     muster.tell(GroupSeen(cluster.groups["train"]))
-    made = cluster.create("a", 4, group=GANG)
-    muster.tell(PodSeen(made))
-    muster.tell(PodSeen(cluster.bind(made.uid)))
+    made = muster.start(cluster.create("a", 4, group=GANG))
     cluster.clock.advance(10)
     muster.tell(PodSeen(cluster.end(made.uid)))
     muster.write()
