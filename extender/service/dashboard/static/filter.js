@@ -1,8 +1,9 @@
 // The filter: words that all have to occur in what is told of a gang, a node, a queue or an event.
 
 import { gangKey } from "./model.js";
+import { see, seen } from "./route.js";
 
-/** What the reader looks for. `changed` is called when that is something else. */
+/** What the reader looks for, which the address says as `q`. `changed` is called when that is something else. */
 export class Filter {
   constructor(input, changed) {
     this.input = input;
@@ -11,24 +12,36 @@ export class Filter {
     this.nodes = new Set();
     this.hosts = new Set();
     input.addEventListener("input", () => {
-      this.words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      this.take(input.value);
       changed();
     });
     input.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !input.value) return;
       event.stopPropagation();
-      this.clear();
+      input.value = "";
+      this.take("");
       changed();
     });
   }
 
-  get on() {
-    return this.words.length > 0;
+  take(text) {
+    this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    see("q", text.trim());
   }
 
-  clear() {
-    this.input.value = "";
-    this.words = [];
+  /** Look for what the address says. */
+  follow() {
+    this.input.value = seen("q");
+    this.take(this.input.value);
+  }
+
+  /** Return what is looked for as one text: another one when that is something else. */
+  get stamp() {
+    return this.words.join(" ");
+  }
+
+  get on() {
+    return this.words.length > 0;
   }
 
   /** Look through the model's gangs and nodes again: once for all that is drawn of them. */
@@ -41,6 +54,7 @@ export class Filter {
     this.hosts = new Set(hosts.map((node) => node.name));
   }
 
+  /** Say whether all words occur in these texts together. */
   matches(...texts) {
     const all = texts.join("\n").toLowerCase();
     return this.words.every((word) => all.includes(word));

@@ -23,11 +23,16 @@ export class GangPage {
     this.turn = 0;
   }
 
-  /** Show a gang, called namespace/name. */
-  open(name) {
+  get title() {
+    return this.name;
+  }
+
+  /** Show a gang, by its namespace and name. */
+  open(names) {
+    const name = names.join("/");
+    if (this.name === name) return;
     this.name = name;
     this.told = "";
-    this.host.hidden = false;
     replace(this.host, crumbs(), heading(name), el("p", { class: "dim" }, "Asking …"));
     byId("gang-title").focus();
     this.ask();
@@ -37,7 +42,6 @@ export class GangPage {
     this.name = "";
     this.turn += 1;
     clearTimeout(this.timer);
-    this.host.hidden = true;
     replace(this.host);
   }
 

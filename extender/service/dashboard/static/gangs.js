@@ -1,158 +1,139 @@
 // The tables of gangs: those that wait, in the order of the queue, and those that have or had nodes.
 
-import { el, keyed, replace, say, tableHead } from "./dom.js";
+import { el, say } from "./dom.js";
 import { count, domainName, expected, gbps, many, span } from "./format.js";
 import { COLOURED, gangKey } from "./model.js";
 import { gangLink } from "./route.js";
+import { Table } from "./table.js";
 
-const FIRST_ROWS = 100;
+const PHASES = [
+  ["Running", "running"],
+  ["Scheduling", "starting"],
+  ["Finished", "finished"],
+  ["Failed", "failed"],
+];
 
-const MEMBERS = "bound to nodes or succeeded / minMember";
-const WAITING = [
-  ["#", "number"],
-  ["Gang"],
-  ["Why it waits"],
-  ["Expected start"],
-  ["Queue"],
-  ["Priority", "number"],
-  ["GPUs", "number"],
-  ["Members", "number", MEMBERS],
-  ["Age", "number"],
-];
-const PLACED = [
-  ["Gang"],
-  ["Phase"],
-  ["Where"],
-  ["Predicted", "number"],
-  ["Queue"],
-  ["GPUs", "number"],
-  ["Nodes", "number"],
-  ["Members", "number", MEMBERS],
-  ["Age", "number"],
-];
+/** What a column shows, by its name; `swatch(row)` is called for what stands before a gang's name. */
+function columns(swatch) {
+  const link = (row) =>
+    el("span", { class: "gang" }, swatch(row), el("a", { href: gangLink(gangKey(row)) }, gangKey(row)));
+  return {
+    place: { title: "#", kind: "number", sort: (row) => -row.position, cell: (row) => count(row.position) },
+    gang: { title: "Gang", head: true, sort: gangKey, cell: link },
+    why: { title: "Why it waits", kind: "words", sort: (row) => row.reason?.code, cell: why },
+    start: { title: "Expected start", kind: "when", sort: (row) => row.expectedStart?.at, cell: start },
+    phase: { title: "Phase", kind: "phase", sort: (row) => row.phase, cell: phase },
+    where: { title: "Where", kind: "name", sort: (row) => row.domain, cell: whereabouts },
+    predicted: {
+      title: "Predicted",
+      kind: "number",
+      hint: "bus bandwidth predicted where it is",
+      sort: (row) => row.busBandwidthGBps,
+      cell: (row) => (row.busBandwidthGBps === null ? "–" : gbps(row.busBandwidthGBps)),
+    },
+    queue: { title: "Queue", kind: "name", sort: (row) => row.queue, cell: (row) => row.queue ?? "–" },
+    priority: { title: "Priority", kind: "number", sort: (row) => row.priority, cell: (row) => count(row.priority) },
+    gpus: { title: "GPUs", kind: "number", sort: (row) => row.gpus, cell: (row) => count(row.gpus) },
+    nodes: { title: "Nodes", kind: "number", sort: (row) => row.nodes, cell: (row) => count(row.nodes) },
+    members: {
+      title: "Members",
+      kind: "number",
+      hint: "bound to nodes or succeeded / minMember",
+      sort: (row) => row.minMember,
+      cell: members,
+    },
+    age: { title: "Age", kind: "number", sort: (row) => (row.since ? -Date.parse(row.since) : null), cell: age },
+  };
+}
 
 /** A table of gangs. `point(gang)` is called with the gang that the pointer or the focus is on, "" for none. */
 class GangTable {
-  constructor(table, heading, columns, { colours, point }) {
-    Object.assign(this, { table, heading, columns, colours });
-    this.shown = FIRST_ROWS;
-    this.body = el("tbody");
-    this.more = el("button", { type: "button", class: "more", hidden: true, onclick: () => this.showMore() });
-    replace(table, tableHead(columns), this.body);
-    table.parentElement.append(this.more);
-    for (const kind of ["pointerover", "focusin"]) {
-      this.body.addEventListener(kind, (event) => point(event.target.closest("tr")?.dataset.gang ?? ""));
-    }
-    this.body.addEventListener("pointerleave", () => point(""));
-    this.body.addEventListener("focusout", () => point(""));
-  }
-
-  showMore() {
-    this.shown += 10 * FIRST_ROWS;
-    this.again();
-  }
-
-  show(rows, cells, stamp, nothing) {
-    this.again = () => this.show(rows, cells, stamp, nothing);
-    const items = rows.slice(0, this.shown);
-    keyed(this.body, items.length ? items : [null], {
-      key: (row) => (row ? gangKey(row) : ""),
-      stamp: (row) => (row ? stamp(row) : nothing),
-      make: (row) => el("tr", row ? { "data-gang": gangKey(row) } : {}),
-      refill: (element, row) => {
-        if (!row) return replace(element, el("td", { colspan: this.columns.length, class: "empty" }, nothing));
-        replace(element, cells(row));
-        return undefined;
-      },
+  constructor(host, heading, { name, label, shown }, { colours, point }) {
+    Object.assign(this, { heading, colours });
+    this.kept = [];
+    this.stamp = "";
+    const known = columns((row) => this.swatch(row));
+    this.table = new Table({
+      name,
+      label,
+      columns: shown.map((id) => ({ id, ...known[id] })),
+      key: gangKey,
+      stamp: (row, now) => JSON.stringify([row, age(row, now), expected(row.expectedStart, now)]),
+      attributes: (row) => ({ "data-gang": gangKey(row) }),
     });
-    this.more.hidden = rows.length <= this.shown;
-    say(this.more, `Show more of ${count(rows.length)} gangs`);
+    host.append(this.table.frame);
+    const { body } = this.table;
+    for (const kind of ["pointerover", "focusin"]) {
+      body.addEventListener(kind, (event) => point(event.target.closest("tr")?.dataset.gang ?? ""));
+    }
+    body.addEventListener("pointerleave", () => point(""));
+    body.addEventListener("focusout", () => point(""));
   }
 
-  link(row) {
-    const name = gangKey(row);
-    const coloured = COLOURED.includes(row.phase) && el("i", { class: this.colours.classes(name) });
-    const swatch = coloured || (row.position === null && el("i", { class: "swatch none" }));
-    return el("th", { scope: "row" }, el("span", { class: "gang" }, swatch, el("a", { href: gangLink(name) }, name)));
+  /** Return the rows that the filter keeps: the same list as long as neither they nor the filter changed. */
+  keep(rows, model, filter) {
+    const stamp = `${model.turns} ${filter.stamp}`;
+    if (this.stamp !== stamp) this.kept = rows().filter((row) => filter.gang(row));
+    this.stamp = stamp;
+    return this.kept;
+  }
+
+  swatch(row) {
+    if (COLOURED.includes(row.phase)) return el("i", { class: this.colours.classes(gangKey(row)) });
+    return row.position ? null : el("i", { class: "swatch none" });
   }
 }
 
 /** The gangs that wait. */
 export class WaitingTable extends GangTable {
-  constructor(table, heading, hooks) {
-    super(table, heading, WAITING, hooks);
+  constructor(host, heading, hooks) {
+    const shown = ["place", "gang", "why", "start", "queue", "priority", "gpus", "members", "age"];
+    super(host, heading, { name: "waiting", label: "Waiting gangs", shown }, hooks);
   }
 
   update(model, filter) {
-    const rows = model.waiting();
-    const kept = rows.map((row, index) => ({ ...row, position: index + 1 })).filter((row) => filter.gang(row));
-    say(this.heading, rows.length ? `${many(rows.length, "gang")} in the order of the queue` : "");
-    const now = model.now();
-    const cells = (row) => [
-      el("td", { class: "number" }, count(row.position)),
-      this.link(row),
-      el("td", { class: "words" }, why(row)),
-      el("td", { class: row.expectedStart?.overdue ? "when late" : "when" }, expected(row.expectedStart, now) || "–"),
-      el("td", { class: "name" }, row.queue ?? "–"),
-      el("td", { class: "number" }, count(row.priority)),
-      el("td", { class: "number" }, count(row.gpus)),
-      el("td", { class: "number" }, members(row)),
-      el("td", { class: "number" }, age(row, now)),
-    ];
-    this.show(
-      kept,
-      cells,
-      (row) => JSON.stringify([row, age(row, now), expected(row.expectedStart, now)]),
-      filter.on && rows.length ? "No waiting gang matches the filter." : "No gang waits.",
-    );
+    const all = model.waiting().length;
+    const rows = () => model.waiting().map((row, index) => ({ ...row, position: index + 1 }));
+    say(this.heading, all ? `${many(all, "gang")} in the order of the queue` : "");
+    const empty = filter.on && all ? "No waiting gang matches the filter." : "No gang waits.";
+    this.table.show(this.keep(rows, model, filter), { now: model.now(), empty });
   }
 }
 
 /** The gangs that have nodes, or had them. */
 export class PlacedTable extends GangTable {
-  constructor(table, heading, hooks) {
-    super(table, heading, PLACED, hooks);
+  constructor(host, heading, hooks) {
+    const shown = ["gang", "phase", "where", "predicted", "queue", "gpus", "nodes", "members", "age"];
+    super(host, heading, { name: "started", label: "Started gangs", shown }, hooks);
   }
 
   update(model, filter) {
-    const rows = model.placed();
-    const kept = rows.filter((row) => filter.gang(row));
-    const phases = [
-      ["Running", "running"],
-      ["Scheduling", "starting"],
-      ["Finished", "finished"],
-      ["Failed", "failed"],
-    ];
-    const words = phases
-      .map(([phase, word]) => [rows.filter((row) => row.phase === phase).length, word])
-      .filter(([number]) => number);
-    say(this.heading, words.map(([number, word]) => `${count(number)} ${word}`).join(", "));
-    const now = model.now();
-    const cells = (row) => [
-      this.link(row),
-      el("td", { class: "phase" }, row.evicted ? `${row.phase}, evicted` : row.phase),
-      el("td", { class: "name" }, whereabouts(row)),
-      el("td", { class: "number" }, row.busBandwidthGBps === null ? "–" : gbps(row.busBandwidthGBps)),
-      el("td", { class: "name" }, row.queue ?? "–"),
-      el("td", { class: "number" }, count(row.gpus)),
-      el("td", { class: "number" }, count(row.nodes)),
-      el("td", { class: "number" }, members(row)),
-      el("td", { class: "number" }, age(row, now)),
-    ];
-    this.show(
-      kept,
-      cells,
-      (row) => JSON.stringify([row, age(row, now)]),
-      filter.on && rows.length ? "No such gang matches the filter." : "No gang has a node.",
+    const all = model.placed();
+    const kept = this.keep(() => all, model, filter);
+    const words = PHASES.map(([phase, word]) => [all.filter((row) => row.phase === phase).length, word]);
+    say(
+      this.heading,
+      words
+        .filter(([number]) => number)
+        .map(([number, word]) => `${count(number)} ${word}`)
+        .join(", "),
     );
+    const empty = filter.on && all.length ? "No such gang matches the filter." : "No gang has a node.";
+    this.table.show(kept, { now: model.now(), empty });
   }
 }
 
-function why(row) {
-  const { reason } = row;
+function why({ reason }) {
   if (!reason) return "–";
   return [el("span", { class: "reason" }, reason.code), ` ${reason.message}`];
 }
+
+function start(row, now) {
+  const text = expected(row.expectedStart, now) || "–";
+  return row.expectedStart?.overdue ? el("span", { class: "late" }, text) : text;
+}
+
+const phase = (row) => (row.evicted ? `${row.phase}, evicted` : row.phase);
 
 /** Write how many members are bound to nodes or have succeeded, of how many minMember asks for. */
 function members({ members: { bound, succeeded }, minMember }) {

@@ -1,11 +1,13 @@
 // Keys that work everywhere on the page.
 
+import { pathOf } from "./route.js";
+
 /** Have keys go to the parts of the page; not while text is entered, nor together with a modifier. */
 export function startKeys({ filter, canvas, waiting, main, skip }) {
   const goals = {
     "/": () => filter.focus(),
     c: () => home(() => canvas.focus()),
-    w: () => home(() => (waiting.querySelector("a") ?? waiting.parentElement).focus()),
+    w: () => home(() => (waiting.querySelector("tbody a") ?? waiting.querySelector(".scroll")).focus()),
     Escape: () => home(() => undefined),
   };
   document.addEventListener("keydown", (event) => {
@@ -23,7 +25,7 @@ export function startKeys({ filter, canvas, waiting, main, skip }) {
 
 /** Go to the overview, then on. */
 function home(then) {
-  if (location.hash.length <= 2) {
+  if (!pathOf(location.hash).length) {
     then();
     return;
   }

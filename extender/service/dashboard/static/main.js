@@ -5,14 +5,15 @@ import { byId, el, replace, say } from "./dom.js";
 import { DomainTable } from "./domains.js";
 import { Filter } from "./filter.js";
 import { count } from "./format.js";
-import { GangPage } from "./gangpage.js";
 import { PlacedTable, WaitingTable } from "./gangs.js";
 import { startKeys } from "./keys.js";
 import { showLatency } from "./latency.js";
 import { COLOURED, Model, gangKey } from "./model.js";
+import { PAGES } from "./pages.js";
 import { PictureView } from "./pictureview.js";
 import { showQueues } from "./queues.js";
-import { gangLink, route } from "./route.js";
+import { gangLink, pathOf } from "./route.js";
+import { Router } from "./router.js";
 import { Spoken, showStatus } from "./status.js";
 import { Stream } from "./stream.js";
 import { startTheme } from "./theme.js";
@@ -44,7 +45,12 @@ const hooks = { colours, point: (name) => picture.lift(name) };
 const waiting = new WaitingTable(byId("waiting"), byId("waiting-count"), hooks);
 const placed = new PlacedTable(byId("running"), byId("running-count"), hooks);
 const domains = new DomainTable(byId("domains"), byId("domains-table"));
-const page = new GangPage(byId("gang"), { model, colours });
+const router = new Router({
+  overview: byId("overview"),
+  nav: byId("pages"),
+  pages: PAGES,
+  shared: { model, colours, filter },
+});
 const spoken = new Spoken(byId("spoken"));
 let due = false;
 let pictured = false;
@@ -63,8 +69,8 @@ function show() {
 function update() {
   filter.refresh(model);
   say(byId("filter-found"), filter.on ? `${count(filter.gangs.size)} of ${count(model.gangs.size)} gangs` : "");
-  page.update();
-  if (page.name) return;
+  router.update();
+  if (!router.isHome) return;
   showStatus(byId("status"), model);
   picture.update();
   if (pictured) words();
@@ -81,7 +87,7 @@ function words() {
 
 /** Show what changes as time goes by. */
 function tick() {
-  if (!model.loaded || page.name || document.hidden) return;
+  if (!model.loaded || !router.isHome || document.hidden) return;
   showStatus(byId("status"), model);
   waiting.update(model, filter);
   placed.update(model, filter);
@@ -135,19 +141,15 @@ function notify(text, about = "") {
 }
 
 function navigate() {
-  const name = route(location.hash);
-  const before = page.name;
-  byId("overview").hidden = Boolean(name);
-  document.title = name ? `${name} · Muster` : "Muster";
+  const before = pathOf(router.hash);
+  const same = before.join("/") === pathOf(location.hash).join("/");
   picture.lift("");
-  if (name) {
-    page.open(name);
-    scrollTo(0, 0);
-    return;
-  }
-  page.close();
+  filter.follow();
+  router.go();
   show();
-  if (before) document.querySelector(`[data-gang="${CSS.escape(before)}"] a`)?.focus();
+  if (same) return;
+  if (!router.isHome) scrollTo(0, 0);
+  else document.querySelector(`[data-gang="${CSS.escape(before.slice(1).join("/"))}"] a`)?.focus();
 }
 
 function legend() {

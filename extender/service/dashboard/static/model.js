@@ -1,16 +1,21 @@
 // What the page knows of the cluster: the board that the stream begins with, and the changes that follow.
 
-import { domainName, natural, within } from "./format.js";
+import { domainName, naturalKey, within } from "./format.js";
 
 const MOST_EVENTS = 2000;
 const PLACED = ["Scheduling", "Running", "Failed", "Finished"];
 
-/** The cluster as told last. `structure` counts how often nodes came, went or moved; `seq` is that of the stream. */
+/**
+ * The cluster as told last. `structure` counts how often nodes came, went or moved, `turns` how often gangs did; `seq`
+ * is that of the stream.
+ */
 export class Model {
   constructor() {
     this.loaded = false;
     this.seq = -1;
     this.structure = 0;
+    this.turns = 0;
+    this.lists = {};
     this.skew = 0;
     this.clear();
   }
@@ -47,6 +52,7 @@ export class Model {
     this.queues = board.queues;
     this.events = board.events.slice();
     this.structure += 1;
+    this.turned();
     this.take(board);
   }
 
@@ -57,6 +63,7 @@ export class Model {
       for (const name of gangs.gone ?? []) this.gangs.delete(name);
       for (const row of gangs.put ?? []) this.gangs.set(gangKey(row), row);
       if (gangs.order) this.order = gangs.order;
+      if (gangs.gone?.length || gangs.put?.length || gangs.order) this.turned();
     }
     if (nodes) {
       for (const name of nodes.gone ?? []) this.structure += this.nodes.delete(name) ? 1 : 0;
@@ -85,6 +92,12 @@ export class Model {
     this.skew = Date.parse(status.time) - Date.now();
   }
 
+  /** Note that gangs changed: what was listed of them is listed again when it is asked for. */
+  turned() {
+    this.turns += 1;
+    this.lists = {};
+  }
+
   /** Return the service's time, in milliseconds since the epoch. */
   now() {
     return Date.now() + this.skew;
@@ -92,6 +105,11 @@ export class Model {
 
   /** Return the gangs that wait: in the order of the queue, then those that have no place in it yet. */
   waiting() {
+    this.lists.waiting ??= this.listWaiting();
+    return this.lists.waiting;
+  }
+
+  listWaiting() {
     const judged = new Set(this.order);
     const others = [...this.gangs.values()].filter((row) => row.phase === "Pending" && !judged.has(gangKey(row)));
     return [...this.order.map((name) => this.gangs.get(name)).filter(Boolean), ...others.sort(byAge)];
@@ -99,6 +117,11 @@ export class Model {
 
   /** Return the gangs that do not wait: starting, running, failed, finished; each from the oldest on. */
   placed() {
+    this.lists.placed ??= this.listPlaced();
+    return this.lists.placed;
+  }
+
+  listPlaced() {
     const waits = new Set(this.order);
     const rank = (row) => PLACED.indexOf(row.phase);
     return [...this.gangs.values()]
@@ -108,8 +131,7 @@ export class Model {
 
   /** Return the nodes as a tree of domains: outermost level first, those without a domain directly in what is above. */
   tree() {
-    const nodes = [...this.nodes.values()].sort((a, b) => natural(a.name, b.name));
-    return domain(["cluster", "", ""], nodes, this.levels, 0);
+    return domain(["cluster", "", ""], byName([...this.nodes.values()]), this.levels, 0);
   }
 }
 
@@ -119,8 +141,17 @@ export const COLOURED = ["Scheduling", "Running"];
 /** Return what a gang is called: namespace/name. */
 export const gangKey = (row) => `${row.namespace}/${row.name}`;
 
+/** Order gangs by age; moments as they are told compare as text. */
 function byAge(a, b) {
-  return natural(a.since ?? "", b.since ?? "") || natural(gangKey(a), gangKey(b));
+  return compare(a.since ?? "", b.since ?? "") || compare(gangKey(a), gangKey(b));
+}
+
+const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+
+/** Return what has names in the order of people. */
+function byName(items) {
+  const keyed = items.map((item) => [naturalKey(item.name), item]);
+  return keyed.sort((a, b) => compare(a[0], b[0])).map(([, item]) => item);
 }
 
 function domain([level, name, title], nodes, levels, depth) {
@@ -136,8 +167,8 @@ function domain([level, name, title], nodes, levels, depth) {
       groups.get(key).nodes.push(node);
     }
   }
-  const domains = [...groups.values()]
-    .sort((a, b) => a.at - b.at || natural(a.name, b.name))
+  const domains = byName([...groups.values()])
+    .sort((a, b) => a.at - b.at)
     .map((group) => {
       const called = domainName(levels[group.at], within(group.name, name));
       return domain([levels[group.at], group.name, called], group.nodes, levels, group.at + 1);
