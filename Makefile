@@ -123,12 +123,14 @@ reference: $(VENV)/.dev.stamp ## Write docs/reference anew from the code.
 
 # ------------------------------------------------------------------------------------------------------------------ gate
 
-lint: $(VENV)/.dev.stamp ## Check style, types, layers, spelling, shell, YAML and Dockerfiles.
+lint: $(VENV)/.dev.stamp ## Check style, types, layers, spelling, JavaScript, shell, YAML and Dockerfiles.
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check --diff .
 	@$(BIN)/mypy --no-error-summary $(PYTHON_DIRS)
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
+	@if [ -x $(BIN)/biome ]; then $(BIN)/biome check --error-on-warnings --log-level error; \
+	    else echo 'lint: there is no biome for this machine; JavaScript and CSS are not checked' >&2; fi
 	@$(SOURCES) '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
 	@$(SOURCES) '*.yaml' '*.yml' | xargs -r $(BIN)/yamllint --strict
 	@$(SOURCES) Dockerfile '*/Dockerfile' | xargs -r $(BIN)/hadolint
@@ -136,6 +138,7 @@ lint: $(VENV)/.dev.stamp ## Check style, types, layers, spelling, shell, YAML an
 format: $(VENV)/.dev.stamp ## Format the code and apply the fixes that are safe.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@if [ -x $(BIN)/biome ]; then $(BIN)/biome check --write --log-level error; fi
 
 # Three tiers. `check` is the inner loop: lint, and the tests of what computes without a process, a socket or a file; it
 # draws a fifth of the examples (tests/examples.py) and leaves out what is marked slow. `test` decides, and is what CI

@@ -17,7 +17,10 @@ const dayAndTime = once(() => new Intl.DateTimeFormat(undefined, { month: "short
 
 function once(make) {
   let made = null;
-  return () => (made ??= make());
+  return () => {
+    made ??= make();
+    return made;
+  };
 }
 
 /** Write a count: 12,000. */

@@ -59,7 +59,8 @@ export class GangPage {
 
   async ask() {
     clearTimeout(this.timer);
-    const turn = (this.turn += 1);
+    this.turn += 1;
+    const { turn } = this;
     const base = `api/v1/gangs/${this.name.split("/").map(encodeURIComponent).join("/")}`;
     this.row = JSON.stringify(this.model.gangs.get(this.name));
     this.changed = false;

@@ -43,7 +43,11 @@ export function facts(gang, model) {
     ["declared by", gang.api],
   ];
   if (queue?.name) list.push(["Queue", queue.name]);
-  if (queue?.position) list.push(["place in line", `${count(queue.position)} of ${count(queue.of)}${queue.name ? " over all Queues" : ""}`]);
+  if (queue?.position)
+    list.push([
+      "place in line",
+      `${count(queue.position)} of ${count(queue.of)}${queue.name ? " over all Queues" : ""}`,
+    ]);
   if (queue?.ahead?.length) list.push(["ahead of it", links(queue.ahead, queue.position - 1)]);
   if (row)
     list.push(["priority", count(row.priority)], ["GPUs", count(row.gpus)], ["created", clock(row.since, model.now())]);

@@ -8,7 +8,7 @@ import { count } from "./format.js";
 import { PlacedTable, WaitingTable } from "./gangs.js";
 import { startKeys } from "./keys.js";
 import { showLatency } from "./latency.js";
-import { COLOURED, Model, gangKey } from "./model.js";
+import { COLOURED, gangKey, Model } from "./model.js";
 import { PAGES } from "./pages.js";
 import { PictureView } from "./pictureview.js";
 import { showQueues } from "./queues.js";

@@ -3,7 +3,7 @@
 import { el, replace, say } from "./dom.js";
 import { count, many } from "./format.js";
 import { grid, layout } from "./layout.js";
-import { Paints, draw, rowsOf } from "./picture.js";
+import { draw, Paints, rowsOf } from "./picture.js";
 import { boxWords, nodeWords } from "./pointed.js";
 import { MARGIN, Viewport } from "./viewport.js";
 

@@ -23,7 +23,11 @@ export function showQueues(host, legend, model, filter) {
   if (!queues.length) {
     replace(
       host,
-      el("p", { class: "empty" }, "No Queues: gangs are ordered by priority and age, and nothing limits what they use."),
+      el(
+        "p",
+        { class: "empty" },
+        "No Queues: gangs are ordered by priority and age, and nothing limits what they use.",
+      ),
     );
     return;
   }

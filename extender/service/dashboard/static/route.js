@@ -3,7 +3,11 @@
 
 /** Return the path of an address as a list of names, none for the overview; what cannot be read is the overview too. */
 export function pathOf(hash) {
-  const names = hash.replace(/^#?\/?/, "").split("?")[0].split("/").filter(Boolean);
+  const names = hash
+    .replace(/^#?\/?/, "")
+    .split("?")[0]
+    .split("/")
+    .filter(Boolean);
   try {
     return names.map(decodeURIComponent);
   } catch {

@@ -23,7 +23,10 @@ export class Router {
     const named = [{ path: "", nav: "Overview" }, ...pages].filter((page) => page.nav);
     this.links = named.map((page) => [page.path, el("a", { href: pageLink(page.path) }, page.nav)]);
     nav.hidden = this.links.length < 2;
-    replace(nav, this.links.map(([, link]) => link));
+    replace(
+      nav,
+      this.links.map(([, link]) => link),
+    );
   }
 
   /** Go where the address leads. */

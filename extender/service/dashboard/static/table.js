@@ -138,7 +138,8 @@ export class Table {
       const height = (this.heights.get(chunk) ?? guess) * share;
       const last = (chunk + 1) * CHUNK >= rows.length;
       if (seen.first < 0 && (y + height > top || last)) Object.assign(seen, { first: chunk * CHUNK, above: y });
-      if (seen.first >= 0 && y <= bottom) Object.assign(seen, { last: Math.min((chunk + 1) * CHUNK, rows.length), below: 0 });
+      if (seen.first >= 0 && y <= bottom)
+        Object.assign(seen, { last: Math.min((chunk + 1) * CHUNK, rows.length), below: 0 });
       else if (seen.first >= 0) seen.below += height;
       y += height;
     }
