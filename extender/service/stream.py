@@ -81,11 +81,13 @@ def board_document(picture: BoardPicture) -> BoardDocument:
 
     A cell is 0 for a free GPU, k for one that holder k (from 1 on) has, -k for one that is promised to it.
     """
-    nodes, domains, holders = picture.nodes, [dict[str, int]() for _ in picture.levels], dict[str, int]()
+    nodes, domains = picture.nodes, [dict[str, int]() for _ in picture.levels]
+    holders, products = dict[str, int](), dict[str, int]()
     paths = [
         tuple(_number(known, node.domains[level]) if level < len(node.domains) else -1 for node in nodes)
         for level, known in enumerate(domains)
     ]
+    product_numbers = tuple(_number(products, node.product) for node in nodes)
     cells = [tuple(_cell(holders, *cell) for cell in zip(node.cells, node.promised, strict=True)) for node in nodes]
     return BoardDocument(
         seq=picture.seq,
@@ -95,9 +97,11 @@ def board_document(picture: BoardPicture) -> BoardDocument:
         queues=picture.queues,
         events=picture.events,
         domains=tuple(map(tuple, domains)),
+        products=tuple(products),
         nodes=BoardNodes(
             names=tuple(node.name for node in nodes),
             domains=tuple(paths),
+            products=product_numbers,
             gpus=tuple(len(node.cells) for node in nodes),
             schedulable=tuple(int(node.schedulable) for node in nodes),
             cells=tuple(cells),
@@ -159,6 +163,7 @@ def _changed(node: NodeRow) -> NodeChange:
     return NodeChange(
         name=node.name,
         domains=node.domains,
+        product=node.product,
         gpus=len(node.cells),
         schedulable=int(node.schedulable),
         cells=node.cells,

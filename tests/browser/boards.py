@@ -6,18 +6,22 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator
 from random import Random
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import orjson
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
+from extender.service.board.rows import NodeRow
 from extender.service.dashboard.pages import dashboard_routes
+from extender.service.stream import capacity_document
 
 Json = dict[str, Any]
 
 _GPUS = 8
 _RACK, _BLOCK = 16, 256
+_PRODUCTS = ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H200")
 _SIZES = (1, 1, 2, 4, 4, 8, 16, 32, 64)
 _REASONS = (
     ("InsufficientCapacity", "12 of 16 members fit now"),
@@ -64,6 +68,7 @@ def board(nodes: int, *, waiting: int = 40, seed: int = 1) -> Json:
     """Return the board of a cluster in blocks of 256 and racks of 16 nodes, nearly full."""
     random = Random(seed)
     names = [f"node-{index}" for index in range(nodes)]
+    teams = [f"team-{letter}" for letter in "abcdefgh"[: max(2, nodes // 500)]]
     cells = [[0] * _GPUS for _ in names]
     gangs: list[Json] = []
     holders: list[str] = []
@@ -77,7 +82,17 @@ def board(nodes: int, *, waiting: int = 40, seed: int = 1) -> Json:
             cells[index] = [-len(holders) if reserved else len(holders)] * _GPUS
         domain = f"b{at // _BLOCK}/r{at // _RACK}"
         phase = "Scheduling" if reserved else "Running"
-        gangs.append(gang_row(name, size, phase=phase, since=moment(len(gangs)), level="rack", domain=domain))
+        gangs.append(
+            gang_row(
+                name,
+                size,
+                phase=phase,
+                since=moment(len(gangs)),
+                level="rack",
+                domain=domain,
+                queue=random.choice(teams),
+            )
+        )
         at += size + (random.random() < 0.1)
     for position in range(1, waiting + 1):
         code, message = _REASONS[position % 3]
@@ -109,12 +124,14 @@ def board(nodes: int, *, waiting: int = 40, seed: int = 1) -> Json:
         "status": status(nodes, used, reserved_gpus, gangs, sum(schedulable)),
         "levels": ["block", "rack"],
         "domains": [blocks, racks],
+        "products": list(_PRODUCTS),
         "gangs": gangs,
         "queues": queues(nodes * _GPUS, used),
         "events": events(gangs),
         "nodes": {
             "names": names,
             "domains": [[i // _BLOCK for i in range(nodes)], [i // _RACK for i in range(nodes)]],
+            "products": [i * len(_PRODUCTS) // nodes for i in range(nodes)],
             "gpus": [_GPUS] * nodes,
             "schedulable": schedulable,
             "cells": cells,
@@ -219,6 +236,7 @@ def loaded(document: Json, changes: asyncio.Queue[Json]) -> FastAPI:
     """Return a service that shows a board to its one reader, then each change that is put into the queue."""
     app = FastAPI(routes=dashboard_routes(shown=True))
     first = _message("board", document)
+    islands = capacity(document)
 
     async def messages() -> AsyncIterator[bytes]:
         yield first
@@ -229,7 +247,28 @@ def loaded(document: Json, changes: asyncio.Queue[Json]) -> FastAPI:
     async def stream() -> StreamingResponse:
         return StreamingResponse(messages(), media_type="text/event-stream")
 
+    @app.get("/api/v1/capacity")
+    async def capacity_now() -> Json:
+        return islands
+
     return app
+
+
+def capacity(document: Json) -> Json:
+    """Return what /api/v1/capacity tells of a board, by the service's own rules."""
+    nodes = document["nodes"]
+    rows = [
+        NodeRow(
+            name,
+            tuple(names[column[at]] for names, column in zip(document["domains"], nodes["domains"], strict=True)),
+            document["products"][nodes["products"][at]],
+            bool(nodes["schedulable"][at]),
+            tuple(document["holders"][abs(cell) - 1] if cell else "" for cell in nodes["cells"][at]),
+            tuple(cell < 0 for cell in nodes["cells"][at]),
+        )
+        for at, name in enumerate(nodes["names"])
+    ]
+    return cast("Json", msgspec.to_builtins(capacity_document(document["levels"], rows)))
 
 
 def _message(event: str, data: Json) -> bytes:

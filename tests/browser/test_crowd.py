@@ -56,6 +56,7 @@ def test_five_thousand_nodes_are_seen_soon(
     node = {
         "name": "node-7",
         "domains": ["b0", "b0/r0"],
+        "product": "NVIDIA-H100-80GB-HBM3",
         "gpus": 8,
         "schedulable": 1,
         "cells": cells,
@@ -74,19 +75,80 @@ def test_five_thousand_nodes_are_seen_soon(
     assert watched.problems == []
 
 
-def test_zooming_shows_nodes_by_name(page: Page, crowd: Load) -> None:
-    """The keyboard walks, zooms in on a node and shows everything again."""
+def test_many_nodes_are_shown_as_places_that_open(page: Page, watched: Watched, crowd: Load) -> None:
+    """Racks by what is free of them; Enter, a click or a link opens a part, whose nodes are shown; and a way back."""
     page.goto(crowd.url)
     drawn(page)
+    expect(page.locator("#legend")).to_contain_text("all free")
     page.keyboard.press("c")
+    expect(page.locator("#pointed")).to_contain_text("rack b0/r0")
+    expect(page.locator("#pointed")).to_contain_text("16 nodes")
+    page.keyboard.press("Enter")
+    expect(page.locator("#trail")).to_have_text("All of the cluster \u203a block b0 \u203a rack r0")
+    assert page.url.endswith("#/?at=rack%3Ab0%2Fr0")
     expect(page.locator("#pointed")).to_contain_text("node-0")
+    expect(page.locator("#legend")).to_contain_text("team-")  # with many gangs, the colours are queues'
+    page.reload()
+    expect(page.locator("#trail")).to_contain_text("rack r0")
+    page.locator("#trail").get_by_role("button", name="block b0").click()
+    page.keyboard.press("c")
+    page.keyboard.press("End")
+    expect(page.locator("#pointed")).to_contain_text("node-255")
     for _ in range(4):
         page.keyboard.press("+")
     expect(page.locator("#picture")).to_have_class("picture zoomed")
-    page.keyboard.press("End")
-    expect(page.locator("#pointed")).to_contain_text(f"node-{_NODES - 1}")
     page.keyboard.press("0")
     expect(page.locator("#picture")).to_have_class("picture")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    expect(page.locator("#trail")).to_be_hidden()
+    assert page.url == f"{crowd.url}#/"
+    assert watched.problems == []
+
+
+def test_colours_tell_what_the_reader_asks_for(page: Page, crowd: Load) -> None:
+    """The choice is in the address, and the legend says what it means."""
+    page.goto(f"{crowd.url}#/?at=block:b3")
+    drawn(page)
+    seen = []
+    for mode, text in (
+        ("gang", "a colour for each gang"),
+        ("queue", "team-c"),
+        ("state", "starting"),
+        ("age", "under 6 h"),
+        ("product", "NVIDIA-H200"),
+        ("free", "none free"),
+    ):
+        page.locator("#colour").select_option(mode)
+        expect(page.locator("#legend")).to_contain_text(text)
+        assert f"colour={mode}" in page.url
+        page.wait_for_timeout(100)
+        seen.append(page.locator("#canvas").evaluate("(canvas) => canvas.toDataURL()"))
+    assert len(set(seen)) == len(seen)
+
+
+def test_the_pointer_tells_what_it_is_on(page: Page, crowd: Load) -> None:
+    """Beside it, with whose GPU that is and since when; a click opens a place."""
+    page.goto(crowd.url)
+    drawn(page)
+    canvas = page.locator("#canvas")
+    canvas.scroll_into_view_if_needed()
+    canvas.hover(position={"x": 40, "y": 40})
+    expect(page.locator("#tip")).to_contain_text("of 128 GPUs free")
+    canvas.click(position={"x": 40, "y": 40})
+    expect(page.locator("#trail")).to_contain_text("rack r0")
+    canvas.hover(position={"x": 40, "y": 60})
+    expect(page.locator("#tip")).to_contain_text("Queue team-")
+
+
+def test_what_would_fit_now_is_said_by_level(page: Page, crowd: Load) -> None:
+    """The largest island of each level and product, and how much of what is free lies elsewhere."""
+    page.goto(crowd.url)
+    rows = page.locator("#islands tbody tr")
+    expect(rows).to_have_count(2 * 4)
+    expect(rows.filter(has_text="rack").filter(has_text="H200")).to_contain_text("128")
+    expect(rows.filter(has_text="node").filter(has_text="H100")).to_contain_text("%")
+    expect(page.locator("#islands-pods")).to_contain_text("of 8 GPUs")
 
 
 def test_the_table_of_domains_stays_readable(page: Page, crowd: Load) -> None:

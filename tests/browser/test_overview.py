@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it ships no types
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.conftest import Watched, drawn
 from tests.browser.services import Muster
@@ -62,7 +62,7 @@ def test_a_click_on_a_gang_explains_it(overview: Page, watched: Watched) -> None
     expect(overview.locator("#gang")).to_contain_text("Members (5)")
     parts = overview.get_by_role("region", name="Parts").get_by_role("row")
     expect(parts).to_have_text(
-        [re.compile(name) for name in ("^Part", "^large", "^r0waiting0 / 2.*5 pods", "^prefill", "^decode")]
+        [re.compile(name) for name in ("^Part", "^large", r"^\s*r0waiting0 / 2.*5 pods", r"^\s*prefill", r"^\s*decode")]
     )
     expect(overview.locator("#overview")).to_be_hidden()
     overview.wait_for_function("() => document.querySelector('.gang-picture')?.naturalWidth > 0")
@@ -90,6 +90,41 @@ def _points_at(page: Page, x: float, y: float, count: Callable[[], int]) -> bool
     """Move the pointer, and return whether a GPU of a gang is there."""
     page.mouse.move(x, y)
     return count() > 0 and "GPU " in page.locator("#pointed").inner_text()
+
+
+#: Texts of a page that are sentences or at least phrases, with hidden ones left out.
+_SENTENCES = """() => [...document.querySelectorAll("#gang :is(p, li, dd, h1, h2)")]
+    .filter((element) => element.checkVisibility() && !element.closest(".commands"))
+    .map((element) => element.innerText.trim().toLowerCase())"""
+
+
+@pytest.mark.parametrize("gang", ["large", "first"])
+def test_a_gangs_page_says_each_sentence_once(page: Page, muster: Muster, gang: str) -> None:
+    """Nothing of five words or more occurs in two places."""
+    page.goto(f"{muster.url}#/gangs/default/{gang}")
+    expect(page.locator("#gang")).to_contain_text("Members (")
+    texts = page.evaluate(_SENTENCES)
+    sentences = [each for text in texts for each in re.split(r"[:;.]\s", text) if len(each.split()) >= 5]
+    assert len(sentences) > 2
+    for sentence in sentences:
+        assert sum(sentence in text for text in texts) == 1, sentence
+
+
+def test_what_can_be_done_is_a_command_to_copy(overview: Page, context: BrowserContext) -> None:
+    """From a row and from a gang's page; the page itself sends nothing that changes anything."""
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    asked: list[str] = []
+    overview.on("request", lambda request: asked.append(request.method))
+    overview.get_by_role("button", name="Commands for default/large").click()
+    box = overview.get_by_role("dialog")
+    expect(box).to_contain_text("muster explain default/large")
+    box.get_by_role("button", name="Copy muster hold default/large").click()
+    assert overview.evaluate("() => navigator.clipboard.readText()") == "muster hold default/large"
+    overview.keyboard.press("Escape")
+    expect(box).to_have_count(0)
+    overview.locator("#running").get_by_role("link", name="default/first").click()
+    expect(overview.locator("#gang")).to_contain_text("muster requeue default/first")
+    assert set(asked) <= {"GET"}
 
 
 def test_a_gang_that_does_not_exist_is_said_to(page: Page, muster: Muster) -> None:
@@ -125,14 +160,14 @@ def test_the_filter_keeps_what_has_all_its_words(overview: Page) -> None:
 
 def test_everything_is_reached_by_keyboard(overview: Page) -> None:
     """From the skip link on, always with a visible focus; the picture is walked with arrows."""
-    met = []
-    for _ in range(9):
+    met: list[str] = []
+    while not met or met[-1] != "canvas":
         overview.keyboard.press("Tab")
         name, visible = overview.evaluate(_FOCUS)
         assert visible, name
         met.append(name)
-    assert met[:8] == ["skip", "Muster", "filter", "theme", "default/large", "zoom-out", "zoom-in", "zoom-fit"]
-    assert met[8] == "canvas"
+    assert met[:5] == ["skip", "Muster", "filter", "theme", "default/large"]  # the last one has waited for longest
+    assert met[-7:] == ["default/large", "⋯", "colour", "zoom-out", "zoom-in", "zoom-fit", "canvas"]
     expect(overview.locator("#pointed")).to_contain_text("gpu-0")
     overview.keyboard.press("ArrowRight")
     expect(overview.locator("#pointed")).not_to_contain_text("gpu-0")

@@ -33,7 +33,7 @@ def test_the_page_recovers_when_the_service_is_back(page: Page) -> None:
 
 
 def test_a_service_that_is_not_ready_says_why(page: Page) -> None:
-    """The reasons of a 503 are shown, and the page tries again."""
+    """The reasons of a 503 are shown, with what to do, in the place of the cluster; and the page tries again."""
     asked: list[str] = []
 
     def build() -> tuple[FastAPI, None]:
@@ -48,8 +48,13 @@ def test_a_service_that_is_not_ready_says_why(page: Page) -> None:
 
     service = Thread().start(build)
     page.goto(service.url)
-    expect(page.locator("#notice")).to_contain_text("not ready: pods not synced; nodes not synced")
+    unready = page.locator("#unready")
+    expect(unready.get_by_role("heading")).to_have_text("Muster is not ready")
+    expect(unready.get_by_role("listitem").nth(1)).to_have_text("nodes not synced")
+    expect(unready).to_contain_text("Muster is reading the cluster from the API server.")
+    expect(unready).to_contain_text("kubectl -n muster-system logs")
     expect(page.locator("#connection")).to_have_text("refused, retrying")
+    expect(page.locator("#overview")).to_be_hidden()  # no empty frames
     page.wait_for_timeout(1_500)
     assert len(asked) > 1
     service.stop()

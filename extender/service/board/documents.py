@@ -215,13 +215,17 @@ class EventsDocument(ApiDocument, frozen=True):
 
 
 class BoardNodes(ApiDocument, frozen=True):
-    """All nodes in columns: at 5,000 nodes lists of objects would be four times as long."""
+    """All nodes in columns: at 5,000 nodes lists of objects would be four times as long.
+
+    `domains` and `products` are numbers of names of the board, -1 for none.
+    """
 
     names: tuple[str, ...]
     domains: tuple[tuple[int, ...], ...]
     gpus: tuple[int, ...]
     schedulable: tuple[int, ...]
     cells: tuple[tuple[int, ...], ...]
+    products: tuple[int, ...] = ()
 
 
 class BoardDocument(ApiDocument, frozen=True):
@@ -236,6 +240,7 @@ class BoardDocument(ApiDocument, frozen=True):
     domains: tuple[tuple[str, ...], ...]
     nodes: BoardNodes
     holders: tuple[str, ...]
+    products: tuple[str, ...] = ()
 
 
 class GangChanges(ApiDocument, frozen=True):
@@ -255,6 +260,7 @@ class NodeChange(ApiDocument, frozen=True):
     schedulable: int
     cells: tuple[str, ...]
     reserved: tuple[int, ...]
+    product: str = ""
 
 
 class NodeChanges(ApiDocument, frozen=True):

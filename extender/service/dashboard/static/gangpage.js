@@ -1,8 +1,10 @@
 // The page of one gang: how it stands, why, what removed which nodes, who holds what it needs, and what would help.
 
+import { swatch } from "./colours.js";
+import { commandList, gangCommands } from "./commands.js";
 import { byId, el, replace } from "./dom.js";
 import { count } from "./format.js";
-import { callout, facts, left, members, panel, parts, phase, right } from "./gangparts.js";
+import { callout, facts, lead, left, memberTable, panel, parts, phase, right } from "./gangparts.js";
 import { COLOURED } from "./model.js";
 import { reason } from "./stream.js";
 
@@ -13,8 +15,9 @@ const RETRY_MS = 5_000;
 
 /** Shows gangs in `host`, one at a time, and asks again when the model has news of the one shown. */
 export class GangPage {
-  constructor(host, { model, colours }) {
-    Object.assign(this, { host, model, colours });
+  constructor(host, { model, modes }) {
+    Object.assign(this, { host, model, modes });
+    this.members = memberTable();
     this.name = "";
     this.row = "";
     this.told = "";
@@ -97,12 +100,13 @@ export class GangPage {
     drawing.alt = `The cluster with ${name} on it: ${gang.headline}. The nodes of its members are in the table below.`;
     drawing.src = picture;
     const picturePanel = panel(gang.placement ? "Where it is" : "The cluster now", drawing);
-    const swatch = COLOURED.includes(gang.phase) && el("i", { class: this.colours.classes(this.name) });
+    const placed = COLOURED.includes(gang.phase);
+    const mark = placed && swatch(this.modes.gang(this.name));
     replace(
       this.host,
       crumbs(),
-      el("div", { class: "gang-head" }, swatch, heading(name), phase(gang)),
-      gang.headline === gang.phase ? null : el("p", { class: "lead" }, gang.headline),
+      el("div", { class: "gang-head" }, mark, heading(name), phase(gang)),
+      lead(gang),
       callout(gang, this.model.now()),
       facts(gang, this.model),
       el(
@@ -116,21 +120,22 @@ export class GangPage {
         { class: "stack" },
         parts(gang),
         gang.reason ? picturePanel : null,
-        panel(`Members (${count(gang.pods.length)})`, members(gang.pods)),
+        panel("What you can do", commandList(gangCommands(name, { waits: !placed, runs: placed }))),
+        panel(`Members (${count(gang.pods.length)})`, this.members.frame),
       ),
     );
+    this.members.show(gang.pods);
     this.restore(before);
   }
 
   /** Return where the reader is on the page: what has the focus, and how far the members are scrolled. */
   position() {
     const focused = this.host.contains(document.activeElement) ? document.activeElement : null;
-    return { link: focused?.getAttribute("href"), within: focused !== null, top: this.scroller?.scrollTop ?? 0 };
+    return { link: focused?.getAttribute("href"), within: focused !== null, top: this.members.frame.scrollTop };
   }
 
   restore({ link, within, top }) {
-    this.scroller = this.host.querySelector('[aria-label="Members"]');
-    this.scroller.scrollTop = top;
+    this.members.frame.scrollTop = top;
     if (!within) return;
     const links = [...this.host.querySelectorAll("a")];
     const again = links.find((each) => each.getAttribute("href") === link) ?? byId("gang-title");

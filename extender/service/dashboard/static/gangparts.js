@@ -1,12 +1,12 @@
 // What the page of a gang consists of: its reason, its facts, and a panel for each thing that explains it.
 
-import { el, tableHead } from "./dom.js";
+import { el } from "./dom.js";
 import { clock, count, domainName, expected, many, resourceName, withClocks } from "./format.js";
 import { gangLink } from "./route.js";
+import { Table } from "./table.js";
 import { waterfalls } from "./waterfall.js";
 
 const MOST_NODES = 8;
-const MOST_MEMBERS = 500;
 
 /** Return the phase of a gang, as a badge. */
 export function phase(gang) {
@@ -14,10 +14,18 @@ export function phase(gang) {
   return el("span", { class: `badge ${kind}` }, gang.phase);
 }
 
-/** Return why a gang waits, with its numbers; null for one that does not. */
+/** Return what is said of a gang first, without its phase, which stands beside its name; null where that is all. */
+export function lead({ headline, phase, reason }) {
+  const rest = headline.startsWith(`${phase}, `) ? headline.slice(phase.length + 2) : headline;
+  if (headline === phase || (reason && headline.includes(reason.message))) return null;
+  return el("p", { class: "lead" }, rest);
+}
+
+/** Return why a gang waits, with those of its numbers that the words do not have; null for one that does not. */
 export function callout(gang, now) {
   if (!gang.reason) return null;
-  const numbers = Object.entries(gang.reason.numbers ?? {});
+  const words = new Set(gang.reason.message.match(/[\w.]+/g));
+  const numbers = Object.entries(gang.reason.numbers ?? {}).filter(([, value]) => !words.has(String(value)));
   const start = expected(gang.expectedStart, now);
   return el(
     "div",
@@ -76,7 +84,9 @@ function links(names, all) {
 }
 
 /** Return what explains: which nodes were left for it, or why it got these. */
-export function left({ waterfall, choice, remarks }, model) {
+export function left(gang, model) {
+  const { waterfall, choice } = gang;
+  const remarks = unsaid(gang);
   return [
     waterfall?.length ? panel("Which nodes it can use", waterfalls(waterfall)) : null,
     choice
@@ -86,8 +96,19 @@ export function left({ waterfall, choice, remarks }, model) {
           list(choice.lines),
         )
       : null,
-    remarks?.length ? panel("Remarks", list(remarks.map((line) => withClocks(line, model.now())))) : null,
+    remarks.length ? panel("Remarks", list(remarks.map((line) => withClocks(line, model.now())))) : null,
   ];
+}
+
+/** Return the remarks that say what is not on the page already: reason, place in line and nearest miss are. */
+function unsaid({ remarks, reason, queue, nearestMiss, suggestions }) {
+  const said = [reason?.message, ...(suggestions ?? []).map((each) => each.message)].filter(Boolean);
+  return (remarks ?? []).filter(
+    (line) =>
+      !said.some((text) => line.includes(text)) &&
+      !(queue?.position && / in line\b/.test(line)) &&
+      !(nearestMiss && line.startsWith("nearest: ")),
+  );
 }
 
 /** Return what helps: what would let it run, and who holds what it needs. */
@@ -127,114 +148,92 @@ function miss(nearest) {
 
 function holding(holders, model) {
   if (!holders.length) return null;
-  const titles = [
-    ["Who holds it"],
-    ["GPUs", "number"],
-    ["Nodes", "number"],
-    ["Priority", "number"],
-    ["Queue"],
-    ["Ends"],
-  ];
-  return el(
-    "table",
-    {},
-    tableHead(titles),
-    el(
-      "tbody",
-      {},
-      holders.map((each) =>
-        el(
-          "tr",
-          {},
-          el(
-            "th",
-            { scope: "row" },
-            model.gangs.has(each.gang) ? el("a", { href: gangLink(each.gang) }, each.gang) : each.gang,
-          ),
-          el("td", { class: "number" }, count(each.gpus)),
-          el("td", { class: "number" }, count(each.nodes)),
-          el("td", { class: "number" }, count(each.priority)),
-          el("td", {}, each.queue ?? "–"),
-          el(
-            "td",
-            { class: each.overdue ? "late" : "" },
-            each.endsAt ? `${clock(each.endsAt, model.now())}${each.overdue ? ", overdue" : ""}` : "not declared",
-          ),
-        ),
-      ),
-    ),
-  );
+  const number = (id, title) => ({
+    id,
+    title,
+    kind: "number",
+    sort: (each) => each[id],
+    cell: (each) => count(each[id]),
+  });
+  const ends = (each) =>
+    each.endsAt ? `${clock(each.endsAt, model.now())}${each.overdue ? ", overdue" : ""}` : "not declared";
+  const name = ({ gang }) => (model.gangs.has(gang) ? el("a", { href: gangLink(gang) }, gang) : gang);
+  const table = new Table({
+    name: "holders",
+    label: "Who holds it",
+    key: (each) => each.gang,
+    columns: [
+      { id: "gang", title: "Who holds it", head: true, sort: (each) => each.gang, cell: name },
+      number("gpus", "GPUs"),
+      number("nodes", "Nodes"),
+      number("priority", "Priority"),
+      { id: "queue", title: "Queue", sort: (each) => each.queue, cell: (each) => each.queue ?? "–" },
+      { id: "ends", title: "Ends", sort: (each) => each.endsAt, cell: ends },
+    ],
+  });
+  table.show(holders);
+  return table.frame;
 }
 
 /** Return the tree of a gang's parts, as a panel; null for one that has none. Those that it does without are extras. */
 export function parts(gang) {
   if (!gang.parts) return null;
-  const titles = [["Part"], ["State"], ["Bound", "number"], ["Running", "number"], ["Exist", "number"]];
-  titles.push(["Lacks", "number"], ["Together in one"], ["Where"], ["Reason"]);
-  return panel(
-    "Parts",
-    el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Parts" },
-      el("table", { class: "parts" }, tableHead(titles), el("tbody", {}, partRows(gang.parts, gang.name, 0))),
-    ),
-  );
+  const number = (id, title) => ({ id, title, kind: "number", cell: ({ part }) => count(part[id]) });
+  const together = ({ part }) => part.required ?? (part.preferred ? `${part.preferred} (preferred)` : "–");
+  const table = new Table({
+    name: "parts",
+    label: "Parts",
+    key: (row) => row.key,
+    attributes: ({ part }) => (part.needed ? {} : { class: "extra" }),
+    columns: [
+      { id: "part", title: "Part", head: true, cell: ({ depth, name }) => `${"\u2003".repeat(depth)}${name}` },
+      { id: "state", title: "State", cell: ({ part }) => (part.needed ? part.state : `${part.state} (extra)`) },
+      {
+        id: "bound",
+        title: "Bound",
+        kind: "number",
+        cell: ({ part }) => `${count(part.bound)} / ${count(part.minimum)}`,
+      },
+      number("running", "Running"),
+      number("exist", "Exist"),
+      { id: "lacks", title: "Lacks", kind: "number", cell: ({ part }) => (part.lacks ? many(part.lacks, "pod") : "–") },
+      { id: "together", title: "Together in one", cell: together },
+      { id: "where", title: "Where", cell: whereabouts },
+      { id: "reason", title: "Reason", cell: ({ part }) => part.reason ?? "–" },
+    ],
+  });
+  table.show(partRows(gang.parts, gang.name, 0, ""));
+  return panel("Parts", table.frame);
 }
 
-function partRows(part, name, depth) {
-  const where = part.level && (part.domain ? domainName(part.level, part.domain) : "across the cluster");
-  const title = el("th", { scope: "row" }, part.name || name);
-  title.style.paddingInlineStart = `${18 * depth}px`;
-  const numbers = [`${count(part.bound)} / ${count(part.minimum)}`, count(part.running), count(part.exist)];
-  numbers.push(part.lacks ? many(part.lacks, "pod") : "–");
-  return [
-    el(
-      "tr",
-      { class: part.needed ? "" : "extra" },
-      title,
-      el("td", {}, part.needed ? part.state : `${part.state} (extra)`),
-      numbers.map((number) => el("td", { class: "number" }, number)),
-      el("td", {}, part.required ?? (part.preferred ? `${part.preferred} (preferred)` : "–")),
-      el("td", {}, where ?? "–"),
-      el("td", {}, part.reason ?? "–"),
-    ),
-    ...part.parts.map((each) => partRows(each, "all", depth + 1)),
-  ];
+/** Return the parts of a part, itself first, with how deep each is and a key of its own. */
+function partRows(part, name, depth, above) {
+  const key = `${above}/${part.name}`;
+  const below = part.parts.flatMap((each, index) => partRows(each, "all", depth + 1, `${key}${index}`));
+  return [{ part, name: part.name || name, depth, key }, ...below];
 }
 
-/** Return the table of a gang's members. */
-export function members(pods) {
-  const titles = [["Pod"], ["Role"], ["State"], ["Node"], ["GPUs"], ["NUMA zones"]];
+function whereabouts({ part }) {
+  if (!part.level) return "–";
+  return part.domain ? domainName(part.level, part.domain) : "across the cluster";
+}
+
+/** Return a table for a gang's members, to be shown with `show(pods)`. */
+export function memberTable() {
   const which = (values, observed) => (values ? `${values.join(" ")}${observed ? "" : " (predicted)"}` : "–");
-  const beyond = pods.length - MOST_MEMBERS;
-  return el(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Members" },
-    el(
-      "table",
-      {},
-      beyond > 0 ? el("caption", {}, `The first ${count(MOST_MEMBERS)}; muster explain lists all.`) : null,
-      tableHead(titles),
-      el(
-        "tbody",
-        {},
-        pods
-          .slice(0, MOST_MEMBERS)
-          .map((pod) =>
-            el(
-              "tr",
-              {},
-              el("th", { scope: "row" }, pod.name),
-              ...[
-                pod.role ?? "–",
-                pod.state,
-                pod.node ?? "–",
-                which(pod.gpus, pod.observed),
-                which(pod.zones, pod.observed),
-              ].map((text) => el("td", {}, text)),
-            ),
-          ),
-      ),
-    ),
-  );
+  const text = (id, title) => ({ id, title, sort: (pod) => pod[id], cell: (pod) => pod[id] ?? "–" });
+  return new Table({
+    name: "members",
+    label: "Members",
+    key: (pod) => pod.name,
+    stamp: (pod) => JSON.stringify(pod),
+    columns: [
+      { ...text("name", "Pod"), head: true },
+      text("role", "Role"),
+      text("state", "State"),
+      text("node", "Node"),
+      { id: "gpus", title: "GPUs", cell: (pod) => which(pod.gpus, pod.observed) },
+      { id: "zones", title: "NUMA zones", cell: (pod) => which(pod.zones, pod.observed) },
+    ],
+  });
 }

@@ -1,5 +1,7 @@
 // The tables of gangs: those that wait, in the order of the queue, and those that have or had nodes.
 
+import { swatch } from "./colours.js";
+import { commandButton, gangCommands } from "./commands.js";
 import { el, say } from "./dom.js";
 import { count, domainName, expected, gbps, many, span } from "./format.js";
 import { COLOURED, gangKey } from "./model.js";
@@ -13,10 +15,10 @@ const PHASES = [
   ["Failed", "failed"],
 ];
 
-/** What a column shows, by its name; `swatch(row)` is called for what stands before a gang's name. */
-function columns(swatch) {
+/** What a column shows, by its name; `mark(row)` is called for what stands before a gang's name. */
+function columns(mark) {
   const link = (row) =>
-    el("span", { class: "gang" }, swatch(row), el("a", { href: gangLink(gangKey(row)) }, gangKey(row)));
+    el("span", { class: "gang" }, mark(row), el("a", { href: gangLink(gangKey(row)) }, gangKey(row)), commands(row));
   return {
     place: { title: "#", kind: "number", sort: (row) => -row.position, cell: (row) => count(row.position) },
     gang: { title: "Gang", head: true, sort: gangKey, cell: link },
@@ -48,17 +50,17 @@ function columns(swatch) {
 
 /** A table of gangs. `point(gang)` is called with the gang that the pointer or the focus is on, "" for none. */
 class GangTable {
-  constructor(host, heading, { name, label, shown }, { colours, point }) {
-    Object.assign(this, { heading, colours });
+  constructor(host, heading, { name, label, shown }, { modes, point }) {
+    Object.assign(this, { heading, modes });
     this.kept = [];
     this.stamp = "";
-    const known = columns((row) => this.swatch(row));
+    const known = columns((row) => this.mark(row));
     this.table = new Table({
       name,
       label,
       columns: shown.map((id) => ({ id, ...known[id] })),
       key: gangKey,
-      stamp: (row, now) => JSON.stringify([row, age(row, now), expected(row.expectedStart, now)]),
+      stamp: (row, now) => JSON.stringify([row, age(row, now), expected(row.expectedStart, now), this.modes.row(row)]),
       attributes: (row) => ({ "data-gang": gangKey(row) }),
     });
     host.append(this.table.frame);
@@ -78,8 +80,8 @@ class GangTable {
     return this.kept;
   }
 
-  swatch(row) {
-    if (COLOURED.includes(row.phase)) return el("i", { class: this.colours.classes(gangKey(row)) });
+  mark(row) {
+    if (COLOURED.includes(row.phase)) return swatch(this.modes.row(row));
     return row.position ? null : el("i", { class: "swatch none" });
   }
 }
@@ -121,6 +123,12 @@ export class PlacedTable extends GangTable {
     const empty = filter.on && all.length ? "No such gang matches the filter." : "No gang has a node.";
     this.table.show(kept, { now: model.now(), empty });
   }
+}
+
+/** Return a button for what people do about a gang. */
+function commands(row) {
+  const placed = COLOURED.includes(row.phase);
+  return commandButton(gangKey(row), () => gangCommands(gangKey(row), { waits: !placed, runs: placed }));
 }
 
 function why({ reason }) {

@@ -11,7 +11,7 @@ export function startKeys({ filter, canvas, waiting, main, skip }) {
     Escape: () => home(() => undefined),
   };
   document.addEventListener("keydown", (event) => {
-    const writes = event.target instanceof HTMLInputElement;
+    const writes = event.target.matches("input, select") || document.querySelector(":popover-open");
     if (writes || event.altKey || event.ctrlKey || event.metaKey || !Object.hasOwn(goals, event.key)) return;
     event.preventDefault();
     goals[event.key]();

@@ -1,18 +1,20 @@
 // The page: the stream feeds the model, and what shows the model is told when it changes.
 
-import { Colours } from "./colours.js";
 import { byId, el, replace, say } from "./dom.js";
 import { DomainTable } from "./domains.js";
 import { Filter } from "./filter.js";
 import { count } from "./format.js";
 import { PlacedTable, WaitingTable } from "./gangs.js";
+import { Islands } from "./islands.js";
 import { startKeys } from "./keys.js";
 import { showLatency } from "./latency.js";
-import { COLOURED, gangKey, Model } from "./model.js";
+import { Model } from "./model.js";
+import { MODES, Modes } from "./modes.js";
 import { PAGES } from "./pages.js";
 import { PictureView } from "./pictureview.js";
 import { showQueues } from "./queues.js";
-import { gangLink, pathOf } from "./route.js";
+import { showUnready } from "./readiness.js";
+import { gangLink, pathOf, seen } from "./route.js";
 import { Router } from "./router.js";
 import { Spoken, showStatus } from "./status.js";
 import { Stream } from "./stream.js";
@@ -20,28 +22,31 @@ import { startTheme } from "./theme.js";
 import { showTimeline } from "./timeline.js";
 
 const TICK_MS = 1_000;
+const STANDBY = "Another replica leads: gangs are evaluated there, and this page shows what this one knows of them.";
 
 const model = new Model();
-const colours = new Colours();
+const modes = new Modes(model);
 const filter = new Filter(byId("filter"), () => show());
 const picture = new PictureView(
   {
     canvas: byId("canvas"),
     host: byId("picture"),
-    columns: byId("columns"),
     empty: byId("picture-empty"),
     pointed: byId("pointed"),
+    trail: byId("trail"),
+    tip: byId("tip"),
   },
   {
     model,
-    colours,
+    modes,
     open: (name) => {
       location.hash = gangLink(name);
     },
     lit: (node, holder) => filter.lit(node, holder),
+    changed: () => show(),
   },
 );
-const hooks = { colours, point: (name) => picture.lift(name) };
+const hooks = { modes, point: (name) => picture.lift(name) };
 const waiting = new WaitingTable(byId("waiting"), byId("waiting-count"), hooks);
 const placed = new PlacedTable(byId("running"), byId("running-count"), hooks);
 const domains = new DomainTable(byId("domains"), byId("domains-table"));
@@ -49,8 +54,9 @@ const router = new Router({
   overview: byId("overview"),
   nav: byId("pages"),
   pages: PAGES,
-  shared: { model, colours, filter },
+  shared: { model, modes, filter },
 });
+const islands = new Islands({ panel: byId("islands-panel"), host: byId("islands"), heading: byId("islands-pods") });
 const spoken = new Spoken(byId("spoken"));
 let due = false;
 let pictured = false;
@@ -73,6 +79,7 @@ function update() {
   if (!router.isHome) return;
   showStatus(byId("status"), model);
   picture.update();
+  legend();
   if (pictured) words();
   else setTimeout(words); // the first picture is on the screen before the tables are made
   pictured = true;
@@ -82,6 +89,7 @@ function words() {
   showQueues(byId("queues"), byId("queues-legend"), model, filter);
   tick();
   showLatency(byId("latency"), byId("recording"), model);
+  islands.update(model);
   domains.update(model, filter);
 }
 
@@ -98,21 +106,26 @@ function told(kind, data) {
   if (kind === "board") model.load(data);
   else if (kind === "change") model.change(data);
   else return;
-  const coloured = model.placed().filter((row) => COLOURED.includes(row.phase));
-  colours.settle(coloured.map(gangKey));
-  const { status } = model;
-  if (status) {
-    const role = byId("role");
-    role.hidden = false;
-    say(role, status.ready ? (status.leading ? "leading" : "standby") : `not ready: ${status.unready.join("; ")}`);
-    role.className = `badge ${status.ready ? (status.leading ? "good" : "") : "bad"}`;
-    say(byId("version"), `Muster ${status.version}`);
-    if (version && version !== status.version)
-      notify(`Muster is now ${status.version}; load the page again to have its dashboard.`);
-    version = status.version;
-  }
+  modes.settle();
+  byId("main").classList.add("told");
+  if (model.status) stand(model.status);
   spoken.update(model);
   show();
+}
+
+/** Say how this replica stands. */
+function stand({ ready, leading, unready, version: running }) {
+  const role = byId("role");
+  role.hidden = false;
+  say(role, ready ? (leading ? "leading" : "standby") : "not ready");
+  role.className = `badge ${ready ? (leading ? "good" : "warn") : "bad"}`;
+  role.title = ready && !leading ? STANDBY : "";
+  say(byId("version"), `Muster ${running}`);
+  if (version && version !== running) notify(`Muster is now ${running}; load the page again to have its dashboard.`);
+  else if (!ready) notify(`Muster is not ready: ${unready.join("; ")}. What is shown may be old.`, "readiness");
+  else if (!leading) notify(STANDBY, "readiness");
+  else if (byId("notice").dataset.about === "readiness") notify("");
+  version = running;
 }
 
 function turned(state, why) {
@@ -124,13 +137,14 @@ function turned(state, why) {
   }[state];
   say(badge, text);
   badge.className = `badge ${kind}`;
+  showUnready(byId("unready"), model.loaded || state === "live" ? "" : state, why);
+  if (!model.loaded) return;
   if (state === "live") {
     if (byId("notice").dataset.about === "connection") notify("");
     return;
   }
-  const stale = model.loaded ? " What is shown is what was told last." : "";
   const what = state === "lost" ? "Connection lost" : "The service answers, but does not tell how the cluster stands";
-  notify(`${what}: ${why}. Retrying.${stale}`, "connection");
+  notify(`${what}: ${why}. Retrying. What is shown is what was told last.`, "connection");
 }
 
 function notify(text, about = "") {
@@ -152,20 +166,24 @@ function navigate() {
   else document.querySelector(`[data-gang="${CSS.escape(before.slice(1).join("/"))}"] a`)?.focus();
 }
 
+/** Say what the colours mean, where they mean something else than before. */
 function legend() {
-  const entries = [
-    ["swatch free", "free"],
-    ["swatch hue-0", "used, a colour for each gang"],
-    ["swatch reserved hue-0", "reserved"],
-    ["swatch closed", "unschedulable"],
-  ];
-  replace(
-    byId("legend"),
-    entries.map(([kind, text]) => el("span", {}, el("i", { class: kind }), text)),
-  );
+  const choice = seen("colour");
+  const stamp = `${modes.mode} ${model.turns} ${choice}`;
+  if (byId("legend").stamp === stamp) return;
+  byId("legend").stamp = stamp;
+  byId("colour").value = choice;
+  replace(byId("legend"), modes.legend());
 }
 
-legend();
+replace(
+  byId("colour"),
+  ["", ...MODES].map((mode) => el("option", { value: mode }, mode || "automatic")),
+);
+byId("colour").addEventListener("change", () => {
+  modes.choose(byId("colour").value);
+  show();
+});
 startTheme(byId("theme"), () => picture.recolour());
 startKeys({
   filter: byId("filter"),

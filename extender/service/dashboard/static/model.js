@@ -23,6 +23,7 @@ export class Model {
   clear() {
     this.status = null;
     this.levels = [];
+    this.products = [];
     this.nodes = new Map();
     this.gangs = new Map();
     this.order = [];
@@ -35,16 +36,19 @@ export class Model {
     this.clear();
     this.loaded = true;
     this.levels = board.levels;
-    const { names, domains, gpus, schedulable, cells } = board.nodes;
+    this.products = board.products;
+    const { names, domains, products, gpus, schedulable, cells } = board.nodes;
     names.forEach((name, index) => {
       const held = cells[index];
       this.nodes.set(name, {
         name,
         domains: domains.map((column, level) => (column[index] < 0 ? "" : board.domains[level][column[index]])),
+        product: products[index] < 0 ? "" : board.products[products[index]],
         gpus: gpus[index],
         schedulable: Boolean(schedulable[index]),
         cells: held.map((cell) => (cell === 0 ? "" : board.holders[Math.abs(cell) - 1])),
         reserved: held.map((cell) => cell < 0),
+        free: share(held, 0),
       });
     });
     for (const row of board.gangs) this.gangs.set(gangKey(row), row);
@@ -82,7 +86,13 @@ export class Model {
     const before = this.nodes.get(row.name);
     const moved = !before || before.gpus !== row.gpus || before.domains.join("\n") !== row.domains.join("\n");
     if (moved) this.structure += 1;
-    this.nodes.set(row.name, { ...row, schedulable: Boolean(row.schedulable), reserved: row.reserved.map(Boolean) });
+    if (row.product && !this.products.includes(row.product)) this.products = [...this.products, row.product];
+    this.nodes.set(row.name, {
+      ...row,
+      schedulable: Boolean(row.schedulable),
+      reserved: row.reserved.map(Boolean),
+      free: share(row.cells, ""),
+    });
   }
 
   take({ seq, status }) {
@@ -134,6 +144,9 @@ export class Model {
     return domain(["cluster", "", ""], byName([...this.nodes.values()]), this.levels, 0);
   }
 }
+
+/** Return which share of a node's cells is free; of one without GPUs nothing is. */
+const share = (cells, free) => (cells.length ? cells.filter((cell) => cell === free).length / cells.length : 0);
 
 /** The phases in which a gang has a colour: when there is something of it in the picture. */
 export const COLOURED = ["Scheduling", "Running"];

@@ -1,6 +1,6 @@
 // Drawing the cluster on a canvas: boxes, nodes and GPUs, in as much detail as their size on the screen bears.
 
-import { HUES, MARKS } from "./colours.js";
+import { HUES, SCALE, slotColour } from "./colours.js";
 import { grid } from "./layout.js";
 import { colourReader } from "./theme.js";
 
@@ -15,11 +15,14 @@ const GAPPED_CELL = 4;
 const TITLE_HEIGHT = 11;
 const FADED = 0.16;
 
-/** The colours of the present theme, and what is painted with them. */
+/** The colours of the present theme, and what is painted with them; those of slots when they are first used. */
 export class Paints {
   constructor(context) {
+    this.context = context;
+    this.solid = new Map();
+    this.hatched = new Map();
     const colours = colourReader();
-    const read = (name) => colours.read(name);
+    const read = (name) => colours.read(`var(--${name})`);
     this.ink = read("ink");
     this.dim = read("dim");
     this.panel = read("panel");
@@ -28,13 +31,26 @@ export class Paints {
     this.boxLine = read("box-line");
     this.free = read("free");
     this.freeLine = read("free-line");
-    this.other = read("dim");
     this.bad = read("bad");
     this.accent = read("accent");
     this.mark = read("mark");
-    this.hues = Array.from({ length: HUES }, (_, hue) => read(`gang-${hue}`));
-    this.hatches = [...this.hues, this.other].map((colour) => hatch(context, colour, this.panel));
     colours.done();
+  }
+
+  /** Return the colour of a slot. */
+  of(slot) {
+    if (!this.solid.has(slot)) {
+      const colours = colourReader();
+      this.solid.set(slot, colours.read(slotColour(slot)));
+      colours.done();
+    }
+    return this.solid.get(slot);
+  }
+
+  /** Return the pattern of a slot's reserved GPUs. */
+  hatch(slot) {
+    if (!this.hatched.has(slot)) this.hatched.set(slot, hatch(this.context, this.of(slot), this.panel));
+    return this.hatched.get(slot);
   }
 }
 
@@ -60,19 +76,34 @@ function hatch(context, colour, back) {
  * Draw what there is to see.
  *
  * `view` is {zoom, x, y, width, height}: how large, where the picture's corner is on the canvas, and the canvas' size
- * in CSS pixels. `slotOf(gang)` is the gang's colour, or -1 for what is no gang; `lit(node, holder)` says what is not
- * faded.
+ * in CSS pixels. `slotOf(node, gang)` is the colour of a GPU, null for that of what is free; `lit(node, gang)` says
+ * what is not faded; GPUs of `outlined` have a frame.
  */
-export function draw(context, plan, view, paints, { slotOf, lit, focused }) {
+export function draw(context, plan, view, paints, { slotOf, lit, focused, outlined }) {
   context.fillStyle = paints.paper;
   context.fillRect(0, 0, view.width, view.height);
   context.font = FONT;
   context.textBaseline = "alphabetic";
   for (const inner of plan.root.boxes) drawBox(context, inner, view, paints);
   const strokes = { cells: new Map(), marks: [], words: [], closed: [], hollow: [], frames: [] };
-  for (const entry of plan.placed) collect(entry, plan.tile, view, { slotOf, lit, strokes });
+  for (const entry of plan.placed) {
+    const at = onCanvas(entry, plan.tile, view);
+    if (!at) continue;
+    if (entry.node.tree) collectPlace(entry.node, at, { lit, strokes });
+    else collectNode(entry.node, at, { slotOf, lit, strokes, outlined });
+  }
   paint(context, strokes, paints);
   if (focused) drawFocus(context, focused, plan.tile, view, paints);
+}
+
+/** Return where a tile is on the canvas, with how it is divided; null where none of it is seen. */
+function onCanvas(entry, tile, view) {
+  const x = Math.round(entry.x * view.zoom + view.x);
+  const y = Math.round(entry.y * view.zoom + view.y);
+  const width = Math.round(tile.width * view.zoom);
+  const height = Math.round(tile.height * view.zoom);
+  if (x > view.width || y > view.height || x + width < 0 || y + height < 0) return null;
+  return { x, y, width, height, rows: rowsOf(width, height) };
 }
 
 function drawBox(context, each, view, paints) {
@@ -112,15 +143,9 @@ export function rowsOf(width, height) {
   return { top, height: height - top - (labelled ? NAME_HEIGHT : 0), named, labelled };
 }
 
-/** Sort what a node consists of by how it is painted: changing the pen 40,000 times is what costs. */
-function collect(entry, tile, view, { slotOf, lit, strokes }) {
-  const { node } = entry;
-  const x = Math.round(entry.x * view.zoom + view.x);
-  const y = Math.round(entry.y * view.zoom + view.y);
-  const width = Math.round(tile.width * view.zoom);
-  const height = Math.round(tile.height * view.zoom);
-  if (x > view.width || y > view.height || x + width < 0 || y + height < 0) return;
-  const { top, height: cellsHeight, named, labelled } = rowsOf(width, height);
+/** Sort what a node consists of by how it is painted: changing the pen thousands of times is what costs. */
+function collectNode(node, { x, y, width, height, rows }, { slotOf, lit, strokes, outlined }) {
+  const { top, height: cellsHeight, named, labelled } = rows;
   const faded = !lit(node, "");
   if (named) strokes.words.push([node.name, x, y + 10, width, faded, true]);
   if (!node.schedulable) strokes.closed.push([x, y + top, width, cellsHeight]);
@@ -128,26 +153,62 @@ function collect(entry, tile, view, { slotOf, lit, strokes }) {
     strokes.hollow.push([x, y + top, width, cellsHeight]);
     return;
   }
-  const shape = grid(node.gpus);
-  const cell = { width: width / shape.columns, height: cellsHeight / shape.rows };
-  const gap = Math.min(cell.width, cell.height) >= GAPPED_CELL ? Math.max(1, Math.round(cell.width / 14)) : 0;
+  const boxOf = cellBoxes(node.gpus, { x, y: y + top, width, height: cellsHeight });
   for (let index = 0; index < node.gpus; index += 1) {
     const holder = node.cells[index] ?? "";
-    const left = Math.round(x + (index % shape.columns) * cell.width);
-    const up = Math.round(y + top + Math.floor(index / shape.columns) * cell.height);
-    const right = Math.round(x + ((index % shape.columns) + 1) * cell.width) - gap;
-    const down = Math.round(y + top + (Math.floor(index / shape.columns) + 1) * cell.height) - gap;
-    const box = [left, up, Math.max(1, right - left), Math.max(1, down - up)];
-    const slot = holder ? slotOf(holder) : -2;
-    const kind = slot === -2 ? "free" : `${node.reserved[index] ? "r" : "u"}${slot < 0 ? HUES : slot % HUES}`;
-    const key = (holder ? lit(node, holder) : !faded) ? kind : `${kind}-`;
-    if (!strokes.cells.has(key)) strokes.cells.set(key, []);
-    strokes.cells.get(key).push(box);
-    if (slot >= HUES && !node.reserved[index] && Math.min(box[2], box[3]) >= MARKED_CELL) {
-      strokes.marks.push([Math.floor(slot / HUES) % MARKS, ...box]);
+    const box = boxOf(index);
+    const slot = slotOf(node, holder);
+    const reserved = node.reserved[index];
+    const kind = slot === null ? "f" : `${reserved ? "r" : "u"}${slot}`;
+    put(strokes.cells, (holder ? lit(node, holder) : !faded) ? kind : `${kind}-`, box);
+    if (holder && holder === outlined) strokes.frames.push(box);
+    if (slot >= HUES && slot < SCALE && !reserved && Math.min(box[2], box[3]) >= MARKED_CELL) {
+      strokes.marks.push([Math.floor(slot / HUES), ...box]);
     }
   }
   if (labelled) strokes.words.push([holders(node), x, y + height - 3, width, faded, false]);
+}
+
+/** Return what tells where a GPU's cell is, by its number. */
+function cellBoxes(gpus, { x, y, width, height }) {
+  const shape = grid(gpus);
+  const cell = { width: width / shape.columns, height: height / shape.rows };
+  const gap = Math.min(cell.width, cell.height) >= GAPPED_CELL ? Math.max(1, Math.round(cell.width / 14)) : 0;
+  return (index) => {
+    const left = Math.round(x + (index % shape.columns) * cell.width);
+    const up = Math.round(y + Math.floor(index / shape.columns) * cell.height);
+    const right = Math.round(x + ((index % shape.columns) + 1) * cell.width) - gap;
+    const down = Math.round(y + (Math.floor(index / shape.columns) + 1) * cell.height) - gap;
+    return [left, up, Math.max(1, right - left), Math.max(1, down - up)];
+  };
+}
+
+/** Sort the shares of a place by how they are painted: side by side, as wide as they are large. */
+function collectPlace(place, { x, y, width, height, rows }, { lit, strokes }) {
+  const faded = !place.nodes.some((node) => lit(node, ""));
+  const whole = place.shares.reduce((sum, [, share]) => sum + share, 0);
+  if (rows.named) strokes.words.push([place.title, x, y + 10, width, faded, true]);
+  if (!whole) strokes.hollow.push([x, y + rows.top, width, rows.height]);
+  let left = 0;
+  for (const [kind, share] of place.shares) {
+    const right = left + share / whole;
+    const from = Math.round(x + left * width);
+    put(strokes.cells, faded ? `${kind}-` : kind, [
+      from,
+      y + rows.top,
+      Math.max(1, Math.round(x + right * width) - from),
+      rows.height,
+    ]);
+    left = right;
+  }
+  const { gpus, used, reserved } = place.sum;
+  if (rows.labelled)
+    strokes.words.push([`${gpus - used - reserved} of ${gpus} free`, x, y + height - 3, width, faded, false]);
+}
+
+function put(groups, key, item) {
+  if (!groups.has(key)) groups.set(key, []);
+  groups.get(key).push(item);
 }
 
 /** Return who is on a node, in few words. */
@@ -165,6 +226,11 @@ function paint(context, strokes, paints) {
   context.beginPath();
   for (const mark of strokes.marks) drawMark(context, mark);
   context.fill();
+  context.lineWidth = 2;
+  context.strokeStyle = paints.ink;
+  context.beginPath();
+  for (const [x, y, width, height] of strokes.frames) context.rect(x, y, width, height);
+  context.stroke();
   context.lineWidth = 1;
   context.strokeStyle = paints.freeLine;
   context.setLineDash([2, 2]);
@@ -189,11 +255,11 @@ function paint(context, strokes, paints) {
 
 function paintCells(context, key, boxes, paints) {
   const kind = key[0];
-  const hue = Number.parseInt(key.slice(1), 10);
+  const slot = Number.parseInt(key.slice(1), 10);
   const large = boxes.length && Math.min(boxes[0][2], boxes[0][3]) >= HATCHED_CELL;
-  context.globalAlpha = key.endsWith("-") ? FADED : 1;
-  const colour = kind === "f" ? paints.free : (paints.hues[hue] ?? paints.other);
-  context.fillStyle = kind === "r" ? (large ? paints.hatches[hue] : colour) : colour;
+  const colour = kind === "f" ? paints.free : paints.of(slot);
+  context.globalAlpha = /.-$/.test(key) ? FADED : 1;
+  context.fillStyle = kind === "r" && large ? paints.hatch(slot) : colour;
   if (kind === "r" && !large) context.globalAlpha *= 0.5;
   for (const [x, y, width, height] of boxes) context.fillRect(x, y, width, height);
   if (!large || kind === "u") return;

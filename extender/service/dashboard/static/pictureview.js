@@ -2,20 +2,26 @@
 
 import { el, replace, say } from "./dom.js";
 import { count, many } from "./format.js";
+import { CROWD, pathTo, places } from "./heat.js";
 import { grid, layout } from "./layout.js";
+import { nodesOf } from "./model.js";
 import { draw, Paints, rowsOf } from "./picture.js";
-import { boxWords, nodeWords } from "./pointed.js";
+import { domainWords, nodesIn, nodeWords, tipWords } from "./pointed.js";
+import { see, seen } from "./route.js";
 import { MARGIN, Viewport } from "./viewport.js";
 
-/** From so many nodes on, the picture is as wide as the page. */
-const CROWD = 400;
 const DRAG_PIXELS = 4;
 const TURNS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/** The picture of the cluster. `open(gang)` shows a gang's page; `lit(node, holder)` says what the filter keeps. */
+/**
+ * The picture of the cluster. `open(gang)` shows a gang's page; `lit(node, holder)` says what the filter keeps;
+ * `changed()` is called when another part of the cluster is shown.
+ */
 export class PictureView {
-  constructor({ canvas, host, columns, empty, pointed }, { model, colours, open, lit }) {
-    Object.assign(this, { canvas, host, columns, empty, pointed, model, colours, open, lit });
+  constructor({ canvas, host, empty, pointed, trail, tip }, { model, modes, open, lit, changed }) {
+    Object.assign(this, { canvas, host, empty, pointed, trail, tip, model, modes, open, lit, changed });
+    this.at = "";
+    this.path = [];
     this.context = canvas.getContext("2d");
     this.viewport = new Viewport(() => this.moved());
     this.plan = null;
@@ -44,8 +50,8 @@ export class PictureView {
     say(this.empty, model.nodes.size ? "" : "No nodes yet.");
     this.empty.hidden = model.nodes.size > 0;
     this.canvas.hidden = !model.nodes.size;
-    if (this.structure !== model.structure || !this.plan) this.relayout();
-    else for (const entry of this.plan.placed) entry.node = model.nodes.get(entry.node.name);
+    if (this.structure !== model.structure || !this.plan || this.at !== seen("at")) this.relayout();
+    this.refresh();
     const { gpus, nodes } = model.status ?? {};
     if (gpus) {
       const used = `${count(gpus.used)} of ${count(gpus.allocatable)} GPUs used`;
@@ -62,14 +68,17 @@ export class PictureView {
   }
 
   relayout() {
-    const crowded = this.model.nodes.size > CROWD;
-    this.columns.classList.toggle("crowded", crowded);
     const width = this.host.clientWidth;
     if (!width) return;
-    this.structure = this.model.structure;
-    const most = Math.max(1, ...[...this.model.nodes.values()].map((node) => node.gpus));
-    const room = Math.max(260, Math.min(1400, Math.round(innerHeight * (crowded ? 0.74 : 0.6))));
-    this.plan = layout(this.model.tree(), most, width - 2 * MARGIN, room - 2 * MARGIN);
+    const tree = this.tree();
+    this.at = seen("at");
+    const path = pathTo(tree, this.at);
+    this.path = path.length ? path : [tree];
+    const top = this.path.at(-1);
+    const shown = this.modes.crowded(nodesOf(top).length > CROWD) ? places(top) : top;
+    const most = nodesOf(shown).reduce((sum, node) => Math.max(sum, node.gpus), 1);
+    const room = Math.max(260, Math.min(1400, Math.round(innerHeight * 0.6)));
+    this.plan = layout(shown, most, width - 2 * MARGIN, room - 2 * MARGIN);
     const ratio = devicePixelRatio || 1;
     this.viewport.take(this.plan, width, room);
     const { height } = this.viewport;
@@ -80,6 +89,45 @@ export class PictureView {
     this.byName = new Map(this.plan.placed.map((entry) => [entry.node.name, entry]));
     this.focused = this.focused && (this.byName.get(this.focused.node.name) ?? null);
     this.hovered = null;
+    this.refresh();
+    this.showTrail();
+  }
+
+  /** Return the tree of all nodes, made again when some came, went or moved. */
+  tree() {
+    if (this.structure !== this.model.structure) this.whole = this.model.tree();
+    this.structure = this.model.structure;
+    return this.whole;
+  }
+
+  /** Take in what nodes hold now. */
+  refresh() {
+    for (const entry of this.plan?.placed ?? []) {
+      if (entry.node.tree) entry.node.refresh(this.model, this.modes);
+      else entry.node = this.model.nodes.get(entry.node.name) ?? entry.node;
+    }
+  }
+
+  /** Show a domain alone, or all of the cluster for the root of the tree. */
+  drill({ level, name }) {
+    see("at", name ? `${level}:${name}` : "");
+    this.focused = null;
+    this.update();
+    this.changed();
+  }
+
+  /** Say above the picture which domain it shows, with those around it as a way back. */
+  showTrail() {
+    const steps = this.path.map((domain, index) => {
+      const words = index ? domain.title : "All of the cluster";
+      if (index === this.path.length - 1) return el("b", { "aria-current": "location" }, words);
+      return el("button", { type: "button", class: "link", onclick: () => this.drill(domain) }, words);
+    });
+    this.trail.hidden = steps.length < 2;
+    replace(
+      this.trail,
+      steps.flatMap((step, index) => (index ? [" › ", step] : [step])),
+    );
   }
 
   /** Use the colours of the present theme. */
@@ -114,7 +162,8 @@ export class PictureView {
     this.paints ??= new Paints(this.context);
     const lifts = this.model.gangs.has(this.lifted);
     draw(this.context, this.plan, this.viewport, this.paints, {
-      slotOf: (name) => (this.model.gangs.has(name) ? this.colours.of(name) : -1),
+      slotOf: (node, holder) => this.modes.slot(node, holder),
+      outlined: this.hovered?.entry?.node.cells?.[this.hovered.gpu] ?? "",
       lit: (node, holder) => (lifts ? holder === this.lifted : this.lit(node, holder)),
       focused: document.activeElement === this.canvas ? this.focused : null,
     });
@@ -137,6 +186,7 @@ export class PictureView {
 
   gpuAt(entry, point) {
     const { gpus } = entry.node;
+    if (entry.node.tree) return -1;
     const tile = this.viewport.tile(entry);
     const { top, height } = rowsOf(tile.width, tile.height);
     const shape = grid(gpus);
@@ -147,14 +197,35 @@ export class PictureView {
   }
 
   pointer(event) {
-    if (!this.dragging) this.hover(this.hit(at(event)));
+    if (!this.dragging) this.hover(this.hit(at(event)), at(event));
   }
 
-  hover(hit) {
+  hover(hit, point) {
+    const before = this.held();
     this.hovered = hit;
-    const gang = hit?.entry?.node.cells[hit.gpu] ?? "";
-    this.canvas.style.cursor = this.model.gangs.has(gang) || (hit?.box && !hit.entry) ? "pointer" : "";
+    const gang = this.held();
+    const leads = this.model.gangs.has(gang) || hit?.entry?.node.tree || (hit?.box && !hit.entry);
+    this.canvas.style.cursor = leads ? "pointer" : "";
+    if (gang !== before) this.redraw();
+    this.hint(hit?.entry ? hit : null, point);
     this.tell();
+  }
+
+  /** Return who holds the GPU that is pointed at. */
+  held() {
+    return this.hovered?.entry?.node.cells?.[this.hovered.gpu] ?? "";
+  }
+
+  /** Say beside the pointer what it is on. */
+  hint(hit, point) {
+    this.tip.hidden = !hit;
+    if (!hit) return;
+    replace(this.tip, tipWords(hit, this.model));
+    const room = this.host.clientWidth - this.tip.offsetWidth - 6;
+    this.tip.style.left = `${Math.max(6, Math.min(point.x + 14, room))}px`;
+    const below = point.y + 18;
+    const above = point.y - this.tip.offsetHeight - 10;
+    this.tip.style.top = `${below + this.tip.offsetHeight > this.host.clientHeight && above > 0 ? above : below}px`;
   }
 
   /** Begin to drag the picture, where there is more of it than is seen. */
@@ -182,10 +253,12 @@ export class PictureView {
   clicked(event) {
     const hit = this.dragged ? null : this.hit(at(event));
     if (!hit) return;
-    const gang = hit.entry?.node.cells[hit.gpu] ?? "";
-    if (this.model.gangs.has(gang)) this.open(gang);
-    else if (hit.entry) this.focus(hit.entry.node.name);
-    else if (hit.box) this.viewport.zoomTo(hit.box);
+    const { node } = hit.entry ?? {};
+    const gang = node?.cells?.[hit.gpu] ?? "";
+    if (node?.tree) this.drill(node);
+    else if (this.model.gangs.has(gang)) this.open(gang);
+    else if (node) this.focus(node.name);
+    else if (hit.box) this.drill(hit.box);
   }
 
   wheeled(event) {
@@ -205,7 +278,7 @@ export class PictureView {
     else if (event.key === "-") this.zoom(-1);
     else if (event.key === "0") this.viewport.fit();
     else if (event.key === "Enter" && this.focused) this.enter();
-    else if (event.key === "Escape" && this.focused) this.leave();
+    else if (event.key === "Escape" && (this.focused || this.path.length > 1)) this.leave();
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -218,14 +291,21 @@ export class PictureView {
     if (this.focused) this.viewport.reveal(this.focused);
   }
 
+  /** Leave the node in focus; without one, the domain that is shown alone. */
   leave() {
+    if (!this.focused && this.path.length > 1) this.drill(this.path.at(-2));
     this.focused = null;
     this.tell();
     this.redraw();
   }
 
-  /** Go to the gang of the node in focus; where there are several, to the first of their links. */
+  /** Go to the gang of the node in focus, where there are several to the first of their links; open a place. */
   enter() {
+    if (this.focused.node.tree) {
+      this.drill(this.focused.node);
+      this.focus("");
+      return;
+    }
     const links = this.pointed.querySelectorAll("a");
     if (links.length === 1) links[0].click();
     else links[0]?.focus();
@@ -260,16 +340,21 @@ export class PictureView {
   tell() {
     const { hovered } = this;
     const node = hovered?.entry?.node ?? (hovered?.box ? null : this.focused?.node);
-    const box = node ? null : hovered?.box;
+    const box = node?.tree ? node : node ? null : hovered?.box;
     const gpu = hovered?.entry ? hovered.gpu : -1;
-    const about = JSON.stringify(node ? [node, gpu] : box ? [box.level, box.name, this.model.seq] : null);
+    const about = JSON.stringify(box ? [box.level, box.name, this.model.seq] : node ? [node, gpu] : null);
     const live = this.canvas.matches(":focus-visible") ? "polite" : "off";
     if (this.pointed.getAttribute("aria-live") !== live) this.pointed.setAttribute("aria-live", live);
     if (this.told === about) return;
     this.told = about;
-    if (node) replace(this.pointed, nodeWords(node, gpu, this));
-    else if (box) replace(this.pointed, boxWords(box));
-    else replace(this.pointed, el("span", {}, "Point at a node, or focus the picture and use the arrow keys."));
+    if (box) replace(this.pointed, domainWords(box, box.tree ? box.nodes : nodesIn(box)));
+    else if (node) replace(this.pointed, nodeWords(node, gpu, this));
+    else replace(this.pointed, el("span", {}, this.help()));
+  }
+
+  help() {
+    const what = this.plan?.placed.some(({ node }) => node.tree) ? "A click opens a part of the cluster. " : "";
+    return `${what}Point at a node, or focus the picture and use the arrow keys.`;
   }
 }
 

@@ -37,9 +37,7 @@ export class Table {
       "table",
       { role: "table", "aria-label": label, class: "cards" },
       el("thead", { role: "rowgroup" }, heads),
-      this.above,
       this.body,
-      this.below,
     );
     this.frame = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, this.table);
     this.frame.addEventListener("scroll", () => this.scrolled(), { passive: true });
@@ -114,8 +112,8 @@ export class Table {
       make: (row) => el("tr", { role: "row", ...(row ? this.attributes(row) : {}) }),
       refill: (element, row) => replace(element, row ? this.cells(row) : this.nothing()),
     });
-    leave(this.above, above);
-    leave(this.below, below);
+    leave(this.above, above, () => this.body.before(this.above));
+    leave(this.below, below, () => this.body.after(this.below));
     if (rows.length <= FEW) return;
     items.forEach((row, index) => {
       this.body.keyedChildren.get(this.key(row))?.element.setAttribute("aria-rowindex", String(first + index + 2));
@@ -175,9 +173,11 @@ function sortable(value) {
   return typeof value === "string" ? naturalKey(value) : value;
 }
 
-const gap = () => el("tbody", { class: "gap", "aria-hidden": "true", hidden: true }, el("tr", {}, el("td")));
+const gap = () => el("tbody", { class: "gap", "aria-hidden": "true" }, el("tr", {}, el("td")));
 
-function leave(room, height) {
-  room.hidden = !height;
+/** Make room for rows that are not made. */
+function leave(room, height, put) {
+  if (!height) room.remove();
+  else if (!room.isConnected) put();
   room.querySelector("td").style.height = `${height}px`;
 }

@@ -39,14 +39,14 @@ function write(choice) {
   }
 }
 
-/** Return a colour of the style sheet as the canvas takes it: what `variable` is in the theme that shows. */
+/** Return what reads colours of the style sheet as the canvas takes them: as they are in the theme that shows. */
 export function colourReader() {
   const probe = document.createElement("span");
   probe.hidden = true;
   document.body.append(probe);
   return {
-    read(variable) {
-      probe.style.color = `var(--${variable})`;
+    read(colour) {
+      probe.style.color = colour;
       return getComputedStyle(probe).color;
     },
     done: () => probe.remove(),

@@ -49,12 +49,6 @@ export class Viewport {
     this.pan(point.x - (point.x - this.x) * ratio, point.y - (point.y - this.y) * ratio);
   }
 
-  /** Show a box as large as it fits. */
-  zoomTo(box) {
-    this.zoom = this.hold(Math.min((this.width - 2 * MARGIN) / box.width, (this.height - 2 * MARGIN) / box.height));
-    this.pan(MARGIN - box.x * this.zoom, MARGIN - box.y * this.zoom);
-  }
-
   hold(zoom) {
     return Math.max(this.least, Math.min(this.most, zoom));
   }
