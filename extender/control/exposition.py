@@ -51,13 +51,11 @@ class LostSeconds:
     """What was lost in a stretch of time.
 
     `gang_seconds` and `gpu_seconds` are what gangs waited, by reason: each gang counts once in the first, and in the
-    second with the GPUs that its members without a promised node ask for. `reserved_gpu_seconds` is what was promised
-    to pods that were not bound yet, by namespace; "" has those of further namespaces together.
+    second with the GPUs that its members without a promised node ask for.
     """
 
     gang_seconds: Mapping[Reason, float]
     gpu_seconds: Mapping[Reason, float]
-    reserved_gpu_seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +68,16 @@ class _Waiting:
 
 
 class LostTime:
-    """Charge the time that gangs wait to the reason that holds meanwhile, and reserved GPUs to the reservations.
+    """Charge the time that gangs wait to the reason that holds meanwhile.
 
     Times are in seconds of the monotonic clock, and never go back. Each change costs the same, however many gangs wait.
     """
 
-    #: Namespaces that are told apart, the first to reserve anything: each is a series of a metric.
-    NAMESPACES = 100
-
     def __init__(self) -> None:
-        """Start with nothing that waits and nothing reserved."""
+        """Start with nothing that waits."""
         self._waiting: dict[GroupRef, _Waiting] = {}  # who began to wait first is first
         self._gangs: dict[Reason, Area] = {}
         self._gpus: dict[Reason, Area] = {}
-        self._reserved: dict[str, Area] = {}
-        self._promised: dict[str, int] = {}
 
     def wait(self, gang: GroupRef, reason: Reason | None, gpus: int, now: float) -> None:
         """Take in why a gang waits from `now` on, and for how many GPUs; None: it does not wait."""
@@ -99,38 +92,16 @@ class LostTime:
         self._waiting[gang] = _Waiting(reason, gpus, now if before is None else before.since)
         self._charge(reason, 1, gpus, now)
 
-    def reserve(self, gpus: Mapping[str, int], now: float) -> None:
-        """Take in how many GPUs are reserved from `now` on, and not bound, by namespace.
-
-        Complexity: O(namespaces told apart + those that have reserved any), and mostly that of finding no change.
-        """
-        promised = dict(gpus)  # a comparison of counters would take longer than all else here
-        if promised == self._promised:
-            return
-        self._promised = promised
-        totals = dict.fromkeys(self._reserved, 0)
-        for namespace, count in gpus.items():
-            known = namespace in self._reserved or len(self._reserved) < self.NAMESPACES
-            key = namespace if known else ""
-            totals[key] = totals.get(key, 0) + count
-            self._reserved.setdefault(key, Area(now))
-        for key, total in totals.items():
-            area = self._reserved[key]
-            if total != area.value:
-                area.add(total - area.value, now)
-
     def clear(self, now: float) -> None:
-        """Take in that from `now` on no gang is known to wait, and nothing is reserved: another replica decides."""
+        """Take in that from `now` on no gang is known to wait: another replica decides."""
         for gang in list(self._waiting):
             self.wait(gang, None, 0, now)
-        self.reserve({}, now)
 
     def take(self, now: float) -> LostSeconds:
         """Return what was lost since this was last asked, up to `now`. Complexity: O(reasons)."""
         return LostSeconds(
             {reason: area.take(now) for reason, area in self._gangs.items()},
             {reason: area.take(now) for reason, area in self._gpus.items()},
-            {namespace: area.take(now) for namespace, area in self._reserved.items()},
         )
 
     def longest(self, now: float) -> dict[Reason, float]:
@@ -155,7 +126,7 @@ class LostTime:
 
 
 def follow(lost: LostTime, admission: Admission, changed: Iterable[GroupRef], now: float) -> None:
-    """Take in how the gangs stand that changed, and what is reserved, from `now` on (seconds, monotonic)."""
+    """Take in how the gangs stand that changed, from `now` on (seconds, monotonic)."""
     waits = admission.reservations.waits
     for ref in changed:
         gang = admission.model.gangs.get(ref)
@@ -164,7 +135,6 @@ def follow(lost: LostTime, admission: Admission, changed: Iterable[GroupRef], no
             lost.wait(ref, None, 0, now)
         else:
             lost.wait(ref, wait.reason, wanted_gpus(gang), now)
-    lost.reserve(admission.reservations.ledger.gpus, now)
 
 
 def wanted_gpus(gang: Gang) -> int:
@@ -317,8 +287,6 @@ def expose_lost_time(metrics: Metrics, lost: LostTime, now: float) -> None:
         metrics.gang_waiting_seconds.labels(reason).inc(seconds)
     for reason, seconds in taken.gpu_seconds.items():
         metrics.gang_waiting_gpu_seconds.labels(reason).inc(seconds)
-    for namespace, seconds in taken.reserved_gpu_seconds.items():
-        metrics.reserved_gpu_seconds.labels(namespace).inc(seconds)
     _show(metrics.longest_wait, lost.longest(now))
 
 

@@ -86,12 +86,6 @@ class Metrics:
             "The same times the GPUs that their members without a promised node ask for.",
             ("reason",), registry=self.registry,
         )  # fmt: skip
-        self.reserved_gpu_seconds = Counter(
-            "muster_reserved_gpu_seconds",
-            "GPUs times the seconds for which they were reserved and nothing was bound, by the namespace of the gang; "
-            "beyond the first 100 namespaces without a name.",
-            ("gang_namespace",), registry=self.registry,
-        )  # fmt: skip
         self.unmet_demand_pods = Gauge(
             "muster_unmet_demand_pods", "Pods without which gangs cannot start, and that wait for capacity.",
             registry=self.registry,

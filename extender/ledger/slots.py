@@ -135,7 +135,6 @@ class Ledger:
     reservation has moved its deadline is skipped.
 
     Attributes:
-        gpus: how many GPUs are promised and not bound yet, by the namespace of the gang; none is 0.
         expected: how many nodes are promised to pods that do not exist yet.
     """
 
@@ -147,7 +146,6 @@ class Ledger:
         self._by_pod: dict[str, Reservation] = {}
         self._by_node: dict[str, dict[str, Reservation]] = {}
         self._deadlines: list[tuple[float, str]] = []
-        self.gpus: Counter[str] = Counter()
         self.expected = 0
 
     def __iter__(self) -> Iterator[Reservation]:
@@ -201,14 +199,14 @@ class Ledger:
         if self._managed:  # in most clusters no pod is expected
             self.expected += sum(slot.pod.is_expected for slot in slots.values())
         self._by_pod |= dict.fromkeys(slots, reservation)
-        self._count_gpus(reservation, sum(slot.pod.shape.gpus for slot in slots.values()))
+        reservation.gpus += sum(slot.pod.shape.gpus for slot in slots.values())
         for shape, nodes in alike.items():
             self._table.claim_alike(shape, nodes)
         self._gangs.promise(reservation.ref, slots)
 
     def follow(self, slot: Slot, pod: Pod) -> None:
         """Keep a slot for its pod, which asks for no more than before; the node is looked at again."""
-        self._count_gpus(self._by_pod[pod.uid], pod.shape.gpus - slot.pod.shape.gpus)
+        self._by_pod[pod.uid].gpus += pod.shape.gpus - slot.pod.shape.gpus
         slot.pod = pod
         self._table.claim(pod.uid, slot.node, pod.shape)
         self._table.touch(slot.node)
@@ -265,15 +263,8 @@ class Ledger:
                 del self._by_node[slot.node]
             self._gangs.withdraw(reservation.ref, uid)
             self.expected -= slot.pod.is_expected
-            self._count_gpus(reservation, -slot.pod.shape.gpus)
+            reservation.gpus -= slot.pod.shape.gpus
         return slot
-
-    def _count_gpus(self, reservation: Reservation, change: int) -> None:
-        namespace = reservation.ref.namespace
-        reservation.gpus += change
-        self.gpus[namespace] += change
-        if not self.gpus[namespace]:
-            del self.gpus[namespace]
 
 
 #: How often the pause between two nudges of one member doubles: from half a second to 16 s by default.

@@ -60,12 +60,16 @@ async def test_waiting_is_charged_to_the_reason_and_reserving_to_the_reservation
     await asyncio.sleep(10)
     assert muster.sample("muster_gang_waiting_seconds_total", reason="NoNodeMatches") == pytest.approx(100, abs=0.1)
     assert muster.sample("muster_gang_waiting_gpu_seconds_total", reason="NoNodeMatches") == pytest.approx(1600, abs=1)
-    assert muster.sample("muster_reserved_gpu_seconds_total", gang_namespace="default") == pytest.approx(160, abs=1)
+    assert muster.sample(
+        "muster_gpu_seconds_total", queue="", gang_namespace="default", use="reserved"
+    ) == pytest.approx(160, abs=1)
     assert muster.sample("muster_gang_waiting_gpu_seconds_total", reason="AwaitingMembers") == pytest.approx(0, abs=1)
     for pod, name in zip(pods, names, strict=True):
         muster.controller.tell(PodSeen(replace(pod, node_name=name)))
     await asyncio.sleep(100)
-    assert muster.sample("muster_reserved_gpu_seconds_total", gang_namespace="default") == pytest.approx(160, abs=1)
+    assert muster.sample(
+        "muster_gpu_seconds_total", queue="", gang_namespace="default", use="reserved"
+    ) == pytest.approx(160, abs=1)
     assert muster.sample("muster_gang_waiting_seconds_total", reason="AwaitingMembers") == pytest.approx(10, abs=0.1)
 
 

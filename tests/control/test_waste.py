@@ -1,4 +1,4 @@
-"""What is charged for waiting and for reserving: each stretch of time to what held during it."""
+"""What is charged for waiting: each stretch of time to the reason that held during it."""
 
 from __future__ import annotations
 
@@ -56,36 +56,13 @@ def test_gpus_count_from_when_they_are_asked_for() -> None:
     assert nonzero(lost.take(30).gpu_seconds) == {FULL: 8 * 10 + 16 * 10}
 
 
-def test_reserved_gpus_are_charged_until_they_are_bound() -> None:
-    """Eight GPUs that are reserved for 3 s, of which four are bound then and four 2 s later, cost 32 GPU-seconds."""
-    lost = LostTime()
-    lost.reserve({"default": 8}, 10)
-    lost.reserve({"default": 4}, 13)
-    lost.reserve({}, 15)
-    assert lost.take(60).reserved_gpu_seconds == {"default": 8 * 3 + 4 * 2}
-
-
-def test_reserved_gpus_are_charged_to_their_namespace() -> None:
-    """Each has its own sum; beyond a hundred namespaces the others have one together, whoever comes and goes."""
-    lost = LostTime()
-    many = {f"team-{number}": 1 for number in range(150)}
-    lost.reserve(many, 0)
-    lost.reserve(many | {"team-0": 3}, 10)
-    lost.reserve({"team-149": 2}, 20)
-    lost.reserve({}, 30)
-    taken = lost.take(40).reserved_gpu_seconds
-    assert len(taken) == 101
-    assert (taken["team-0"], taken["team-1"], taken[""]) == (10 + 30, 20, 50 * 20 + 2 * 10)
-
-
 def test_who_stops_deciding_charges_nothing_any_more() -> None:
     """What was lost until then stays charged; from then on the replica that leads counts."""
     lost = LostTime()
     lost.wait(A, FULL, 8, 0)
-    lost.reserve({"default": 2}, 0)
     lost.clear(5)
     taken = lost.take(100)
-    assert (nonzero(taken.gang_seconds), taken.reserved_gpu_seconds) == ({FULL: 5}, {"default": 10})
+    assert nonzero(taken.gang_seconds) == {FULL: 5}
     assert lost.longest(100) == {}
 
 
@@ -110,14 +87,13 @@ def test_longest_wait_goes_on_when_the_reason_changes() -> None:
             st.sampled_from(["one", "two", "three"]),
             st.sampled_from([None, FULL, QUOTA, BEHIND]),
             st.integers(0, 64),
-            st.integers(0, 64),
         ),
         max_size=30,
     ),
     st.sets(st.integers(0, 29)),
 )
 def test_whatever_happens_the_sums_are_those_of_counting_second_by_second(
-    steps: list[tuple[int, str, Reason | None, int, int]], scrapes: set[int]
+    steps: list[tuple[int, str, Reason | None, int]], scrapes: set[int]
 ) -> None:
     """However gangs change their reasons, and whenever it is asked, the charges add up to what held each second."""
     clock, lost = ManualClock(), LostTime()
@@ -127,26 +103,21 @@ def test_whatever_happens_the_sums_are_those_of_counting_second_by_second(
     expected_gpus: Counter[Reason] = Counter()
     standing: dict[str, tuple[Reason, int]] = {}
     began: dict[str, float] = {}
-    reserved, expected_reserved, taken_reserved = 0, 0, 0.0
-    for number, (pause, name, reason, wanted, promised) in enumerate([*steps, (7, "one", None, 0, 0)]):
+    for number, (pause, name, reason, wanted) in enumerate([*steps, (7, "one", None, 0)]):
         for _ in range(pause):
             expected_gangs.update(reason for reason, _ in standing.values())
             for held, count in standing.values():
                 expected_gpus[held] += count
-            expected_reserved += reserved
         clock.advance(pause)
         now = clock.monotonic()
         standing.pop(name, None)
         if reason is not None:
             standing[name] = (reason, wanted)
-        reserved = promised
         lost.wait(GroupRef(COSCHEDULING, "default", name), reason, wanted, now)
-        lost.reserve({"default": promised}, now)
         if number in scrapes or number == len(steps):
             taken = lost.take(now)
             gangs.update({key: int(value) for key, value in taken.gang_seconds.items()})
             gpus.update({key: int(value) for key, value in taken.gpu_seconds.items()})
-            taken_reserved += sum(taken.reserved_gpu_seconds.values())
         began = {gang: began.get(gang, now) for gang in standing}
         assert lost.longest(now) == {
             why: max(now - began[gang] for gang, (reason, _) in standing.items() if reason is why)
@@ -154,20 +125,17 @@ def test_whatever_happens_the_sums_are_those_of_counting_second_by_second(
         }
     assert +gangs == +expected_gangs
     assert +gpus == +expected_gpus
-    assert taken_reserved == expected_reserved
 
 
 def test_counters_grow_with_each_scrape() -> None:
     """What a scrape takes is added to the counters, by reason; the longest wait is what it is now."""
     metrics, lost = Metrics(), LostTime()
     lost.wait(A, FULL, 8, 0)
-    lost.reserve({"default": 3}, 0)
     for now in (10, 25):
         expose_lost_time(metrics, lost, now)
     read = metrics.registry.get_sample_value
     assert read("muster_gang_waiting_seconds_total", {"reason": "InsufficientCapacity"}) == pytest.approx(25)
     assert read("muster_gang_waiting_gpu_seconds_total", {"reason": "InsufficientCapacity"}) == pytest.approx(200)
-    assert read("muster_reserved_gpu_seconds_total", {"gang_namespace": "default"}) == pytest.approx(75)
     assert read("muster_longest_wait_seconds", {"reason": "InsufficientCapacity"}) == pytest.approx(25)
     lost.wait(A, None, 0, 30)
     expose_lost_time(metrics, lost, 40)

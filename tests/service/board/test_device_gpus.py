@@ -101,7 +101,7 @@ async def test_each_number_is_that_of_the_devices(seen: Seen, of_class: str) -> 
     where = {pod.name: seen.muster.planned(pod) for pod in pods}
     assert set(where.values()) == set(SLICES)
     await check(seen, {}, Counter({node: 3 * n for node, n in Counter(where.values()).items()}))
-    assert seen.muster.sample("muster_reserved_gpu_seconds_total", gang_namespace="default") > 0
+    assert seen.muster.sample("muster_gpu_seconds_total", queue="", gang_namespace="default", use="reserved") > 0
     nth = Counter[str]()
     for pod in pods:
         node = where[pod.name]
