@@ -229,7 +229,7 @@ class Accountant:
         for uid, life in lives.items():
             life.spent, record = Meter(), stored.gangs.get(uid)
             if record is not None:
-                life.resume(record)
+                life.resume(record, since)
                 life.spent.add(_used(record, since))
                 if record.ended is not None and life.ended is not None:
                     del self._dirty[uid]  # it is known
@@ -354,6 +354,8 @@ class Accountant:
             return
         held = _held_by(pod, life, began)
         self._held[pod.uid] = held
+        if life.ended is not None and life.waits_since is None and not life.pods:
+            life.waits_since = life.ended  # it is there again, after an eviction say
         life.hold(held, pod.node_name)
         self._change(life, Purpose.USED, held.count, began)
         self._note_open(held)
@@ -392,6 +394,7 @@ class Accountant:
 
     def _stopped(self, life: Life, gang: Gang | None, at: float, left: tuple[str, str] | None) -> None:
         """Take in that no member of a gang holds a node, since `at`; see whether it has ended, and how."""
+        life.stop(at, left)
         phase = None if gang is None else gang_view(self._admission, gang).phase
         if phase is GangPhase.FINISHED:
             life.end(at, GangOutcome.SUCCEEDED)
@@ -532,7 +535,7 @@ def _restored(record: GangRecord, since: float) -> Life:
     payer = Payer(record.queue, record.namespace, record.user)
     waits = None if record.started is not None else record.created
     life = Life(ref, record.uid, record.created, payer, waits, record.owner, record.flavor, record.priority)
-    life.resume(record)
+    life.resume(record, since)
     life.spent.add(_used(record, since))
     return life
 

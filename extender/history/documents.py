@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from extender.explain.documents import ApiDocument, Count, Time
-from extender.history.records import GangPage, GangRecord
+from extender.history.records import GangPage, GangRecord, runs_of
 from extender.objects.meta import time_text
 
 Amount = Annotated[float, Meta(ge=0)]
@@ -24,6 +24,16 @@ class HistoryGpuSeconds(ApiDocument, frozen=True):
     lost: Amount
 
 
+class HistoryRun(ApiDocument, frozen=True):
+    """A stretch of time in which a gang had its minimum; `evicted` says why it was, if so, for the gang `by`."""
+
+    began: Time
+    ended: Time | None
+    nodes: str
+    evicted: str
+    by: str
+
+
 class HistoryRow(ApiDocument, frozen=True):
     """One gang, from when it was created until it ended, or until now.
 
@@ -31,6 +41,7 @@ class HistoryRow(ApiDocument, frozen=True):
     Job/train. `members` and `resources` are the most that it held at once; of one that never started, `members` are
     those that there were. `waited_seconds` is how long it lacked its minimum until it last started, and `reason` why.
     `evictions` counts how often Muster evicted members of it, last for the reason `evicted` and the gang `evicted_by`.
+    `runs` are the latest 20 at most; between them it waited.
     """
 
     namespace: str
@@ -59,6 +70,7 @@ class HistoryRow(ApiDocument, frozen=True):
     nodes: str
     node_count: Count
     gpu_seconds: HistoryGpuSeconds
+    runs: tuple[HistoryRun, ...] = ()
 
 
 class HistoryDocument(ApiDocument, frozen=True):
@@ -102,6 +114,33 @@ class ReportDocument(ApiDocument, frozen=True):
     price: float | None = None
 
 
+class HistoryCurve(ApiDocument, frozen=True):
+    """One payer in each stretch of time, on average: GPUs used, reserved and waited for, and gangs that waited."""
+
+    key: str
+    used: tuple[Amount, ...]
+    reserved: tuple[Amount, ...]
+    waiting_gangs: tuple[Amount, ...]
+    waiting_gpus: tuple[Amount, ...]
+
+
+class CurvesDocument(ApiDocument, frozen=True):
+    """What was used and waited for, in stretches of equal length from `since` on; the last may not have ended.
+
+    `by` is what `key` names: queue, namespace or user. `capacity` are the GPUs that the cluster had. `curves` are of
+    those that used or waited most, `others` of the rest together. A gang waits from when it was created until it first
+    starts.
+    """
+
+    by: str
+    since: Time
+    until: Time
+    step_seconds: Count
+    capacity: tuple[Amount, ...]
+    curves: tuple[HistoryCurve, ...]
+    others: HistoryCurve | None = None
+
+
 def history_document(page: GangPage) -> HistoryDocument:
     """Return a page of gangs as a document."""
     after = None if page.last is None else f"{page.last[0]:.9f},{page.last[1]}"
@@ -112,7 +151,8 @@ def history_row(record: GangRecord, at: float) -> HistoryRow:
     """Return a gang as a row, as of `at` (epoch seconds)."""
     going = max(at - record.as_of, 0.0) if record.ended is None else 0.0
     end = record.ended if record.ended is not None else at
-    waiting = record.ended is None and (record.started is None or not record.node_count)
+    runs = runs_of(record)
+    waiting = record.ended is None and not (runs and runs[-1].ended is None)
     named = (part.partition("=") for part in record.resources.split(",") if part)
     return HistoryRow(
         namespace=record.namespace,
@@ -144,5 +184,15 @@ def history_row(record: GangRecord, at: float) -> HistoryRow:
             used=record.used + record.using * going,
             reserved=record.reserved + record.reserving * going,
             lost=record.lost,
+        ),
+        runs=tuple(
+            HistoryRun(
+                time_text(run.began),
+                None if run.ended is None else time_text(run.ended),
+                run.nodes,
+                run.evicted,
+                run.by,
+            )
+            for run in runs
         ),
     )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
 
 from extender.history.meters import Meter
-from extender.history.records import MOST_TEXT, GangOutcome, GangRecord, Payer, fold_names
+from extender.history.records import MOST_TEXT, GangOutcome, GangRecord, PastRun, Payer, fold_names, runs_of
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Wait
+
+#: Runs of one gang that are told apart, the latest.
+MOST_RUNS: Final = 20
 
 
 class GpuCount(NamedTuple):
@@ -40,7 +45,8 @@ class Life:
     areas under the GPUs that it uses and that are reserved for it. `saved` is when it last saved its work, `interval`
     after how much work it does so (seconds), as far as it says; `ready` that it has saved it for its eviction.
     `wanted` are the most members that there were, `leaving` those that are being evicted, and `torn` tells that one of
-    them has left. `before` is what a store had.
+    them has left. `runs` are the latest that are over; the one now `run_began` then, and is on `run_nodes`. `before` is
+    what a store had.
     """
 
     ref: GroupRef
@@ -75,6 +81,9 @@ class Life:
     spent: Meter = field(default_factory=Meter)
     kept: Meter = field(default_factory=Meter)
     lost: float = 0.0
+    runs: deque[PastRun] = field(default_factory=lambda: deque(maxlen=MOST_RUNS))
+    run_began: float | None = None
+    run_nodes: set[str] = field(default_factory=set)
     before: GangRecord | None = None
 
     def hold(self, pod: HeldNode, node: str) -> None:
@@ -83,6 +92,7 @@ class Life:
         self.most_members = max(self.most_members, len(self.pods))
         self.last_began = max(self.last_began, pod.began)
         self.nodes.add(node)
+        self.run_nodes.add(node)
         for name, count in pod.gpus:
             self.resources[name] += count
             self.most[name] = max(self.most.get(name, 0), self.resources[name])
@@ -102,6 +112,17 @@ class Life:
             self.waits_since = None
         if self.started is None:
             self.started = self.last_began
+        if self.run_began is None:
+            self.run_began = self.last_began
+
+    def stop(self, at: float, left: tuple[str, str] | None) -> None:
+        """Take in that no member holds a node since `at`; `left` says why and for whom the last one was evicted."""
+        if self.run_began is not None:
+            self.runs.append(
+                PastRun(self.run_began, max(at, self.run_began), fold_names(self.run_nodes), *(left or ("", "")))
+            )
+        self.run_began = None
+        self.run_nodes.clear()
 
     def end(self, at: float, outcome: GangOutcome) -> None:
         """Take in that the gang has ended; what it has not begun it has waited for until then."""
@@ -134,10 +155,11 @@ class Life:
     def forget(self, now: float) -> None:
         """Forget what a store has of the gang, which is to be adopted again."""
         self.before, self.evictions, self.lost = None, 0, 0.0
+        self.runs.clear()
         self.kept = self.kept.afresh(now)
 
-    def resume(self, stored: GangRecord) -> None:
-        """Go on from what a store has of the gang; what it has used is told by its pods."""
+    def resume(self, stored: GangRecord, since: float) -> None:
+        """Go on from what a store has of the gang, as of `since`; what it has used is told by its pods."""
         self.before = stored
         self.created = min(self.created, stored.created)
         if stored.started is not None:
@@ -146,6 +168,7 @@ class Life:
                 self.waited = stored.waited  # while it was not followed it had its minimum
             else:
                 self.waited, self.waits_since = stored.waited, max(self.waits_since, stored.as_of)
+        self._resume_runs(stored, since)
         self.evictions += stored.evictions
         self.evicted, self.evicted_by = self.evicted or stored.evicted, self.evicted_by or stored.evicted_by
         self.lost += stored.lost
@@ -194,4 +217,21 @@ class Life:
             using=self.spent.value,
             reserving=self.kept.value,
             as_of=at,
+            runs=self._runs(),
         )
+
+    def _resume_runs(self, stored: GangRecord, since: float) -> None:
+        """Put the runs that a store has before those that are known from pods that are still there."""
+        known = self.runs[0].began if self.runs else self.run_began
+        for run in reversed(runs_of(stored)):
+            ended = since if run.ended is None else run.ended
+            if known is None or ended <= known:
+                self.runs.appendleft(run._replace(ended=max(ended, run.began)))
+
+    def _runs(self) -> str:
+        """Return the runs as the store is to have them: "" where when the gang started and ended tells the same."""
+        runs = [*self.runs]
+        if self.run_began is not None:
+            runs.append(PastRun(self.run_began, None, fold_names(self.run_nodes)))
+        told = len(runs) == 0 or (len(runs) == 1 and runs[0].ended in {None, self.ended})
+        return "" if told else msgspec.json.encode(runs).decode()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from itertools import groupby
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from extender.objects.text import natural_key
 
 #: Seconds of the stretches by which GPU-seconds are kept.
 HOUR: Final = 3600
+#: What stands for all payers that are not told apart: no name has such a character.
+OTHERS: Final = "\n"
 #: Characters of a text that a record has room for: a million of them are to take less than 1 kB each.
 MOST_TEXT: Final = 160
 
@@ -52,6 +56,19 @@ class Payer(NamedTuple):
     user: str = ""
 
 
+class PastRun(NamedTuple):
+    """A stretch of time in which a gang had its minimum, until none of its members held a node (epoch seconds).
+
+    `ended` is None while it runs. `nodes` are those it was on; `evicted` says why it was, if so, for the gang `by`.
+    """
+
+    began: float
+    ended: float | None = None
+    nodes: str = ""
+    evicted: str = ""
+    by: str = ""
+
+
 class GangRecord(Struct, frozen=True):
     """A gang as the store has it; times are in epoch seconds, None for what has not happened.
 
@@ -60,7 +77,8 @@ class GangRecord(Struct, frozen=True):
     tells the GPUs by name: `nvidia.com/gpu=64`. `waited` are the seconds without its minimum until it last started,
     `reason` and `message` why it last waited. `evictions` counts how often Muster evicted members of it, the last time
     for `evicted` and for the gang `evicted_by`. `nodes` are those that it was on: `node-[1-8]`. `used`, `reserved` and
-    `lost` are GPU-seconds up to `as_of`, since when so many GPUs are `using` and `reserving`.
+    `lost` are GPU-seconds up to `as_of`, since when so many GPUs are `using` and `reserving`. `runs` are its runs
+    where it had several, as JSON of a list of `PastRun`: else it ran from `started` on.
     """
 
     uid: str
@@ -93,6 +111,17 @@ class GangRecord(Struct, frozen=True):
     using: int = 0
     reserving: int = 0
     as_of: float = 0.0
+    runs: str = ""
+
+
+def runs_of(record: GangRecord) -> list[PastRun]:
+    """Return the runs of a gang, the first one first; of very many the latest."""
+    if record.runs:
+        return msgspec.json.decode(record.runs, type=list[PastRun])
+    if record.started is None:
+        return []
+    over = record.ended is not None and record.outcome == GangOutcome.EVICTED
+    return [PastRun(record.started, record.ended, record.nodes, *((record.evicted, record.evicted_by) if over else ()))]
 
 
 class OpenPod(NamedTuple):
@@ -144,11 +173,74 @@ class SupersededError(Exception):
     """Another writer has taken over the store."""
 
 
+class TimeGrid(NamedTuple):
+    """Stretches of `hours` each, the first from `first` on (hours since 1970), `steps` of them."""
+
+    first: int
+    hours: int
+    steps: int
+
+    @property
+    def start(self) -> int:
+        """Return when the first begins (epoch seconds)."""
+        return self.first * HOUR
+
+    @property
+    def step(self) -> int:
+        """Return how long each is (seconds)."""
+        return self.hours * HOUR
+
+    @property
+    def end(self) -> int:
+        """Return when the last ends (epoch seconds)."""
+        return self.start + self.steps * self.step
+
+
+class WaitEdges(NamedTuple):
+    """Gangs of one payer that began to wait in one stretch of time, less those that ceased to.
+
+    `place` is the number of the stretch. `since` is the sum of when they did (seconds from the first stretch on),
+    `gpus` how many they ask for, and `gpus_since` the sum of when times how many.
+    """
+
+    place: int
+    key: str
+    gangs: float
+    since: float
+    gpus: float
+    gpus_since: float
+
+
+class CourseHour(NamedTuple):
+    """GPU-seconds of one payer in one stretch of time."""
+
+    place: int
+    key: str
+    used: float
+    reserved: float
+
+
+class Course(NamedTuple):
+    """What was used and waited for, by stretch of time and payer, as of `at` (epoch seconds).
+
+    `keys` are the payers that are told apart, who used or waited most first; `more` tells that there are others, which
+    are under one key together. `capacity` are GPU-seconds by stretch.
+    """
+
+    at: float
+    keys: Sequence[str]
+    more: bool
+    capacity: Mapping[int, float]
+    usage: Sequence[CourseHour]
+    waits: Sequence[WaitEdges]
+
+
 class GangQuery(NamedTuple):
     """Which gangs are asked for: those of all that is given, "" for any, that ended from `since` to before `until`.
 
-    Times are in epoch seconds. `running` asks for those that have not ended instead. `after` is the last row of the
-    page before: when it ended, or of one that has not was created, and its number.
+    Times are in epoch seconds. `running` asks for those that have not ended instead. `prefix` is how the name begins,
+    `node` one of those that a gang was on. `after` is the last row of the page before: when it ended, or of one that
+    has not was created, and its number.
     """
 
     namespace: str = ""
@@ -159,6 +251,8 @@ class GangQuery(NamedTuple):
     since: float | None = None
     until: float | None = None
     running: bool = False
+    prefix: str = ""
+    node: str = ""
     limit: int = 100
     after: tuple[float, int] | None = None
 
@@ -178,11 +272,33 @@ def fold_names(names: Iterable[str], most: int = MOST_TEXT) -> str:
         stem = name.rstrip("0123456789")
         parts.append((stem, name[len(stem) :]))
     texts: list[str] = []
-    for stem, group in groupby(parts, key=lambda part: part[0]):
+    for (stem, _), group in groupby(parts, key=lambda part: (part[0], bool(part[1]))):
         numbers = [number for _, number in group]
         texts.append(stem + (numbers[0] if len(numbers) == 1 else f"[{','.join(_runs(numbers))}]"))
     text = ",".join(texts)
     return text if len(text) <= most else f"{text[: most - 4]},..."
+
+
+def folded_with(name: str) -> re.Pattern[str]:
+    """Return what finds the numbers that names of a stem have, in names that were folded; see `is_folded_in`."""
+    stem = name.rstrip("0123456789")
+    return re.compile(rf"(?:^|,){re.escape(stem)}(?:\[([0-9,-]+)\]|([0-9]*))(?=,|$)")
+
+
+def is_folded_in(name: str, text: str, pattern: re.Pattern[str]) -> bool:
+    """Tell whether a name is among names that `fold_names` wrote; of what it cut off nothing is known."""
+    number = name[len(name.rstrip("0123456789")) :]
+    for found in pattern.finditer(text):
+        if found[1] is None:
+            if found[2] == number:
+                return True
+            continue
+        for run in found[1].split(","):
+            first, _, last = run.partition("-")
+            equal = number and int(first) <= int(number) <= int(last or first)
+            if equal and number == number.lstrip("0").zfill(len(first)):
+                return True
+    return False
 
 
 def _runs(numbers: Sequence[str]) -> Iterable[str]:

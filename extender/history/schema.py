@@ -9,7 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Connection, Float, Index, Integer, MetaData, Table, Text, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    text,
+)
 
 TABLES: Final = MetaData()
 
@@ -60,13 +74,14 @@ GANGS: Final = Table(
     *map(_number, ("used", "reserved", "lost")),
     *map(_whole, ("using", "reserving")),
     _number("as_of"),
-    # What is asked for: the latest, of a namespace, a queue, a user or an outcome; and a gang by its name.
+    _text("runs"),
+    # What is asked for: the latest, of a namespace, a queue, a user or an outcome; and by how the name begins.
     Index("muster_gangs_ended", "ended"),
     Index("muster_gangs_namespace", "namespace", "ended"),
     Index("muster_gangs_queue", "queue", "ended"),
     Index("muster_gangs_user", "user", "ended"),
     Index("muster_gangs_outcome", "outcome", "ended"),
-    Index("muster_gangs_name", "name"),
+    Index("muster_gangs_named", "name", "ended", postgresql_ops={"name": "text_pattern_ops"}),
 )
 
 #: Pods that hold GPUs now.
@@ -97,8 +112,17 @@ def _first(connection: Connection) -> None:
     connection.execute(insert(STATE).values(id=1))
 
 
+def _second(connection: Connection) -> None:
+    """Add the runs of a gang, and have names found by how they begin; a new store has both."""
+    if "runs" not in {column["name"] for column in inspect(connection).get_columns(GANGS.name)}:
+        connection.execute(text("ALTER TABLE muster_gangs ADD COLUMN runs TEXT NOT NULL DEFAULT ''"))
+    connection.execute(text("DROP INDEX IF EXISTS muster_gangs_name"))
+    for index in GANGS.indexes:
+        index.create(connection, checkfirst=True)
+
+
 #: What leads from each version to the next, the first from nothing.
-STEPS: Final[Sequence[Callable[[Connection], None]]] = (_first,)
+STEPS: Final[Sequence[Callable[[Connection], None]]] = (_first, _second)
 
 
 def migrate(connection: Connection) -> None:

@@ -13,14 +13,28 @@ from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from msgspec.structs import asdict, fields
-from sqlalchemy import ColumnElement, Connection, Engine, create_engine, delete, event, func, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    create_engine,
+    delete,
+    event,
+    func,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 
+from extender.history.courses import read_course
 from extender.history.records import (
     HOUR,
     Batch,
+    Course,
     GangPage,
     GangQuery,
     GangRecord,
@@ -30,6 +44,9 @@ from extender.history.records import (
     StoredState,
     StoreError,
     SupersededError,
+    TimeGrid,
+    folded_with,
+    is_folded_in,
 )
 from extender.history.schema import GANGS, PODS, STATE, USAGE, migrate
 
@@ -38,6 +55,12 @@ _PATIENCE: Final = 5
 #: UIDs in one question, and rows that are deleted at a time.
 _CHUNK: Final = 500
 _MOST_DELETED: Final = 2000
+#: Gangs that are looked through for a node: some 50 ms.
+_MOST_SEEN: Final = 10_000
+#: Gangs that are sorted to find the latest: some 30 ms.
+_MOST_SORTED: Final = 100_000
+#: What comes after all characters of names.
+_LAST: Final = "\U0010ffff"
 
 _COLUMNS: Final = tuple(field.name for field in fields(GangRecord))
 _RECORD: Final = tuple(GANGS.c[name] for name in _COLUMNS)
@@ -123,7 +146,11 @@ class HistoryStore:
 
     @guarded
     def gangs(self, query: GangQuery) -> GangPage:
-        """Return a page of gangs, the latest first."""
+        """Return a page of gangs, the latest first.
+
+        Of those on one node it has those among the latest 10,000 that are asked for otherwise: the names of nodes are
+        folded, and are looked through here. Where there are older ones the next page goes on with them.
+        """
         moment = GANGS.c.created if query.running else GANGS.c.ended
         terms: list[ColumnElement[bool]] = [GANGS.c.ended.is_(None) if query.running else GANGS.c.ended.is_not(None)]
         names = ("namespace", "name", "queue", "user", "outcome")
@@ -134,16 +161,23 @@ class HistoryStore:
             terms.append(moment < query.until)
         if query.after is not None:
             terms += [moment <= query.after[0], tuple_(moment, GANGS.c.id) < tuple_(*query.after)]
-        asked = select(GANGS.c.id, *_RECORD).where(*terms).order_by(moment.desc(), GANGS.c.id.desc())
+        order = (moment.desc(), GANGS.c.id.desc())
         with self._open().connect() as connection:
             at = connection.execute(select(STATE.c.at)).scalar_one() or 0.0
-            rows = list(connection.execute(asked.limit(query.limit + 1)))
-        more, rows = len(rows) > query.limit, rows[: query.limit]
-        records = [GangRecord(*row[1:]) for row in rows]
-        last = None
-        if more:
-            last = (records[-1].created if query.running else records[-1].ended or 0.0, rows[-1].id)
-        return GangPage(records, at, last)
+            terms += _begins(connection, query.prefix)
+            found, last = _picked(connection, select(GANGS.c.id, moment).where(*terms).order_by(*order), query)
+            rows = connection.execute(select(*_RECORD).where(GANGS.c.id.in_(found)).order_by(*order))
+            return GangPage([GangRecord(*row) for row in rows], at, last)
+
+    @guarded
+    def course(self, grid: TimeGrid, by: str, only: Payer, most: int) -> Course:
+        """Return what was used and waited for in a grid, by a field of the payer, of all that `only` names.
+
+        Those `most` that used or waited most are told apart. Complexity: O(gangs that have not ended before, or that
+        were created until then).
+        """
+        with self._open().connect() as connection:
+            return read_course(connection, grid, by, only, most)
 
     @guarded
     def usage(self, since: int, until: int, by: str, only: Payer) -> Sequence[tuple[int, str, HourSums]]:
@@ -193,6 +227,34 @@ class HistoryStore:
             if name not in key
         }
         connection.execute(insert.on_conflict_do_update(index_elements=list(key), set_=changed), list(rows))
+
+
+def _begins(connection: Connection, prefix: str) -> list[ColumnElement[bool]]:
+    """Return the terms for names that begin so, in the form for which each database looks into its index."""
+    if not prefix:
+        return []
+    if connection.dialect.name == "postgresql":
+        return [GANGS.c.name.startswith(prefix, autoescape=True)]
+    terms = [GANGS.c.name >= prefix, GANGS.c.name < prefix + _LAST]
+    many = connection.execute(select(GANGS.c.name).where(*terms).limit(1).offset(_MOST_SORTED)).first()
+    # Of a large part of all gangs the latest are soon found among the latest of all, without sorting that part.
+    return [GANGS.c.name.concat("").between(prefix, prefix + _LAST)] if many else terms
+
+
+def _picked(connection: Connection, asked: Select[Any], query: GangQuery) -> tuple[list[int], tuple[float, int] | None]:
+    """Return the numbers of the gangs of one page, and the last one that was looked at if there are more."""
+    most, pattern = query.limit, None
+    if query.node:
+        asked, most, pattern = asked.add_columns(GANGS.c.nodes), _MOST_SEEN, folded_with(query.node)
+    found: list[int] = []
+    last: tuple[float, int] | None = None
+    for seen, (number, moment, *nodes) in enumerate(connection.execute(asked.limit(most + 1))):
+        if seen == most or len(found) == query.limit:
+            return found, last
+        last = moment, number
+        if pattern is None or is_folded_in(query.node, nodes[0], pattern):
+            found.append(number)
+    return found, None
 
 
 def open_sqlite(path: Path) -> Engine:

@@ -15,7 +15,9 @@ import msgspec
 from fastapi import HTTPException, Request, Response
 
 from extender.control.controller import Controller
-from extender.history.documents import HistoryDocument, ReportDocument, history_document
+from extender.explain.documents import ApiDocument
+from extender.history.curves import curves, time_grid
+from extender.history.documents import CurvesDocument, HistoryDocument, ReportDocument, history_document
 from extender.history.records import HOUR, GangOutcome, GangQuery, Payer, StoreError
 from extender.history.reporting import Per, ReportBy, report
 from extender.objects.meta import read_timestamp
@@ -38,6 +40,7 @@ R = TypeVar("R")
 E = TypeVar("E", bound=StrEnum)
 
 _MOST_GANGS: Final = 1000
+_MOST_CURVES: Final = 100
 _DAY: Final = 86_400.0
 #: Hours of one report: ten years.
 _MOST_HOURS: Final = 10 * 366 * 24
@@ -49,6 +52,11 @@ _RUNNING: Final = "Running"
 _HISTORY: Final[Mapping[str, tuple[Schema, str]]] = {
     "namespace": (_TEXT, "Only gangs of this namespace."),
     "name": (_TEXT, "Only gangs of this name."),
+    "prefix": (_TEXT, "Only gangs whose name begins so."),
+    "node": (
+        _TEXT,
+        "Only gangs that were on this node; an answer may have fewer than `limit`, and go on by its `next`.",
+    ),
     "queue": (_TEXT, "Only gangs of this Queue."),
     "user": (_TEXT, "Only gangs of this user."),
     "outcome": (
@@ -70,6 +78,21 @@ _REPORT: Final[Mapping[str, tuple[Schema, str]]] = {
     "namespace": (_TEXT, "Only what gangs of this namespace used."),
     "queue": (_TEXT, "Only what gangs of this Queue used."),
     "user": (_TEXT, "Only what gangs of this user used."),
+}
+_CURVES: Final[Mapping[str, tuple[Schema, str]]] = {
+    "by": _REPORT["by"],
+    "since": (
+        _TIME,
+        "From this time on; 7 days ago unless it says so. The longer it is, the longer are the stretches.",
+    ),
+    "until": _REPORT["until"],
+    "most": (
+        {"type": "integer", "minimum": 1, "maximum": _MOST_CURVES},
+        "How many to tell apart; 8 unless it says so.",
+    ),
+    "namespace": (_TEXT, "Only what gangs of this namespace used and waited for."),
+    "queue": (_TEXT, "Only what gangs of this Queue used and waited for."),
+    "user": (_TEXT, "Only what gangs of this user used and waited for."),
 }
 _FAILURES: Final = {
     BAD_REQUEST: BAD_PARAMETER,
@@ -103,7 +126,33 @@ class HistoryRoutes:
                 fails=_FAILURES,
                 parameters=[query_parameter(name, *said) for name, said in _REPORT.items()],
             ),
+            ApiRoute(
+                "/api/v1/curves",
+                self.curves,
+                "Say how many GPUs were used, reserved and waited for, on average in each stretch of time, by payer.",
+                answers=CurvesDocument,
+                fails=_FAILURES,
+                parameters=[query_parameter(name, *said) for name, said in _CURVES.items()],
+            ),
         ]
+
+    async def curves(self, request: Request) -> Response:
+        """Answer with a CurvesDocument."""
+        refuse_other_parameters(request, _CURVES)
+        given = request.query_params
+        until = _time(given, "until") or self._controller.clock.now().timestamp()
+        since = _time(given, "since")
+        try:
+            grid = time_grid(until - 7 * _DAY if since is None else since, until)
+        except ValueError as error:
+            raise HTTPException(BAD_REQUEST, str(error)) from error
+        by, most, only = (
+            _choice(ReportBy, given, "by", ReportBy.QUEUE),
+            _number(given, "most", 8, _MOST_CURVES),
+            _payer(given),
+        )
+        course = await self._read(lambda store: store.course(grid, by, only, most))
+        return await _written(lambda: curves(grid, course, by))
 
     async def history(self, request: Request) -> Response:
         """Answer with a HistoryDocument."""
@@ -112,14 +161,14 @@ class HistoryRoutes:
         outcome = given.get("outcome", "")
         if outcome not in {"", _RUNNING, *GangOutcome}:
             raise _refusal("outcome", outcome, ", ".join((*GangOutcome, _RUNNING)))
-        names = {name: given.get(name, "") for name in ("namespace", "name", "queue", "user")}
+        names = {name: given.get(name, "") for name in ("namespace", "name", "queue", "user", "prefix", "node")}
         query = GangQuery(
             **names,
             outcome="" if outcome == _RUNNING else outcome,
             since=_time(given, "since"),
             until=_time(given, "until"),
             running=outcome == _RUNNING,
-            limit=_limit(given.get("limit", "100")),
+            limit=_number(given, "limit", 100, _MOST_GANGS),
             after=_page(given.get("after")),
         )
         page = await self._read(lambda store: store.gangs(query))
@@ -138,7 +187,7 @@ class HistoryRoutes:
             raise HTTPException(BAD_REQUEST, f"{last - first} hours are more than one report may be about")
         by, per = _choice(ReportBy, given, "by", ReportBy.QUEUE), _choice(Per, given, "per", Per.DAY)
         zone, price = _zone(given.get("zone")), _price(given.get("price"))
-        only = Payer(given.get("queue", ""), given.get("namespace", ""), given.get("user", ""))
+        only = _payer(given)
         hours = await self._read(lambda store: store.usage(first, last, by, only))
         return await _written(lambda: report(hours, (since, until), zone, by=by, per=per, price=price))
 
@@ -153,7 +202,7 @@ class HistoryRoutes:
             raise HTTPException(UNAVAILABLE, f"the history cannot be read: {error}") from error
 
 
-async def _written(document: Callable[[], HistoryDocument | ReportDocument]) -> Response:
+async def _written(document: Callable[[], ApiDocument]) -> Response:
     """Return a document that a thread makes and writes."""
     return fresh_json(await asyncio.to_thread(lambda: msgspec.json.encode(document())))
 
@@ -170,10 +219,15 @@ def _time(given: Mapping[str, str], name: str) -> float | None:
     return found
 
 
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= _MOST_GANGS):  # noqa: PLR2004 - four digits
-        raise _refusal("limit", text, f"a number from 1 to {_MOST_GANGS}")
+def _number(given: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = given.get(name, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= most):  # noqa: PLR2004 - four digits
+        raise _refusal(name, text, f"a number from 1 to {most}")
     return int(text)
+
+
+def _payer(given: Mapping[str, str]) -> Payer:
+    return Payer(given.get("queue", ""), given.get("namespace", ""), given.get("user", ""))
 
 
 def _page(text: str | None) -> tuple[float, int] | None:

@@ -44,6 +44,15 @@ ROW: dict[str, Any] = {
     "nodes": "gpu-[1-8]",
     "nodeCount": 8,
     "gpuSeconds": {"used": 460800.0, "reserved": 640.0, "lost": 3600.0},
+    "runs": [
+        {
+            "began": "2026-03-01T10:05:00Z",
+            "ended": "2026-03-01T12:05:00Z",
+            "nodes": "gpu-[1-8]",
+            "evicted": "",
+            "by": "",
+        },
+    ],
 }
 HISTORY = {"gangs": [ROW, ROW | {"name": "old", "ended": "2026-03-01T09:00:00Z"}], "asOf": ROW["ended"], "next": "1,1"}
 REPORT_ROW = {"since": "2026-03-02T00:00:00Z", "period": "2026-W10", "key": "research", "used": 1234.5}

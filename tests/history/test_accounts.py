@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from extender.admission.events import Decide, GroupSeen, PodGone, PodSeen
 from extender.clock import ManualClock
-from extender.history.records import MOST_TEXT, fold_names
+from extender.history.documents import history_row
+from extender.history.records import MOST_TEXT, fold_names, folded_with, is_folded_in, runs_of
 from extender.history.store import HistoryStore
 from extender.objects.jobsigns import JobSigns
 from extender.objects.keys import Options
@@ -148,6 +151,58 @@ def test_an_eviction_loses_what_was_not_saved(cluster: Cluster, store: HistorySt
     assert usage_by(store, "queue", "lost") == {"q": 240}
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_gang_that_ran_twice_has_two_runs(
+    cluster: Cluster, store: HistoryStore, muster: RecordingMuster, *, killed: bool
+) -> None:
+    """With where it was and why it left; between them it waited. A kill in the second run changes nothing of it."""
+    cluster.groups["train"] = PodGroup(GANG, "uid-train", 1, created=CREATED)
+    muster.tell(GroupSeen(cluster.groups["train"]))
+    first = muster.start(cluster.create("a", 4, queue="q", group=GANG))
+    began = cluster.now
+    cluster.clock.advance(100)
+    muster.evict(cluster.pods[first.uid], "team-b/urgent")
+    muster.tell(PodGone(cluster.delete(first.uid)))
+    muster.write()
+    cluster.clock.advance(50)
+    again = cluster.create("b", 4, queue="q", group=GANG)
+    muster.tell(PodSeen(again))
+    muster.tell(PodSeen(cluster.bind(again.uid, "node-7")))
+    cluster.clock.advance(10)
+    muster.write()
+    if killed:
+        cluster.clock.advance(5)
+        muster = RecordingMuster(cluster, store)
+        muster.write()
+    cluster.clock.advance(20)
+    muster.tell(PodSeen(cluster.end(again.uid)))
+    muster.write()
+    record = gangs_of(store)["train"]
+    before, after = runs_of(record)
+    assert (before.nodes, before.evicted, before.by) == ("node-1", "Preempted", "team-b/urgent")
+    assert before.began == pytest.approx(began, abs=1)
+    assert before.ended == pytest.approx(began + 100, abs=1)
+    assert (after.nodes, after.ended, after.evicted) == ("node-7", record.ended, "")
+    assert after.began == pytest.approx(began + 150, abs=1)
+    assert (record.outcome, record.evictions) == ("Succeeded", 1)
+    assert record.waited >= 50
+
+
+def test_a_gang_that_waits_again_is_not_running(cluster: Cluster, store: HistoryStore, muster: RecordingMuster) -> None:
+    """Its run is over, and it has not ended."""
+    cluster.groups["train"] = PodGroup(GANG, "uid-train", 1, created=CREATED)
+    muster.tell(GroupSeen(cluster.groups["train"]))
+    made = muster.start(cluster.create("a", 4, group=GANG))
+    muster.tell(PodSeen(cluster.create("b", 4, group=GANG)))
+    cluster.clock.advance(100)
+    muster.write()
+    assert history_row(gangs_of(store, running=True)["train"], cluster.now).outcome == "Running"
+    muster.tell(PodGone(cluster.delete(made.uid)))
+    muster.write()
+    row = history_row(gangs_of(store, running=True)["train"], cluster.now)
+    assert (row.outcome, [run.ended is None for run in row.runs]) == ("Waiting", [False])
+
+
 def test_an_eviction_that_a_kill_interrupts_is_counted(
     cluster: Cluster, store: HistoryStore, muster: RecordingMuster
 ) -> None:
@@ -260,6 +315,7 @@ def test_while_a_store_is_away_what_waits_is_bounded(cluster: Cluster, store: Hi
     ("names", "text"),
     [
         (["b", "a"], "a,b"),
+        (["a0", "a"], "a,a0"),
         (["n-10", "n-9", "n-8", "m-1"], "m-1,n-[8-10]"),
         (["gpu-01", "gpu-02", "gpu-09"], "gpu-[01-02,09]"),
         (["1", "2"], "[1-2]"),
@@ -270,6 +326,16 @@ def test_names_of_nodes_are_folded(names: list[str], text: str | None) -> None:
     """As Slurm writes them; too many are cut."""
     folded = fold_names(names)
     assert folded == text if text is not None else folded.endswith(",...") and len(folded) == MOST_TEXT
+
+
+@given(
+    st.sets(st.from_regex(r"(a|gpu-|a-1b)[0-9]{0,3}", fullmatch=True), min_size=1, max_size=12), st.integers(0, 2000)
+)
+def test_a_name_is_found_among_folded_ones(names: set[str], number: int) -> None:
+    """If it is one of them, and only then; unless the text was cut."""
+    folded = fold_names(names, 1000)
+    for name in (*names, f"gpu-{number}", f"a{number:03}", "gpu"):
+        assert is_folded_in(name, folded, folded_with(name)) == (name in names), (name, folded)
 
 
 def test_an_end_that_nothing_tells_the_time_of_is_in_the_middle(

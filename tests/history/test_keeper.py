@@ -226,6 +226,27 @@ def test_tables_of_a_newer_version_are_left_alone(path: Path) -> None:
     assert refused.value.lasting
 
 
+def test_tables_of_the_first_version_get_what_the_second_has(path: Path) -> None:
+    """Gangs stay, and are found by how their names begin."""
+    store = HistoryStore(str(path))
+    store.load("me", [])
+    store.write("me", 1, Batch(10.0, [GangRecord("uid", "default", "train-7", "pod", ended=1.0)]))
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP INDEX muster_gangs_named")
+        connection.execute("ALTER TABLE muster_gangs DROP COLUMN runs")
+        connection.execute("CREATE INDEX muster_gangs_name ON muster_gangs (name)")
+        connection.execute("UPDATE muster_state SET version = 1")
+    again = HistoryStore(str(path))
+    again.load("me", [])
+    assert [each.runs for each in again.gangs(GangQuery(prefix="train")).gangs] == [""]
+    assert not again.gangs(GangQuery(prefix="trains")).gangs
+    with sqlite3.connect(path) as connection:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    assert "muster_gangs_named" in names
+    assert "muster_gangs_name" not in names
+
+
 def test_what_is_older_than_the_retention_goes(path: Path) -> None:
     """Gangs by their end, GPU-seconds by the hour; what has not ended stays."""
     store = HistoryStore(str(path))

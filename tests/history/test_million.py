@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from extender.history.curves import curves, time_grid
 from extender.history.documents import history_document
 from extender.history.records import Batch, GangQuery, GangRecord, HourSums, Payer
 from extender.history.store import HistoryStore
@@ -99,6 +100,10 @@ def quickest(store: HistoryStore, query: GangQuery) -> tuple[float, int]:
         (GangQuery(outcome="Nothing"), 0),
         (GangQuery(running=True), 0),
         (GangQuery(after=(END - YEAR / 2, 500_000)), 100),
+        (GangQuery(prefix="pretrain"), 100),
+        (GangQuery(prefix="pretrain-7b-run-9", outcome="Failed"), 100),
+        (GangQuery(prefix="pretrain-7b-run-99999"), None),
+        (GangQuery(node="gpu-node-77", since=END - YEAR / 52), None),
     ],
     ids=repr,
 )
@@ -109,6 +114,23 @@ def test_history_answers_in_200_ms(path: Path, query: GangQuery, count: int | No
     store.close()
     assert count in {None, found}
     assert seconds < 0.2
+
+
+@pytest.mark.parametrize("days", [1, 7])
+@pytest.mark.parametrize("by", ["queue", "namespace", "user"])
+@pytest.mark.parametrize(
+    "only", [Payer(), Payer("queue-7"), Payer("", "team-7-research"), Payer("", "", "user-7")], ids=str
+)
+def test_curves_answer_in_200_ms(path: Path, days: int, by: str, only: Payer) -> None:
+    """Of a day and of a week, by whatever, as the pages ask."""
+    store, took = HistoryStore(str(path)), []
+    grid = time_grid(END - days * 86_400, END)
+    for _ in range(3):
+        began = time.process_time()
+        assert curves(grid, store.course(grid, by, only, 8), by).curves
+        took.append(time.process_time() - began)
+    store.close()
+    assert min(took) < 0.2
 
 
 def test_a_month_is_reported_in_a_second(path: Path) -> None:

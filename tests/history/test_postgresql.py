@@ -17,6 +17,7 @@ from extender.history.schema import TABLES
 from extender.history.store import HistoryStore
 from tests.history.postgres import Server, running
 from tests.history.recording import Cluster, RecordingMuster, gangs_of, used_by_queue
+from tests.history.test_curves import check_random_course
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,17 @@ def test_pages_filters_and_retention(store: HistoryStore) -> None:
     assert [sums.used for _, _, sums in store.usage(3, 5, "user", Payer("q"))] == [1.0, 1.0]
     assert store.forget(10.0) == 0
     assert len(store.gangs(GangQuery(limit=100)).gangs) == 70
+
+
+def test_curves_prefixes_and_nodes(store: HistoryStore) -> None:
+    """As in SQLite."""
+    check_random_course(store, 1)
+    names = [each.name for each in store.gangs(GangQuery(prefix="gang-1", limit=100)).gangs]
+    assert names
+    assert all(name.startswith("gang-1") for name in names)
+    assert not store.gangs(GangQuery(prefix="gang_")).gangs
+    store.write("test", 2, Batch(1.0, [GangRecord("x", "ns", "on", "pod", ended=1.0, nodes="gpu-[08-10],b")]))
+    assert [each.name for each in store.gangs(GangQuery(node="gpu-09")).gangs] == ["on"]
 
 
 def test_a_writer_that_was_followed_writes_no_more(server: Server, store: HistoryStore) -> None:

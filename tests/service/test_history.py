@@ -131,6 +131,34 @@ async def test_a_report_adds_up_hours_by_period(http: httpx.AsyncClient, store: 
     ]
 
 
+async def test_curves_are_told_by_payer(http: httpx.AsyncClient, store: HistoryStore) -> None:
+    """On average in each hour; what is not told apart is one curve."""
+    hour = int(MONDAY // 3600)
+    usage = {(hour - 1, Payer(f"q-{n}", "team-a")): HourSums(used=3600.0 * (n + 1)) for n in range(3)}
+    usage[hour - 1, Payer()] = HourSums(capacity=16 * 3600)
+    fill(store, msgspec.structs.replace(gang(-1800, queue="q-2"), created=MONDAY - 3600, gpus=4), usage=usage)
+    span = "since=2026-03-01T23:00:00Z&until=2026-03-02T00:00:00Z"
+    answer = (await http.get(f"/api/v1/curves?{span}&most=2")).json()
+    assert (answer["by"], answer["stepSeconds"], answer["capacity"]) == ("queue", 3600, [16.0])
+    assert [(curve["key"], curve["used"]) for curve in answer["curves"]] == [("q-2", [3.0]), ("q-1", [2.0])]
+    assert answer["others"]["used"] == [1.0]
+    assert answer["curves"][0]["waitingGpus"] == [pytest.approx(4 * 1750 / 3600, abs=0.001)]
+    one = (await http.get(f"/api/v1/curves?{span}&by=namespace&queue=q-0")).json()
+    assert [(curve["key"], curve["used"]) for curve in one["curves"]] == [("team-a", [1.0])]
+
+
+async def test_gangs_are_found_by_how_they_begin_and_by_node(http: httpx.AsyncClient, store: HistoryStore) -> None:
+    """Names of nodes are looked through, page by page."""
+    fill(store, *(gang(number, nodes=f"gpu-[{number % 4}-{number % 4 + 2}]") for number in range(40)))
+    names = [row["name"] for row in (await http.get("/api/v1/history?prefix=gang-3")).json()["gangs"]]
+    assert names == [*(f"gang-{number}" for number in range(39, 29, -1)), "gang-3"]
+    answer = (await http.get("/api/v1/history?node=gpu-5&limit=6")).json()
+    rest = (await http.get(f"/api/v1/history?node=gpu-5&limit=6&after={answer['next']}")).json()
+    names = [row["name"] for row in (*answer["gangs"], *rest["gangs"])]
+    assert names == [f"gang-{number}" for number in range(39, 0, -4)]
+    assert rest["next"] is None
+
+
 @pytest.mark.parametrize(
     ("query", "names"),
     [
@@ -140,6 +168,9 @@ async def test_a_report_adds_up_hours_by_period(http: httpx.AsyncClient, store: 
         ("history?after=x", "after"),
         ("history?colour=red", "colour"),
         ("report?by=colour", "by"),
+        ("curves?by=colour", "by"),
+        ("curves?most=0", "most"),
+        ("curves?since=1970-01-01T00:00:00Z", "hours"),
         ("report?per=year", "per"),
         ("report?zone=Mars", "zone"),
         ("report?price=-1", "price"),
