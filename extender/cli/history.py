@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from typing import Annotated, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 import typer
@@ -14,6 +15,7 @@ from extender.cli.connecting import EXIT_USAGE, Connection, answered, connected
 from extender.cli.printing import (
     Cell,
     Column,
+    ReportSheet,
     Sheet,
     console,
     duration,
@@ -23,8 +25,9 @@ from extender.cli.printing import (
     print_csv,
     show,
 )
+from extender.cli.reportpage import report_page
 from extender.clock import SystemClock
-from extender.history.documents import HistoryDocument, HistoryRow, ReportDocument
+from extender.history.documents import CurvesDocument, HistoryDocument, HistoryRow, ReportDocument
 from extender.history.reporting import Per, ReportBy
 from extender.objects.meta import write_timestamp
 
@@ -67,7 +70,8 @@ _HISTORY_EPILOG = (
 )
 _REPORT_EPILOG = (
     "Examples: `muster report --since 7d` tells who used what last week; "
-    "`muster report --by namespace --per month --since 2026-01-01 --price 2.40 -o csv > chargeback.csv`."
+    "`muster report --by namespace --per month --since 2026-01-01 --price 2.40 -o csv > chargeback.csv`; "
+    "`muster report --since 7d --price 2.40 -o html > week.html`."
 )
 
 Since = Annotated[str | None, typer.Option(metavar="WHEN", help=f"From then on: {_WHEN}.")]
@@ -145,7 +149,10 @@ def report(  # noqa: PLR0913 - one parameter per option
     namespace: Namespace = None,
     queue: Queue = None,
     user: User = None,
-    output: Output = Sheet.TABLE,
+    output: Annotated[
+        ReportSheet,
+        typer.Option("--output", "-o", help="How to print it; html is a page with curves that loads nothing else."),
+    ] = ReportSheet.TABLE,
     no_headers: NoHeaders = False,
     connection: Connection,
 ) -> None:
@@ -166,10 +173,13 @@ def report(  # noqa: PLR0913 - one parameter per option
         "queue": queue,
         "user": user,
     }
+    if output is ReportSheet.HTML:
+        typer.echo(_page(connection, asked), nl=False)
+        return
     body, answer = answered("report", connection, with_query("/api/v1/report", asked), ReportDocument)
     if print_answer(body, output):
         return
-    if output is Sheet.CSV:
+    if output is ReportSheet.CSV:
         print_csv([msgspec.to_builtins(row) for row in answer.rows])
         return
     if not answer.rows:
@@ -189,6 +199,20 @@ def report(  # noqa: PLR0913 - one parameter per option
         for row in answer.rows
     ]
     show(console(), columns, cells, headers=not no_headers)
+
+
+def _page(connection: Connection, asked: dict[str, str | None]) -> str:
+    """Ask for what a page tells, by queue, namespace and user, and return it."""
+    reports = [
+        answered("report", connection, with_query("/api/v1/report", asked | {"by": by}), ReportDocument)[1]
+        for by in ReportBy
+    ]
+    limits = {name: asked[name] for name in ("namespace", "queue", "user")}
+    asked = {name: asked[name] for name in ("by", "since", "until")} | limits
+    _, course = answered("report", connection, with_query("/api/v1/curves", asked), CurvesDocument)
+    about = ", ".join(f"{name} {value}" for name, value in limits.items() if value)
+    zone = reports[0].zone
+    return report_page(reports, course, about, dt.UTC if zone == "UTC" else ZoneInfo(zone))
 
 
 def _cells(row: HistoryRow, *, wide: bool) -> list[Cell]:

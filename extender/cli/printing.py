@@ -59,7 +59,17 @@ class Sheet(StrEnum):
     CSV = "csv"
 
 
-def print_document(document: Mapping[str, Any], output: Format | Report | Sheet) -> bool:
+class ReportSheet(StrEnum):
+    """How a report is printed; `html` is a page with curves that loads nothing from elsewhere."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+    HTML = "html"
+
+
+def print_document(document: Mapping[str, Any], output: Format | Report | Sheet | ReportSheet) -> bool:
     """Print a document as JSON or YAML if that is asked for; return whether it was."""
     if output in {Format.JSON, Report.JSON, Sheet.JSON}:
         import orjson
@@ -74,7 +84,7 @@ def print_document(document: Mapping[str, Any], output: Format | Report | Sheet)
     return False
 
 
-def print_answer(body: bytes, output: Format | Report | Sheet) -> bool:
+def print_answer(body: bytes, output: Format | Report | Sheet | ReportSheet) -> bool:
     """Print an answer as Muster sent it, as JSON or YAML, if that is asked for; return whether it was."""
     if output not in {Format.JSON, Format.YAML, Report.JSON, Report.YAML, Sheet.JSON, Sheet.YAML}:
         return False

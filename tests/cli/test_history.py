@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import io
 import json
+import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -167,6 +168,40 @@ def test_a_report_says_who_used_what(asked: Script) -> None:
     assert json.loads(ask(asked, "report", "-o", "json").stdout) == REPORT
     (row,) = csv.DictReader(io.StringIO(ask(asked, "report", "-o", "csv").stdout))
     assert (row["key"], row["used"], row["cost"]) == ("research", "1234.5", "2469.0")
+
+
+def test_a_page_has_everything_in_it(asked: Script) -> None:
+    """What each queue, namespace and user used, its price, and curves; nothing is loaded from elsewhere."""
+    curve = {
+        "key": "<b>",
+        "used": [8.0, 0.0],
+        "reserved": [0.0, 0.0],
+        "waitingGangs": [1.0, 2.0],
+        "waitingGpus": [8.0, 99.0],
+    }
+    course = {"by": "queue", "since": "2026-03-02T00:00:00Z", "until": "2026-03-02T02:00:00Z", "stepSeconds": 3600}
+    course |= {"capacity": [16.0, 16.0], "curves": [curve], "others": curve | {"key": ""}}
+    answer(asked, "/api/v1/curves", course)
+    page = ask(asked, "report", "--price", "2", "--queue", "research", "-o", "html").stdout
+    assert page.startswith("<!doctype html>")
+    assert page.count("<svg") == 2
+    assert re.search(r"""(src|href)=|url\(|@import|<script""", page) is None
+    for said in ("1,234.5", "62.", "2,469.00", "2026-W10", "queue research", "&lt;b&gt;", "others", "at most 198"):
+        assert said in page
+    assert "<b>" not in page
+    paths = [each.removeprefix("GET ") for each in asked.asked]
+    assert [parse_qs(urlsplit(path).query)["by"] for path in paths] == [["queue"], ["namespace"], ["user"], ["queue"]]
+    assert {urlsplit(path).path for path in paths} == {"/api/v1/report", "/api/v1/curves"}
+
+
+def test_a_page_of_nothing_says_so(asked: Script) -> None:
+    """No curves, and no tables."""
+    answer(asked, "/api/v1/report", REPORT | {"rows": [], "capacity": {}, "price": None})
+    course = {"by": "queue", "since": "2026-03-02T00:00:00Z", "until": "2026-03-02T00:00:00Z", "stepSeconds": 3600}
+    answer(asked, "/api/v1/curves", course | {"capacity": [], "curves": [], "others": None})
+    page = ask(asked, "report", "--zone", "Europe/Berlin", "-o", "html").stdout
+    assert page.count("Nothing was used.") == 3
+    assert "<svg" not in page
 
 
 def test_without_a_history_the_setting_is_named(asked: Script) -> None:
