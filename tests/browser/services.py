@@ -15,7 +15,9 @@ from fastapi import FastAPI
 from extender.cli.listening import listen
 from extender.clock import Clock, SystemClock
 from extender.control.controller import Controller
+from extender.control.historykeeper import HistoryKeeper
 from extender.control.metrics import Metrics
+from extender.history.store import HistoryStore
 from extender.service.app import create_app
 from extender.settings import Settings
 from muster_lab.simulation.scenario import ScenarioGang, ScenarioMember
@@ -119,9 +121,10 @@ class Thread:
 class Muster:
     """Muster on a simulated cluster that can be given further gangs."""
 
-    def __init__(self, port: int = 0) -> None:
-        """Start on a port, a free one for 0."""
+    def __init__(self, port: int = 0, past: HistoryStore | None = None) -> None:
+        """Start on a port, a free one for 0; `past` is a history that is told, and not written."""
         self._world: World | None = None
+        self._past = past
         self._thread = Thread(port).start(self._build)
         self.url, self.port, self.stop = self._thread.url, self._thread.port, self._thread.stop
 
@@ -144,6 +147,17 @@ class Muster:
         apps: list[FastAPI] = []
 
         def connect(controller: Controller, settings: Settings, metrics: Metrics, clock: Clock) -> Transport:
+            if self._past is not None:
+                controller.history = HistoryKeeper(
+                    controller.accountant,
+                    self._past,
+                    clock,
+                    metrics,
+                    records=lambda: False,
+                    capacity=controller.gpus,
+                    every=3600,
+                    retention_days=400,
+                )
             apps.append(create_app(controller, settings, metrics, clock))
             return asgi_transport(apps[0])
 

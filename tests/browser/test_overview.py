@@ -166,8 +166,9 @@ def test_everything_is_reached_by_keyboard(overview: Page) -> None:
         name, visible = overview.evaluate(_FOCUS)
         assert visible, name
         met.append(name)
-    assert met[:5] == ["skip", "Muster", "filter", "theme", "default/large"]  # the last one has waited for longest
-    assert met[-7:] == ["default/large", "⋯", "colour", "zoom-out", "zoom-in", "zoom-fit", "canvas"]
+    assert met[:8] == ["skip", "Muster", "Overview", "Queues", "Teams", "Users", "Nodes", "History"]
+    assert met[8:11] == ["filter", "theme", "default/large"]  # the last one has waited for longest
+    assert met[-8:] == ["default/large", "⋯", "team-b", "colour", "zoom-out", "zoom-in", "zoom-fit", "canvas"]
     expect(overview.locator("#pointed")).to_contain_text("gpu-0")
     overview.keyboard.press("ArrowRight")
     expect(overview.locator("#pointed")).not_to_contain_text("gpu-0")

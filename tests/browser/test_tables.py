@@ -25,7 +25,7 @@ def crowd() -> Iterator[Load]:
 
 
 def _first(page: Page) -> str:
-    return page.locator("#waiting tbody:not(.gap) tr").first.get_by_role("link").inner_text()
+    return page.locator("#waiting tbody:not(.gap) tr").first.get_by_role("link").first.inner_text()
 
 
 def test_a_head_sorts_and_says_how(page: Page, crowd: Load) -> None:

@@ -3,6 +3,7 @@
 import { el, replace, tableHead } from "./dom.js";
 import { count, many } from "./format.js";
 import { nodesOf, tally } from "./model.js";
+import { gangLink, pageLink } from "./route.js";
 
 const MOST_ROWS = 400;
 const MOST_NAMES = 4;
@@ -54,19 +55,26 @@ function gather(tree, depth, filter, rows) {
   for (const domain of tree.domains) gather(domain, depth + 1, filter, rows);
   for (const node of tree.nodes) {
     if (filter.lit(node, ""))
-      rows.push({ title: node.name, depth: depth + 1, sum: tally([node]), closed: !node.schedulable });
+      rows.push({ title: node.name, node, depth: depth + 1, sum: tally([node]), closed: !node.schedulable });
   }
 }
 
-function row({ title, depth, sum, closed }) {
+function row({ title, depth, sum, closed, node }) {
   const gangs = [...sum.gangs];
-  const names =
-    gangs.slice(0, MOST_NAMES).join(", ") +
-    (gangs.length > MOST_NAMES ? ` and ${count(gangs.length - MOST_NAMES)} more` : "");
+  const names = gangs
+    .slice(0, MOST_NAMES)
+    .flatMap((name, at) => [at ? ", " : "", el("a", { href: gangLink(name) }, name)]);
+  if (gangs.length > MOST_NAMES) names.push(` and ${count(gangs.length - MOST_NAMES)} more`);
   return el(
     "tr",
     {},
-    el("th", { scope: "row" }, `${"\u2003".repeat(depth)}${title}${closed ? ", unschedulable" : ""}`),
+    el(
+      "th",
+      { scope: "row" },
+      "\u2003".repeat(depth),
+      node ? el("a", { href: pageLink("nodes", title) }, title) : title,
+      closed ? ", unschedulable" : "",
+    ),
     ...[sum.nodes, sum.gpus, sum.used, sum.reserved, sum.gpus - sum.used - sum.reserved].map((value) =>
       el("td", { class: "number" }, count(value)),
     ),

@@ -13,6 +13,10 @@ const TIME = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle:
 const whole = once(() => new Intl.NumberFormat("en", { maximumFractionDigits: 0 }));
 const short = once(() => new Intl.NumberFormat("en", { maximumFractionDigits: 1 }));
 const timeOfDay = once(() => new Intl.DateTimeFormat(undefined, TIME));
+const minutes = once(
+  () => new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }),
+);
+const days = once(() => new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" }));
 const dayAndTime = once(() => new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", ...TIME }));
 
 function once(make) {
@@ -25,6 +29,13 @@ function once(make) {
 
 /** Write a count: 12,000. */
 export const count = (value) => whole().format(value);
+
+/** Write a figure with one digit after the point, where that is not 0. */
+export const tenths = (value) => short().format(value);
+
+/** Write a time on an axis of hours, as the reader's clock has it; and a day on an axis of days. */
+export const minuteOf = (time) => minutes().format(time);
+export const dayOf = (time) => days().format(time);
 
 /** Write a count with its noun: `1 node`, `3 nodes`. */
 export const many = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;

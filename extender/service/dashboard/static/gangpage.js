@@ -6,6 +6,7 @@ import { byId, el, replace } from "./dom.js";
 import { count } from "./format.js";
 import { callout, facts, lead, left, memberTable, panel, parts, phase, right } from "./gangparts.js";
 import { COLOURED } from "./model.js";
+import { pageLink } from "./route.js";
 import { reason } from "./stream.js";
 
 /** The page asks again so soon: when the gang changed, when it waits and others may have, when there was no answer. */
@@ -89,7 +90,9 @@ export class GangPage {
   /** Say why there is nothing to show, and try again; what was shown before goes, as it may not hold any more. */
   fail(why) {
     this.told = "";
-    replace(this.host, crumbs(), heading(this.name), el("p", { class: "notice" }, `${why}; trying again.`));
+    const past = el("a", { href: pageLink("history", ...this.name.split("/")) }, "What the history has of it");
+    const words = el("p", { class: "notice" }, `${why}; trying again.`);
+    replace(this.host, crumbs(), heading(this.name), words, el("p", {}, past));
     this.later(RETRY_MS);
   }
 

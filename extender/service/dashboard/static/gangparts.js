@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 import { clock, count, domainName, expected, many, resourceName, withClocks } from "./format.js";
+import { named } from "./past.js";
 import { gangLink } from "./route.js";
 import { Table } from "./table.js";
 import { waterfalls } from "./waterfall.js";
@@ -50,7 +51,8 @@ export function facts(gang, model) {
     ["minMember", count(gang.minMember)],
     ["declared by", gang.api],
   ];
-  if (queue?.name) list.push(["Queue", queue.name]);
+  if (queue?.name) list.push(["Queue", named("queues", queue.name)]);
+  list.push(["team", named("teams", gang.namespace)]);
   if (queue?.position)
     list.push([
       "place in line",
@@ -167,7 +169,7 @@ function holding(holders, model) {
       number("gpus", "GPUs"),
       number("nodes", "Nodes"),
       number("priority", "Priority"),
-      { id: "queue", title: "Queue", sort: (each) => each.queue, cell: (each) => each.queue ?? "–" },
+      { id: "queue", title: "Queue", sort: (each) => each.queue, cell: (each) => named("queues", each.queue) },
       { id: "ends", title: "Ends", sort: (each) => each.endsAt, cell: ends },
     ],
   });
@@ -231,7 +233,7 @@ export function memberTable() {
       { ...text("name", "Pod"), head: true },
       text("role", "Role"),
       text("state", "State"),
-      text("node", "Node"),
+      { ...text("node", "Node"), cell: (pod) => named("nodes", pod.node) },
       { id: "gpus", title: "GPUs", cell: (pod) => which(pod.gpus, pod.observed) },
       { id: "zones", title: "NUMA zones", cell: (pod) => which(pod.zones, pod.observed) },
     ],

@@ -5,7 +5,8 @@ import { commandButton, gangCommands } from "./commands.js";
 import { el, say } from "./dom.js";
 import { count, domainName, expected, gbps, many, span } from "./format.js";
 import { COLOURED, gangKey } from "./model.js";
-import { gangLink } from "./route.js";
+import { named } from "./past.js";
+import { gangLink, pageLink } from "./route.js";
 import { Table } from "./table.js";
 
 const PHASES = [
@@ -33,7 +34,7 @@ function columns(mark) {
       sort: (row) => row.busBandwidthGBps,
       cell: (row) => (row.busBandwidthGBps === null ? "–" : gbps(row.busBandwidthGBps)),
     },
-    queue: { title: "Queue", kind: "name", sort: (row) => row.queue, cell: (row) => row.queue ?? "–" },
+    queue: { title: "Queue", kind: "name", sort: (row) => row.queue, cell: (row) => named("queues", row.queue) },
     priority: { title: "Priority", kind: "number", sort: (row) => row.priority, cell: (row) => count(row.priority) },
     gpus: { title: "GPUs", kind: "number", sort: (row) => row.gpus, cell: (row) => count(row.gpus) },
     nodes: { title: "Nodes", kind: "number", sort: (row) => row.nodes, cell: (row) => count(row.nodes) },
@@ -151,7 +152,7 @@ function members({ members: { bound, succeeded }, minMember }) {
 function whereabouts({ level, domain, nodes }) {
   if (!level) return "–";
   if (level === "cluster" || !domain) return nodes > 1 ? "across the cluster" : "–";
-  return level === "node" ? domain : domainName(level, domain);
+  return level === "node" ? el("a", { href: pageLink("nodes", domain) }, domain) : domainName(level, domain);
 }
 
 /** Write a gang's age; seconds only in its first minutes, so that rows are not written each second. */

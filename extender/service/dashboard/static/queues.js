@@ -2,6 +2,7 @@
 
 import { bar, el, keepFocus, replace } from "./dom.js";
 import { amount, count, isGpu, natural, resourceName } from "./format.js";
+import { pageLink } from "./route.js";
 
 const LEGEND = [
   ["used", "used"],
@@ -46,6 +47,27 @@ export function showQueues(host, legend, model, filter) {
   });
 }
 
+/** Return what one of the model's queues has of its quota, and what is above and below it. */
+export function quotas(model, name) {
+  const queue = model.queues.find((each) => each.name === name);
+  if (!queue) return el("p", { class: "empty" }, "There is no such Queue now.");
+  const link = (each) => el("a", { href: pageLink("queues", each) }, each);
+  const below = model.queues.filter((each) => each.parent === name).map((each) => each.name);
+  return [
+    one(queue),
+    queue.parent ? el("p", {}, "Part of ", link(queue.parent), ".") : null,
+    below.length
+      ? el(
+          "p",
+          {},
+          "Above ",
+          below.flatMap((each, at) => [at ? ", " : "", link(each)]),
+          ".",
+        )
+      : null,
+  ];
+}
+
 function branch(queues, children, filter, seen) {
   const items = [];
   for (const queue of [...queues].sort((a, b) => natural(a.name, b.name))) {
@@ -73,7 +95,7 @@ function one(queue) {
     el(
       "div",
       { class: "queue-head" },
-      el("b", {}, queue.name),
+      el("b", {}, el("a", { href: pageLink("queues", queue.name) }, queue.name)),
       el("span", {}, `${queue.active ? "" : "inactive, "}${gangs}, share ${queue.share.toFixed(2)}`),
     ),
     state || null,
