@@ -68,6 +68,17 @@ def test_a_page_shows_what_there_is_in_any_width_and_theme(
     assert watched.problems == []
 
 
+def test_a_queue_has_the_curves_of_those_below_it(page: Page, muster: Muster) -> None:
+    """Each with its own, and not those of others."""
+    page.goto(f"{muster.url}#/queues/research?span=7d")
+    key = page.locator(".chart-key").first
+    expect(key.get_by_role("link")).to_have_text(["team-a", "team-b"])
+    expect(key).not_to_contain_text("none")
+    page.get_by_role("button", name="24h").click()
+    expect(page.get_by_role("button", name="24h")).to_have_attribute("aria-pressed", "true")
+    assert page.url.endswith("#/queues/research")
+
+
 def test_each_name_leads_to_its_page(page: Page, muster: Muster) -> None:
     """From the overview to a queue, from there to a team, and to a gang that ended and its user."""
     page.goto(muster.url)

@@ -20,6 +20,17 @@ export const KINDS = {
 };
 
 const WEEK_MS = 7 * 86_400_000;
+/** Of so many Queues the curves are asked for, to show those of the Queues below one. */
+const MOST_BELOW = 100;
+
+/** Return the names of a Queue and of all below it, none where there are none. */
+function queuesBelow({ queues }, name) {
+  const found = new Set([name]);
+  for (const above of found) {
+    for (const queue of queues) if (queue.parent === above) found.add(queue.name);
+  }
+  return found.size > 1 ? found : new Set();
+}
 
 /** The page of one payer of a kind. */
 export class PayerPage {
@@ -72,8 +83,9 @@ export class PayerPage {
       ),
     );
     this.host.querySelector("h1").focus();
-    this.update();
+    this.below = "";
     this.asking.start();
+    this.update();
   }
 
   close() {
@@ -97,16 +109,21 @@ export class PayerPage {
     const held = rows.reduce((sum, row) => sum + row.gpusHeld, 0);
     const waits = rows.filter((row) => row.phase === "Pending").length;
     say(this.count, `${many(rows.length - waits, "gang")} with ${many(held, "GPU")}, ${count(waits)} waiting.`);
-    if (this.path === "queues") replace(this.quota, quotas(model, this.name));
+    if (this.path !== "queues") return;
+    replace(this.quota, quotas(model, this.name));
+    const below = [...queuesBelow(model, this.name)].join("\n");
+    if (below !== this.below) this.asking.start();
+    this.below = below;
   }
 
   async ask() {
     const asked = { [this.kind.field]: this.name, since: this.spans.since() };
-    const [curves, gangs] = await Promise.all([
-      ask("api/v1/curves", { ...asked, by: this.kind.by }),
-      this.past.ask(asked),
-    ]);
-    return { curves, gangs, asked };
+    const below = this.path === "queues" ? queuesBelow(this.model, this.name) : new Set();
+    const wanted = below.size ? { by: "queue", most: MOST_BELOW, since: asked.since } : { ...asked, by: this.kind.by };
+    const [curves, gangs] = await Promise.all([ask("api/v1/curves", wanted), this.past.ask(asked)]);
+    this.curves.link = (key) => pageLink(below.size ? "queues" : this.kind.below, key);
+    const mine = curves.curves.filter((curve) => below.has(curve.key));
+    return { curves: below.size ? { ...curves, curves: mine, others: null } : curves, gangs, asked };
   }
 
   take({ curves, gangs, asked }) {
