@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -77,6 +78,22 @@ def test_a_queue_has_the_curves_of_those_below_it(page: Page, muster: Muster) ->
     page.get_by_role("button", name="24h").click()
     expect(page.get_by_role("button", name="24h")).to_have_attribute("aria-pressed", "true")
     assert page.url.endswith("#/queues/research")
+
+
+def test_a_node_shows_what_ran_there_only(page: Page, muster: Muster) -> None:
+    """Of a gang with two runs the one that was on this node."""
+    page.goto(f"{muster.url}#/nodes/gpu-0?span=7d")
+    lane = page.locator(".gang-lanes li", has=page.get_by_role("link", name="language/resumed"))
+    expect(lane.get_by_role("img")).to_have_attribute("aria-label", "ran 1 h")
+    expect(page.get_by_role("img", name="GPUs in use")).to_have_attribute("aria-label", re.compile("on average"))
+    names = page.evaluate(
+        """async () => {
+            const link = document.querySelector("link[rel=modulepreload][href$='past.js']");
+            const { unfolded } = await import(new URL(link.href, location).href);
+            return [...unfolded("a0,gpu-[08-10,12],b")];
+        }"""
+    )
+    assert names == ["a0", "gpu-08", "gpu-09", "gpu-10", "gpu-12", "b"]
 
 
 def test_each_name_leads_to_its_page(page: Page, muster: Muster) -> None:

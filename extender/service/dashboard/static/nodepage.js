@@ -2,17 +2,29 @@
 
 import { Asking, unanswered } from "./asking.js";
 import { swatch } from "./colours.js";
-import { lanes } from "./curves.js";
+import { Chart, lanes } from "./curves.js";
 import { bar, el, replace } from "./dom.js";
 import { count, domainName, many } from "./format.js";
 import { panel } from "./gangparts.js";
 import { tally } from "./model.js";
-import { chapters, named, PastTable, pastLink } from "./past.js";
+import { chapters, named, PastTable, pastLink, unfolded } from "./past.js";
 import { gangLink, pageLink } from "./route.js";
 import { Spans } from "./spans.js";
 import { Table } from "./table.js";
 
 const MOST_LANES = 40;
+const MOST_STEPS = 168;
+const HOUR_MS = 3_600_000;
+
+/** Return when a gang of the history was on a node, and with how many of its GPUs. */
+function staysOf(row, node, now) {
+  const ran = chapters(row, now).filter((part) => part.kind === "ran");
+  const parts = ran.flatMap((part) => {
+    const nodes = unfolded(part.where);
+    return nodes.has(node) ? [{ ...part, gpus: row.gpus / nodes.size }] : [];
+  });
+  return { row, parts };
+}
 
 /** The page of one node. */
 export class NodePage {
@@ -23,6 +35,7 @@ export class NodePage {
     this.trouble = el("div");
     this.facts = el("div");
     this.lanes = el("div");
+    this.use = new Chart("GPUs in use");
     this.asking = new Asking({
       ask: () => this.ask(),
       take: (told) => this.take(told),
@@ -49,6 +62,7 @@ export class NodePage {
         "div",
         { class: "stack" },
         panel("Its GPUs now", this.facts),
+        this.use.frame,
         panel("Who was here when", this.lanes),
         panel("Gangs that were here", this.past.frame),
       ),
@@ -116,22 +130,46 @@ export class NodePage {
     replace(this.trouble);
     this.past.show(gangs, asked);
     const until = Date.parse(gangs.asOf);
-    const all = [...open.gangs, ...gangs.gangs].filter((row) => row.runs.length);
+    const stays = [...open.gangs, ...gangs.gangs].map((row) => staysOf(row, this.name, until));
+    const all = stays.filter(({ parts }) => parts.length);
+    const earliest = (rows) => Math.min(...rows.flatMap(({ parts }) => parts.map((part) => part.from)));
+    // Of many gangs the table has not all yet: what was before those that it has is not known.
+    const last = gangs.next && gangs.gangs.length ? Date.parse(gangs.gangs.at(-1).ended) : 0;
+    const begin = Math.max(this.spans.begin(), last);
+    this.showUse(all, begin, until);
     const rows = all.slice(0, MOST_LANES);
-    const ran = rows.map((row) => chapters(row, until).filter((part) => part.kind === "ran"));
-    const begin = this.spans.begin();
     const cut = all.length > rows.length;
-    const from = cut ? Math.max(begin, Math.min(...ran.flat().map((part) => part.from))) : begin;
-    const bars = rows.map((row, at) => ({
+    const from = cut ? Math.max(begin, earliest(rows)) : begin;
+    const bars = rows.map(({ row, parts }) => ({
       name: `${row.namespace}/${row.name}`,
       href: pastLink(row),
-      parts: ran[at].filter((part) => part.until > from),
+      parts: parts.filter((part) => part.until > from),
     }));
     replace(
       this.lanes,
       cut ? el("p", { class: "count" }, `The latest ${count(rows.length)} gangs; the table has the others.`) : null,
       bars.length ? lanes(bars, from, until) : el("p", { class: "empty" }, "No gang was here in this time."),
     );
+  }
+
+  /** Draw how many GPUs were used here, each gang's spread evenly over its nodes. */
+  showUse(stays, begin, until) {
+    const step = Math.max(HOUR_MS, (until - begin) / MOST_STEPS);
+    const values = new Array(Math.max(1, Math.ceil((until - begin) / step))).fill(0);
+    for (const { parts } of stays) {
+      for (const { from, until: end, gpus } of parts) {
+        values.forEach((_, at) => {
+          const left = Math.max(from, begin + at * step);
+          const right = Math.min(end, begin + (at + 1) * step, until);
+          const whole = Math.min(step, until - begin - at * step);
+          if (right > left) values[at] += (gpus * (right - left)) / whole;
+        });
+      }
+    }
+    const gpus = this.model.nodes.get(this.name)?.gpus ?? 0;
+    const line = gpus ? { name: "GPUs of the node", values: values.map(() => gpus) } : null;
+    const since = new Date(begin).toISOString();
+    this.use.show({ since, step: step / 1000, series: [{ name: "used by gangs", values }], line, unit: "" });
   }
 
   fail(words) {
@@ -186,7 +224,7 @@ export class NodeList {
     replace(
       this.host,
       el("h1", { tabindex: "-1" }, "Nodes"),
-      el("section", { class: "panel", "aria-label": "Nodes" }, this.table.frame),
+      el("section", { class: "panel whole", "aria-label": "Nodes" }, this.table.frame),
     );
     this.host.querySelector("h1").focus();
     this.stamp = "";

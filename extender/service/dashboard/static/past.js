@@ -41,6 +41,21 @@ export function chapters(row, now) {
   return parts;
 }
 
+/** Return the names of nodes that were folded as Slurm does: gpu-[08-10],b; of what was cut off nothing is known. */
+export function unfolded(text) {
+  const names = new Set();
+  for (const [, stem, runs] of text.matchAll(/([^,[\]]+)(?:\[([\d,-]+)\])?/g)) {
+    if (!runs) names.add(stem);
+    for (const run of runs?.split(",") ?? []) {
+      const [first, last = first] = run.split("-");
+      for (let number = Number(first); number <= Number(last); number += 1) {
+        names.add(stem + String(number).padStart(first.length, "0"));
+      }
+    }
+  }
+  return names;
+}
+
 const reasonOf = ({ reason, message }) => [reason, message].filter(Boolean).join(": ");
 const number = (id, title, sort, write = count) => ({
   id,

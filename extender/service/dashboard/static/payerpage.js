@@ -186,7 +186,7 @@ export class PayerList {
       this.host,
       el("h1", { tabindex: "-1" }, title),
       this.trouble,
-      el("section", { class: "panel", "aria-label": this.title }, this.table.frame),
+      el("section", { class: "panel whole", "aria-label": this.title }, this.table.frame),
     );
     this.host.querySelector("h1").focus();
     this.stamp = "";
