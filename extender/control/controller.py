@@ -288,6 +288,7 @@ class Controller:
         yield from expose(self._metrics, self.admission, self.inspection.gangs())
         yield from self._queue_gauges.show(self.inspection.queues())
         expose_lost_time(self._metrics, self._dispatcher.lost, self.clock.monotonic())
+        yield from self.accountant.settle(self.gpus())
         for queue, namespace, use, grown in self.accountant.totals.grown(self.clock.now().timestamp()):
             if self.leading:  # the other replica follows the cluster, too
                 self._metrics.gpu_seconds.labels(queue, namespace, use.name.lower()).inc(grown)

@@ -31,6 +31,8 @@ log = structlog.get_logger("muster.history")
 _DAY: Final = 86_400.0
 #: How often what is too old is looked for (seconds).
 _FORGET_EVERY: Final = 3600.0
+#: Calls that may wait for a store; it is asked by people, and a page asks for four at a time.
+_MOST_CALLS: Final = 100
 #: How long the last batch may take when Muster is told to stop (seconds); Kubernetes gives it 30 in all.
 _LAST_WRITE: Final = 3.0
 
@@ -41,11 +43,14 @@ class Worker:
     def __init__(self, name: str) -> None:
         """Start the thread with the first call."""
         self._name = name
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.Queue[Callable[[], None]] = queue.Queue(_MOST_CALLS)
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Callable[[], R]) -> asyncio.Future[R]:
-        """Make a call after those before it; return its outcome to be awaited."""
+        """Make a call after those before it, unless its outcome is cancelled by then; return that, to be awaited.
+
+        Raises StoreError if too many wait.
+        """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[R] = loop.create_future()
 
@@ -58,6 +63,8 @@ class Worker:
                 outcome.set_exception(error)
 
         def run() -> None:
+            if outcome.cancelled():
+                return
             try:
                 result, error = call(), None
             except Exception as raised:  # noqa: BLE001 - it is raised where the outcome is awaited
@@ -68,7 +75,10 @@ class Worker:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        self._calls.put(run)
+        try:
+            self._calls.put_nowait(run)
+        except queue.Full as full:
+            raise StoreError(f"{_MOST_CALLS} questions wait for the store already") from full
         return outcome
 
     def _run(self) -> None:
@@ -121,15 +131,11 @@ class HistoryKeeper:
         try:
             while True:
                 await asyncio.sleep(self._every)
-                try:
-                    await self.turn()
-                except Exception:
-                    self._metrics.history_up.set(0)
-                    log.exception("history: a mistake in Muster")
+                await self._try_turn()
         finally:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WRITE):
-                    await self.turn()
+                    await self._try_turn()
 
     async def read(self, call: Callable[[HistoryStore], R]) -> R:
         """Return what a call finds in the store, in a thread; raise StoreError if it cannot be asked."""
@@ -137,22 +143,29 @@ class HistoryKeeper:
 
     async def turn(self) -> None:
         """Write what has changed, if the store is there; else see to it that what waits stays bounded."""
-        if not self._records():
-            self._give_up()
-            return
         for _ in self._accountant.settle(self._capacity()):
             await asyncio.sleep(0)
-        try:
-            await self._write()
-        except SupersededError:
-            log.warning("another Muster writes this history now")
+        writes = self._records()
+        if writes:
+            try:
+                await self._write()
+            except SupersededError:
+                log.warning("another Muster writes this history now")
+                writes = False
+            except StoreError as error:
+                self._failed(error)
+            else:
+                self._succeeded()
+        if not writes:
             self._give_up()
-        except StoreError as error:
-            self._failed(error)
-        else:
-            self._succeeded()
-        self._accountant.bound_memory()
-        self._count_dropped(self._accountant.dropped)
+        self._bound_memory(count=writes)
+
+    async def _try_turn(self) -> None:
+        try:
+            await self.turn()
+        except Exception:
+            self._metrics.history_up.set(0)
+            log.exception("history: a mistake in Muster")
 
     async def _write(self) -> None:
         accountant, store = self._accountant, self.store
@@ -184,8 +197,7 @@ class HistoryKeeper:
             if done:
                 return outcome.result()
             self._metrics.history_up.set(0)
-            self._accountant.bound_memory()
-            self._count_dropped(self._accountant.dropped)
+            self._bound_memory(count=True)
 
     def _give_up(self) -> None:
         """Leave the store to another writer."""
@@ -194,7 +206,6 @@ class HistoryKeeper:
         self._batch = None
         self._failing = False
         self._metrics.history_up.set(1)
-        self._dropped = self._accountant.dropped
 
     def _failed(self, error: StoreError) -> None:
         """Say once that the store cannot be written; a batch that it will never take is dropped."""
@@ -203,9 +214,10 @@ class HistoryKeeper:
             log.error("history cannot be written", error=str(error), retry_seconds=self._every)
         self._failing = True
         if error.lasting and self._batch is not None:
-            self._metrics.history_dropped.inc(len(self._batch.gangs) + len(self._batch.usage))
-            self._batch = None
+            batch, self._batch = self._batch, None
             self._accountant.release()  # the next turn goes on from what the store has
+            known = set(self._accountant.known())  # those are written again
+            self._metrics.history_dropped.inc(len(batch.usage) + sum(each.uid not in known for each in batch.gangs))
 
     def _succeeded(self) -> None:
         self._metrics.history_up.set(1)
@@ -213,7 +225,9 @@ class HistoryKeeper:
             log.info("history is written again")
         self._failing = False
 
-    def _count_dropped(self, dropped: int) -> None:
-        if dropped > self._dropped:
-            self._metrics.history_dropped.inc(dropped - self._dropped)
-        self._dropped = dropped
+    def _bound_memory(self, *, count: bool) -> None:
+        """Let what waits stay bounded; what is dropped counts, unless another replica writes it."""
+        self._accountant.bound_memory()
+        if count:
+            self._metrics.history_dropped.inc(self._accountant.dropped - self._dropped)
+        self._dropped = self._accountant.dropped

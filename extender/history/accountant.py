@@ -133,7 +133,11 @@ class Accountant:
         """Take in what an event called for: which gangs changed, why they wait, and who is to leave for whom."""
         ledger = self._admission.reservations.ledger
         for ref, wait in effects.changed.items():
-            self._touched[ref] = None
+            gone = self._model.gangs.get(ref) is None
+            if gone:
+                self._touched.pop(ref, None)
+            else:
+                self._touched[ref] = None
             life = self._lives.get(ref)
             if life is None:
                 continue
@@ -143,7 +147,7 @@ class Accountant:
             reserved = 0 if reservation is None else reservation.gpus
             if reserved != life.kept.value:
                 self._change(life, Purpose.RESERVED, reserved - life.kept.value, self._now())
-            if self._model.gangs.get(ref) is None:
+            if gone:
                 self._gone(life)
         self._follow_evictions(effects)
 
@@ -182,8 +186,10 @@ class Accountant:
         if capacity != self._capacity:
             self._book.change(Payer(), Purpose.CAPACITY, capacity - self._capacity, self._now())
             self._capacity = capacity
-        touched, self._touched = self._touched, {}
-        for number, ref in enumerate(touched, start=1):
+        for number, ref in enumerate(list(self._touched), start=1):
+            if ref not in self._touched:
+                continue  # it has gone meanwhile
+            del self._touched[ref]
             gang = self._model.gangs.get(ref)
             if gang is not None and (life := self._life(ref)) is not None:
                 self._describe(life, gang)
@@ -267,6 +273,7 @@ class Accountant:
         """Give up the store that was adopted: it is another replica's, or has been away for too long."""
         now = self._now()
         self._adopted = False
+        self.dropped += len(self._ended()) + self._book.size
         self._dirty.clear()
         self._book.clear(now, *Purpose)
         self._opened, self._closed, self._renamed = {}, {}, {}
@@ -276,15 +283,18 @@ class Accountant:
 
     def bound_memory(self) -> None:
         """Drop what has waited for a store for too long: nothing grows while it is away."""
-        if len(self._closed) > _MOST_PAST or self._book.size > _MOST_SUMS:
-            self.dropped += len(self._dirty) + self._book.size
+        if max(len(self._closed), len(self._renamed)) > _MOST_PAST or self._book.size > _MOST_SUMS:
             self.release()
-        gone = [uid for uid, life in self._dirty.items() if self._lives.get(life.ref) is not life]
+        gone = self._ended()
         for uid in gone[: max(len(gone) - self.most_ended, 0)]:
             del self._dirty[uid]
             self.dropped += 1
 
     # How it is kept.
+
+    def _ended(self) -> list[str]:
+        """Return the UIDs of gangs that have gone and wait for a store, the oldest first."""
+        return [uid for uid, life in self._dirty.items() if self._lives.get(life.ref) is not life]
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
@@ -312,11 +322,11 @@ class Accountant:
         return life
 
     def _rename(self, life: Life, uid: str) -> None:
-        if self._recording:
+        if self._adopted:
             before = next((old for old, new in self._renamed.items() if new == life.uid), None)
             self._renamed[before or life.uid] = uid
-            if self._dirty.pop(life.uid, None) is not None:
-                self._dirty[uid] = life
+        if self._dirty.pop(life.uid, None) is not None:
+            self._dirty[uid] = life
         life.uid = uid
 
     def _describe(self, life: Life, gang: Gang) -> None:
@@ -504,6 +514,7 @@ class Accountant:
         if self._adopted:
             self._closed[held.uid] = None
         else:
+            self.dropped += len(self._past) == _MOST_PAST
             self._past.append(PastPod(held.uid, held.life, held.count, held.began, at, known))
 
 

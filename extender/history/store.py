@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
+from threading import Lock
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from msgspec.structs import asdict, fields
@@ -28,7 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
 from extender.history.courses import read_course
 from extender.history.records import (
@@ -80,6 +81,10 @@ def guarded(
             return call(store, *arguments, **options)
         except (OperationalError, InterfaceError, OSError) as error:
             raise StoreError(_said(error)) from error
+        except InternalError as error:
+            # A fault of the server, such as that it is a standby by now and only read: no batch is to blame for that.
+            store.close()  # the next connection may reach another server
+            raise StoreError(_said(error)) from error
         except (SQLAlchemyError, ValueError, ImportError) as error:
             raise StoreError(_said(error), lasting=True) from error
 
@@ -94,6 +99,7 @@ class HistoryStore:
         self._where = where
         self.shared = "://" in where
         self._engine: Engine | None = None
+        self._opening = Lock()  # two threads write and read
 
     @guarded
     def load(self, writer: str, uids: Sequence[str]) -> StoredState:
@@ -200,13 +206,15 @@ class HistoryStore:
 
     def close(self) -> None:
         """Close what is open."""
-        if self._engine is not None:
-            self._engine.dispose()
+        with self._opening:
+            if self._engine is not None:
+                self._engine.dispose()
 
     def _open(self) -> Engine:
-        if self._engine is None:
-            self._engine = open_postgresql(self._where) if self.shared else open_sqlite(Path(self._where))
-        return self._engine
+        with self._opening:
+            if self._engine is None:
+                self._engine = open_postgresql(self._where) if self.shared else open_sqlite(Path(self._where))
+            return self._engine
 
     def _put(
         self,

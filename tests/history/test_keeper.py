@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from structlog.testing import capture_logs
 
 from extender.admission.events import NodeSeen, PodGone, PodSeen
 from extender.control.controller import Controller
-from extender.control.historykeeper import HistoryKeeper
+from extender.control.historykeeper import HistoryKeeper, Worker
 from extender.control.metrics import Metrics
 from extender.control.ports import LeaseGone, LeaseSeen
 from extender.control.watched import REQUIRED_KINDS
@@ -149,6 +150,18 @@ class HangingStore(HistoryStore):
         self.go_on.wait(60)
 
 
+class RefusingStore(HistoryStore):
+    """A store that will never take what it is given, until the test lets it."""
+
+    refuses = True
+
+    def write(self, writer: str, seq: int, batch: Batch) -> None:
+        """Refuse."""
+        if self.refuses:
+            raise StoreError("no such column", lasting=True)
+        super().write(writer, seq, batch)
+
+
 async def test_a_store_that_hangs_holds_up_nothing(path: Path) -> None:
     """Bounds are kept meanwhile, and Muster stops all the same."""
     store = HangingStore(str(path))
@@ -163,6 +176,84 @@ async def test_a_store_that_hangs_holds_up_nothing(path: Path) -> None:
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
     store.go_on.set()
+
+
+async def test_a_standby_remembers_only_so_much(path: Path) -> None:
+    """It never writes, and follows the cluster all the same; what the leader writes counts as nothing that is lost."""
+    standby = recorded(SharedFile(str(path)), Term(until=-math.inf))
+    accountant = standby.controller.accountant
+    accountant.most_ended = 10
+    for turn in range(3):
+        for number in range(20):
+            run_one(standby, f"pod-{turn}-{number}")
+        await keeper(standby).turn()
+    assert len(accountant.known()) == 10
+    assert standby.sample("muster_history_dropped_total") == 0
+    assert standby.sample("muster_history_up") == 1
+
+
+async def test_what_a_refused_batch_takes_with_it_counts_as_dropped(path: Path) -> None:
+    """Those that have gone and were not in it too; what is there still is written again."""
+    store = RefusingStore(str(path))
+    muster = recorded(store)
+    made = pod("stays", 1)
+    muster.controller.tell(PodSeen(made))
+    muster.controller.tell(PodSeen(replace(made, node_name="node-1", phase=Phase.RUNNING)))
+    for number in range(600):  # a batch has 500
+        run_one(muster, f"pod-{number}")
+    await keeper(muster).turn()
+    dropped = muster.sample("muster_history_dropped_total")
+    assert 600 < dropped < 610  # and a few sums of an hour
+    store.refuses = False
+    await keeper(muster).turn()
+    assert [gang.name for gang in store.gangs(GangQuery(running=True)).gangs] == ["stays"]
+    assert kept(path) == []
+
+
+async def test_questions_that_nobody_waits_for_are_not_asked() -> None:
+    """While a call hangs others come together: those that are cancelled are passed by, and too many are refused."""
+    worker, go_on, asked = Worker("test"), threading.Event(), list[int]()
+    first = worker.submit(lambda: go_on.wait(HANGS))
+    await asyncio.sleep(0.1)
+    waiting = [worker.submit(partial(asked.append, number)) for number in range(100)]
+    with pytest.raises(StoreError, match="100 questions wait for the store already"):
+        await worker.submit(lambda: None)
+    for each in waiting[:-1]:
+        each.cancel()
+    go_on.set()
+    await asyncio.gather(first, waiting[-1])
+    assert asked == [99]
+
+
+async def test_a_mistake_in_the_last_turn_ends_nothing_else(muster: Muster) -> None:
+    """Stopping goes on as if it had been written; the log says what it was."""
+    task = asyncio.create_task(keeper(muster).run())
+    await asyncio.sleep(0.05)
+    muster.controller.accountant.bound_memory = None  # type: ignore[assignment, method-assign]
+    with capture_logs() as logs:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [line["event"] for line in logs] == ["history: a mistake in Muster"]
+
+
+def test_two_threads_open_one_connection_pool(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader and the writer come at the same time, and share what is opened."""
+    opened, store = list[Path](), HistoryStore(str(path))
+    HistoryStore(str(path)).load("me", [])
+
+    def slowly(where: Path) -> Engine:
+        opened.append(where)
+        threading.Event().wait(0.05)
+        return open_sqlite(where)
+
+    monkeypatch.setattr("extender.history.store.open_sqlite", slowly)
+    threads = [threading.Thread(target=store.gangs, args=(GangQuery(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert opened == [path]
 
 
 async def test_a_batch_whose_fate_is_not_known_is_not_written_twice(path: Path) -> None:

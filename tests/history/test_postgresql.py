@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from extender.admission.events import PodGone, PodSeen
@@ -109,3 +109,23 @@ def test_a_server_that_is_lost_is_an_error_and_comes_back(server: Server, store:
     server.start()
     store.write("me", 1, Batch(1.0, [GangRecord("uid", "ns", "a", "pod", ended=1.0)]))
     assert list(gangs_of(store)) == ["a"]
+
+
+def test_a_server_that_only_reads_is_waited_for(server: Server, store: HistoryStore) -> None:
+    """A primary that became a standby: nothing is dropped, and a new connection finds whoever took its place."""
+    store.load("me", [])
+    engine = create_engine(make_url(server.url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    record = GangRecord("uid", "default", "train", "pod", ended=1.0)
+    with engine.connect() as connection:
+        connection.execute(text("ALTER DATABASE postgres SET default_transaction_read_only = on"))
+        store.close()
+        try:
+            with pytest.raises(StoreError, match="read-only") as refused:
+                store.write("me", 1, Batch(1.0, [record]))
+        finally:
+            connection.execute(text("SET default_transaction_read_only = off"))
+            connection.execute(text("ALTER DATABASE postgres RESET default_transaction_read_only"))
+    engine.dispose()
+    assert not refused.value.lasting
+    store.write("me", 1, Batch(1.0, [record]))
+    assert list(gangs_of(store)) == ["train"]
