@@ -428,14 +428,18 @@ class Gang:
 
     def torn(self, more: Mapping[str, int]) -> frozenset[str]:
         """Return the roles of parts that lack their minimum with so many members of each role bound more."""
-        return frozenset() if self.tree is None else self.tree.torn(self.have(more))
+        return frozenset() if self.tree is None else frozenset[str]().union(*self.tree.torn(self.have(more)))
 
-    @property
-    def useless(self) -> list[Pod]:
-        """Return the members on nodes that are of parts which lack members, though the gang has what it needs."""
-        tree = self.tree
-        roles = self.torn({}) if tree is not None and tree.has_choice else _NO_MEMBERS
-        return [pod for pod in self.ordered() if pod.stays and pod.role in roles] if roles else []
+    def torn_parts(self, more: Mapping[str, int]) -> dict[frozenset[str], list[Pod]]:
+        """Return the members that stay of each part that would lack members, though the gang may have what it needs.
+
+        By the roles of the part; with so many members of each role bound more, or less if < 0.
+        """
+        tree, found = self.tree, dict[frozenset[str], list[Pod]]()
+        for roles in tree.torn(self.have(more)) if tree is not None and tree.has_choice else ():
+            if members := [pod for pod in self.ordered() if pod.stays and pod.role in roles]:
+                found[roles] = members
+        return found
 
     def have(self, more: Mapping[str, int]) -> Have:
         """Return how many members of a role are bound or have succeeded, with so many of each more."""

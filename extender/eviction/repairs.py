@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
@@ -15,19 +18,28 @@ from extender.objects.keys import BelowMinimum
 from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod, Shape
 
+#: Stands for all parts of a gang: it lacks its minimum.
+_WHOLE: Final[frozenset[str]] = frozenset()
+
 
 @dataclass(slots=True)
 class Wound:
     """What a gang has lost since it last had its minimum.
 
-    `since` is when it first had too few members, or was told that it would (seconds, monotonic). `places` are the nodes
-    of members that are gone, by their UID, and what those took there.
+    `since` is when it first had too few members, or was told that it would (seconds, monotonic): the gang as a whole,
+    and each of its parts by the roles of that. `places` are the nodes of members that are gone, by their UID, and what
+    those took there.
     """
 
     gang: Gang
-    since: float
+    since: dict[frozenset[str], float] = field(default_factory=dict)
     places: dict[str, tuple[str, Shape]] = field(default_factory=dict)
     keep: Earmark | None = None
+
+    @property
+    def waiting(self) -> dict[frozenset[str], float]:
+        """Return since when the gang lacks what it waits for: of one that lacks its minimum no part is looked at."""
+        return {_WHOLE: self.since[_WHOLE]} if _WHOLE in self.since else self.since
 
 
 class Repairs:
@@ -61,13 +73,18 @@ class Repairs:
     def follow(self, gang: Gang) -> None:
         """Take in how a gang stands."""
         started = gang.census().bound > 0 and self._model.concerns(gang)
-        whole = gang.has_minimum and not gang.useless
-        if not started or gang.is_growing or (whole and not self._is_threatened(gang)):
+        doomed = self._doomed_members(gang)
+        lacking = self._lacking(gang, doomed) if started and not gang.is_growing else ()
+        if not lacking:
             self.forget(gang.uid)
-        elif gang.uid not in self.wounds and gang.below_minimum is not BelowMinimum.IGNORE:
-            self.wounds[gang.uid] = Wound(gang, self._clock.monotonic())
-        elif whole and gang.uid in self.wounds:
-            self.wounds[gang.uid].places.clear()  # others have come for those
+            return
+        if gang.uid not in self.wounds and gang.below_minimum is not BelowMinimum.IGNORE:
+            self.wounds[gang.uid] = Wound(gang)
+        wound, now = self.wounds.get(gang.uid), self._clock.monotonic()
+        if wound is not None:
+            wound.since = {part: wound.since.get(part, now) for part in lacking}
+            if doomed and not self._lacking(gang, Counter()):
+                wound.places.clear()  # others have come for those
 
     def node_seen(self, node: Node) -> None:
         """Take in how a node stands: its gangs' grace begins when it is announced to go."""
@@ -109,13 +126,16 @@ class Repairs:
             gang = wound.gang
             if self._model.gangs.get(gang.ref) is not gang or gang.uid != uid:
                 self.forget(uid)
-            elif now >= wound.since + self._grace:
-                self.forget(uid)
+            elif over := {part for part, since in wound.waiting.items() if now >= since + self._grace}:
+                for part in over:
+                    del wound.since[part]
+                if not wound.since or _WHOLE in over:
+                    self.forget(uid)
                 if not gang.is_growing and gang.below_minimum is BelowMinimum.EVICT:
-                    self._give_up(gang)
+                    self._give_up(gang, over)
 
-    def _give_up(self, gang: Gang) -> None:
-        """Evict what is left of a gang, or of its parts that lack members: they hold nodes and cannot run."""
+    def _give_up(self, gang: Gang, parts: Container[frozenset[str]]) -> None:
+        """Evict what is left of a gang, or of those `parts` that lack members: they hold nodes and cannot run."""
         pending, reason, waited = self._pending_evictions, EvictionReason.BELOW_MINIMUM, f"{self._grace:.0f} s"
         if not gang.has_minimum:
             have, need = gang.census().secured, gang.min_member
@@ -123,7 +143,8 @@ class Repairs:
             pending.evict_gang(gang, reason, why)
         elif self._reservations.ledger.of_gang(gang.uid) is None:  # else others are on their way
             why = f"because their part of the gang lacks members, and no others found a place beside them in {waited}"
-            pending.evict_part(gang, gang.useless, reason, why)
+            torn = gang.torn_parts({})
+            pending.evict_part(gang, [pod for part in torn if part in parts for pod in torn[part]], reason, why)
 
     def keeps(self) -> dict[str, Earmark]:
         """Return what is kept, by the UID of the gang: for those whose members have no other place yet."""
@@ -136,22 +157,30 @@ class Repairs:
     def pass_time(self) -> bool:
         """Tell whether a pass is due because a grace is over."""
         now = self._clock.monotonic()
-        return any(wound.since + self._grace <= now for wound in self.wounds.values())
+        return any(end <= now for end in self._ends())
 
     def next_end(self) -> float | None:
         """Return when the next grace ends (seconds, monotonic), or None."""
         now = self._clock.monotonic()
-        ends = (wound.since + self._grace for wound in self.wounds.values())
-        return min((end for end in ends if end > now), default=None)
+        return min((end for end in self._ends() if end > now), default=None)
 
-    def _is_threatened(self, gang: Gang) -> bool:
-        """Tell whether a member that is to stay is on a node that is announced to go."""
-        table = self._model.table
+    def _ends(self) -> Iterator[float]:
+        return (since + self._grace for wound in self.wounds.values() for since in wound.waiting.values())
+
+    def _lacking(self, gang: Gang, doomed: Counter[str]) -> list[frozenset[str]]:
+        """Return which parts of a gang lack members, or will when those go whose nodes are doomed (by role)."""
+        less = {role: -count for role, count in doomed.items()}
+        whole = () if gang.would_have_minimum(less) else (_WHOLE,)
+        return [*whole, *gang.torn_parts(less)]
+
+    def _doomed_members(self, gang: Gang) -> Counter[str]:
+        """Count the members of each role that are to stay, and are on a node that is announced to go."""
+        table, found = self._model.table, Counter[str]()
         for uid, pod in gang.members.items() if self._doomed else ():
             claim = None if pod.deleting else table.claim_of(uid)
             if claim is not None and claim.node in self._doomed:
-                return True
-        return False
+                found[pod.role] += 1
+        return found
 
     def _keep(self, wound: Wound) -> Earmark:
         find, places = self._model.table.find, wound.places.values()

@@ -176,10 +176,13 @@ class Branch:
         begun = [each for each in self.parts if any(map(have, each.roles))] if self.most else ()
         return (0 < self.most <= len(begun) and part not in begun) or part.bars(role, have)
 
-    def torn(self, have: Have) -> frozenset[str]:
-        """Return the roles of the parts inside this one that do not hold."""
-        parts = (part.torn(have) if part.holds(have) else part.roles for part in self.parts)
-        return frozenset[str]().union(*parts)
+    def torn(self, have: Have) -> Iterator[frozenset[str]]:
+        """Yield the roles of each part inside this one that does not hold, the outermost."""
+        for part in self.parts:
+            if part.holds(have):
+                yield from part.torn(have)
+            else:
+                yield part.roles
 
     def problem(self, where: str) -> Problem | None:
         """Return why it can be no gang, None if it can."""

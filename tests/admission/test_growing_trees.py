@@ -205,6 +205,47 @@ def test_a_part_that_finds_no_place_beside_its_own_is_evicted_after_grace() -> N
     assert other.reserved
 
 
+def test_each_torn_part_has_a_grace_of_its_own() -> None:
+    """One that loses a member as the grace of another ends is not evicted with that."""
+    world = racks(xa=40)
+    job = of(world, replica("a"), replica("b"), replica("c"))
+    run(job, "a.p a.d b.p b.d c.p c.d")
+    world.effects()
+
+    def lose(name: str) -> None:
+        pod = next(pod for pod in job.pods if pod.name == name)
+        job.pods.remove(pod)
+        world.tell(PodGone(pod.uid))
+        world.judge()
+
+    lose("b.d-3")
+    world.later(299)
+    lose("c.d-5")
+    world.later(1.5)
+    assert evicted(world) == ["b.p"]
+    world.later(297)
+    assert evicted(world) == []
+    world.later(2)
+    assert evicted(world) == ["c.p"]
+
+
+def test_a_gang_that_loses_its_minimum_later_has_all_of_its_grace() -> None:
+    """However long one of its parts has been torn by then; nor is that part evicted by itself meanwhile."""
+    world = racks(xa=40)
+    job = of(world, replica("a"), replica("b"))
+    run(job, "a.p a.d b.p b.d")
+    world.effects()
+    for name, seconds in (("b.d-3", 200.0), ("a.d-1", 299.0)):
+        pod = next(pod for pod in job.pods if pod.name == name)
+        job.pods.remove(pod)
+        world.tell(PodGone(pod.uid))
+        world.judge()
+        world.later(seconds)
+    assert evicted(world) == []
+    world.later(2)
+    assert evicted(world) == ["a.p", "b.p"]
+
+
 def test_members_that_join_together_leave_together(world: World) -> None:
     """Of replicas of two hosts: half of one waits, and who needs one more node has both hosts of another evicted."""
     world.nodes(6)
