@@ -81,7 +81,7 @@ class PendingEvictions:
         in_vain: the UIDs of gangs that kube-scheduler refused though others had left for them.
         moved: what is kept for those that leave for others and have another place.
         notices: what gangs were told that are to be evicted.
-        to_drain: gangs that have notice because their queue is drained, by UID.
+        to_drain: gangs that have notice, or are evicted, because their queue is drained, by UID.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that a place is cleared by
@@ -286,10 +286,7 @@ class PendingEvictions:
         for eviction in pending.evictions:
             self._leaving_for.pop(eviction.gang, None)
         self._model.table.outdate()
-        staying = {pod.uid for pod in pending.pods if not self._is_gone(pod)}
-        self._effects.spared.update(staying)
-        stay = {pod.uid: pod for pod in pending.pods if pod.uid in staying}
-        self._effects.suspensions |= {each.workload.uid: None for each in self._model.workloads.of_pods(stay)}
+        staying = self._spare(pending.pods)
         for other, each in list(self.under_way.items()) if staying else ():
             if not staying.isdisjoint(each.awaited):
                 self.end(other, "a pod stays that was to leave")
@@ -301,6 +298,19 @@ class PendingEvictions:
                 self.moved.end(eviction.victim.uid)
             if not pending.sent:
                 self._note(eviction, "EvictionCancelled", f"no pod is evicted: {why}")
+
+    def may_stay(self, gang: Gang, why: str) -> None:
+        """Take back that a gang is to be evicted for no other's sake, unless it leaves for another."""
+        if gang.ref not in self._leaving_for:
+            self.notices.withdraw(gang, why)
+            self._spare(gang.members.values())
+
+    def _spare(self, pods: Iterable[Pod]) -> set[str]:
+        """Have those not evicted that are still there; return their UIDs."""
+        staying = {pod.uid: pod for pod in pods if not self._is_gone(pod)}
+        self._effects.spared.update(staying)
+        self._effects.suspensions |= {each.workload.uid: None for each in self._model.workloads.of_pods(staying)}
+        return set(staying)
 
     def refused(self, uid: str, why: str) -> list[str]:
         """Take in that the API server refuses to evict a pod; return the UIDs of gangs whose place is given up."""
@@ -364,15 +374,14 @@ class PendingEvictions:
             notice = notice_of(gang, preemption_of(self._sharing.queue_of(gang), self._sharing))
             staying = [pod for pod in gang.members.values() if pod.stays and not gang.keeps(pod)]
             due = self.notices.due(gang, staying, notice if staying else 0.0, reason, why)
+            self.to_drain[gang.uid] = gang
             if due > now:
                 self._draining_due = min(self._draining_due, due)
-                self.to_drain[gang.uid] = gang
             else:
                 self.evict_gang(gang, reason, why)
-                before.pop(gang.uid, None)
         for uid, gang in before.items():
-            if uid not in self.to_drain and gang.ref not in self._leaving_for:
-                self.notices.withdraw(gang, "its Queue is not drained any more")
+            if uid not in self.to_drain:
+                self.may_stay(gang, "its Queue is not drained any more")
 
     def _send(self, pending: PendingEviction) -> None:
         """Evict those that are to leave."""

@@ -21,7 +21,7 @@ _NEVER: Final = math.inf
 class TimedRun:
     """A gang that runs, and may for so many `seconds` by the word of `whose`; `turn` is when it is looked at next.
 
-    It `ends` then, in epoch seconds; `turn` is in those of the monotonic clock.
+    It `ends` then, in epoch seconds; `turn` is in those of the monotonic clock. One that was `evicted` is there still.
     """
 
     gang: Gang
@@ -30,6 +30,7 @@ class TimedRun:
     ends: float
     turn: float = 0.0
     told: bool = False
+    evicted: bool = False
 
 
 class Runtimes:
@@ -61,8 +62,9 @@ class Runtimes:
             if known is not None:
                 self.forget(known)
         elif known is None or (known.seconds, known.ends) != (seconds, started + seconds):
-            told = known is not None and known.told
-            self.runs[gang.uid] = TimedRun(gang, seconds, whose, started + seconds, told=told)
+            run = self.runs[gang.uid] = TimedRun(gang, seconds, whose, started + seconds)
+            if known is not None:
+                run.told, run.evicted = known.told, known.evicted
             self._next = -math.inf  # it is looked at with the next pass
 
     def forget(self, run: TimedRun) -> None:
@@ -109,9 +111,9 @@ class Runtimes:
             run.turn = due
             return
         self._pending_evictions.evict_gang(gang, EvictionReason.MAX_RUNTIME, why)
-        run.turn, run.told = now + PATIENCE_SECONDS, False  # a budget may have kept it
+        run.turn, run.told, run.evicted = now + PATIENCE_SECONDS, False, True  # a budget may have kept it
 
     def _may_stay(self, run: TimedRun, why: str) -> None:
-        if run.told and self._pending_evictions.leaving_for(run.gang.ref) is None:
-            self._pending_evictions.notices.withdraw(run.gang, why)
-        run.told = False
+        if run.told or run.evicted:
+            self._pending_evictions.may_stay(run.gang, why)
+        run.told = run.evicted = False

@@ -327,3 +327,27 @@ def test_a_gang_gets_what_it_asks_for_within_what_its_queue_allows(asked: float,
     gang.join(pod)
     assert grace <= notice_of(gang, policy) <= max(grace, most)
     assert notice_of(gang, policy) >= min(asked, most)
+
+
+def test_a_gang_that_a_drain_did_not_move_has_notice_again(world: World) -> None:
+    """A budget has kept it until its Queue was resumed: nothing evicts it any more, and the next one tells it first."""
+    world.nodes(1)
+    tell(world, queue("team", 8, preemption=PreemptionPolicy()))
+    job = running(world, "job", 1, priority=1, options=replace(ASKING, queue="team"))
+    world.effects()
+    tell(world, queue("team", 8, preemption=PreemptionPolicy(), stop_policy=StopPolicy.HOLD_AND_DRAIN))
+    world.judge()
+    assert len(heed(world, job)) == 1
+    world.later(121)
+    assert evicted(world)
+    tell(world, queue("team", 8, preemption=PreemptionPolicy()))
+    world.judge()
+    assert set(world.effects().spared) == {pod.uid for pod in job.pods}
+    job.see(0, signs=JobSigns())
+    world.later(3600)
+    assert not evicted(world)
+    high = world.gang("high", 1, priority=5, options=Options(queue="team"))
+    assert high.reason is Reason.PREEMPTING
+    effects = world.effects()
+    assert not effects.evictions
+    assert {wish.planned for wish in effects.notices.values()} == {str(period(world))}

@@ -118,3 +118,25 @@ def test_what_is_not_to_be_evicted_runs_on(world: World) -> None:
 def test_the_maximum_is_how_long_it_is_expected_to_run(world: World) -> None:
     """Where it says nothing else: others may count on its end."""
     assert started(world, max_runtime=600.0).gang.expected_duration == 600.0
+
+
+def test_who_may_run_longer_after_its_eviction_has_notice_again(world: World) -> None:
+    """A budget has kept it: the eviction is not tried any more, and the next one comes with notice."""
+    job = started(world, max_runtime=600.0, eviction_notice=120.0)
+    world.later(480)
+    heed(world, job)
+    world.later(120)
+    assert evicted(world)
+    for index in range(2):
+        job.see(index, options=Options(max_runtime=900.0, eviction_notice=120.0), signs=JobSigns())
+    world.judge()
+    world.judge()
+    effects = world.effects()
+    assert set(effects.spared) == set(effects.notices) == {pod.uid for pod in job.pods}
+    world.later(179)
+    assert not heed(world, job)
+    world.later(1)
+    assert len(heed(world, job)) == 2
+    assert not evicted(world)
+    world.later(120)
+    assert evicted(world) == {"MaxRuntimeExceeded": {"job-0", "job-1"}}
