@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
         hold: "`muster hold team-a/train`; `muster hold team-a/train --dry-run server`.",
         release: "`muster release team-a/train`.",
         cancel: "`muster cancel team-a/train`; `muster cancel team-a/train --yes`; `--dry-run client` only says what.",
-        requeue: "`muster requeue team-a/train`; after `muster hold team-a/train` it does not start again by itself.",
+        requeue: "`muster requeue team-a/train`; after `muster hold` of its PodGroup or Job it does not start again.",
         priority: "`muster priority team-a/train urgent`.",
         stop: "`muster stop team-a`; `muster stop team-a --drain` evicts what runs too.",
         resume: "`muster resume team-a`.",
@@ -119,8 +119,10 @@ def requeue(
 
     An object that Muster has resumed is suspended again; of all others the pods are evicted, within
     PodDisruptionBudgets, and whatever made them makes new ones. It says what, and asks first. Exit codes: 0 done; 1 the
-    API server refuses, there is no such gang, or the answer was no; 2 refused arguments.
+    API server refuses, for one of the pods too, there is no such gang, or the answer was no; 2 refused arguments.
     """
+    from extender.objects.keys import HOLD
+
     with _acting("requeue", dry_run, kubeconfig, context) as acting:
         found = find_gang(acting.cluster, gang)
         field = _suspended_by(found)
@@ -128,14 +130,17 @@ def requeue(
             raise AskError(f"{found.name} has no pods, so it waits already")
         if lone := [each.called for each in found.pods if not field and each.controller is None]:
             raise AskError(f"no controller would make {', '.join(lone[:3])} again: submit them once more")
+        if found.about is None and any((each.meta.get("annotations") or {}).get(HOLD) == "true" for each in found.pods):
+            raise AskError(
+                f"{found.name} is held by its pods alone, and their successors would start: release it first, or "
+                "cancel it and submit it with the annotation muster.dev/hold"
+            )
         if dry_run is DryRun.NONE and not yes and not typer.confirm(f"Evict {len(found.pods)} pods of {found.name}?"):
             raise typer.Exit(EXIT_FAILED)
         if field and found.about is not None:
             acting.do(found.about, "suspended", acting.cluster.patch, found.about.path, _nested(field))
             return
-        for each in found.pods:
-            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": _named(each)}
-            acting.do(each, "evicted", acting.cluster.post, f"{each.path}/eviction", eviction)
+        acting.do_all(found.pods, "evicted", acting.evict)
 
 
 def priority(
@@ -205,12 +210,32 @@ class Acting:
         told = {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}
         typer.echo(f"{each.called} {done}{told[self._dry_run]}")
 
+    def do_all(self, objects: Sequence[StoredObject], done: str, change: Callable[[StoredObject], None]) -> None:
+        """Change objects, whatever becomes of the others; raise AskError that says which were refused."""
+        failed = []
+        for each in objects:
+            try:
+                self.do(each, done, change, each)
+            except AskError as error:
+                failed.append((each, error))
+        if failed and len(objects) == 1:
+            raise failed[0][1]
+        if failed:
+            said = "\n".join(f"  {each.called}: {error}" for each, error in failed)
+            raise AskError(f"{len(failed)} of {len(objects)} not {done}:\n{said}")
+
+    def evict(self, pod: StoredObject) -> None:
+        """Evict a pod, within PodDisruptionBudgets."""
+        about = {"name": pod.meta["name"], "namespace": pod.meta["namespace"]}
+        self.cluster.post(f"{pod.path}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about})
+
     def set_hold(self, gang: str, value: str | None, done: str) -> None:
         """Set the annotation by which a gang is held, or remove it."""
         from extender.objects.keys import HOLD
 
-        for each in find_gang(self.cluster, gang).speakers:
-            self.do(each, done, self.cluster.patch, each.path, {"metadata": {"annotations": {HOLD: value}}})
+        wish = {"metadata": {"annotations": {HOLD: value}}}
+        speakers = find_gang(self.cluster, gang).speakers
+        self.do_all(speakers, done, lambda each: self.cluster.patch(each.path, wish))
 
     def set_policy(self, queue: str, policy: str) -> None:
         """Set a Queue's stopPolicy."""
@@ -233,10 +258,6 @@ def _nested(field: Sequence[str]) -> Json:
     for part in reversed(outer):
         patch = {part: patch}
     return patch
-
-
-def _named(each: StoredObject) -> Json:
-    return {"name": each.meta["name"], "namespace": each.meta["namespace"]}
 
 
 def _made(cluster: ClusterObjects, gang: GangObjects) -> Sequence[StoredObject]:

@@ -19,7 +19,7 @@ _FORBIDDEN = 403
 _MOST_OWNERS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StoredObject:
     """An object as the API server has it; `path` is where, `called` how kubectl names it: `job.batch/train`."""
 
@@ -59,6 +59,10 @@ class GangObjects:
         return self.pods if self.about is None else (self.about,)
 
 
+class ForbiddenError(AskError):
+    """The caller lacks a right; the message is the API server's, which names it."""
+
+
 class ClusterObjects:
     """The API server as actions use it: objects by path, and changes that may be tried alone (a server dry run)."""
 
@@ -72,12 +76,14 @@ class ClusterObjects:
         return self._send("GET", path)
 
     def find(self, path: str) -> Json | None:
-        """Return an object; None if it is not there, or if the caller may not know; raise AskError for all else."""
+        """Return an object, None if it is not there; raise AskError for all else, ForbiddenError without the right."""
         try:
             return self._send("GET", path)
         except ApiServerError as error:
-            if error.refusal in {NOT_FOUND, _FORBIDDEN}:
+            if error.refusal == NOT_FOUND:
                 return None
+            if error.refusal == _FORBIDDEN:
+                raise ForbiddenError(str(error)) from error
             raise
 
     def patch(self, path: str, body: Json) -> None:
@@ -95,7 +101,7 @@ class ClusterObjects:
         self._send("DELETE", path, options | ({"dryRun": ["All"]} if self._query else {}))
 
     def owner(self, of: StoredObject) -> StoredObject | None:
-        """Return the object that made another one, None if no controller did, or if it is gone."""
+        """Return the object that made another one, None if no controller did, or if it is gone; raise AskError."""
         said = of.controller
         if said is None:
             return None
@@ -137,15 +143,28 @@ def find_gang(cluster: ClusterObjects, gang: str) -> GangObjects:
     What describes gangs is looked for in the order in which it counts for pods.
     """
     *_, namespace, name = gang_path(gang).split("/")
+    unread: dict[str, str] = {}  # API -> what may not be read of it
+    about, api = None, ""
     for api, kind, path in _places(namespace, name):
-        body = cluster.find(path)
+        try:
+            body = cluster.find(path)
+        except ForbiddenError:  # as for a kind that is not installed, for all who have no rights on all kinds
+            unread.setdefault(api, f"{path.split('/')[-2]}.{path.split('/')[2]}")
+            continue
         if body is not None:
             about = StoredObject(path, f"{kind.lower()}.{path.split('/')[2]}/{name}", body)
-            return GangObjects(f"{namespace}/{name}", api, about, _pods(cluster, namespace, name, about))
-    pods = _pods(cluster, namespace, name, None)
-    if not pods:
-        raise AskError(f"no PodGroup, Job or other object, and no pods, are a gang {namespace}/{name} that you may see")
-    return GangObjects(f"{namespace}/{name}", "", None, pods)
+            break
+    pods = _pods(cluster, namespace, name, about)
+    if about is None and not pods:
+        but = f"; you may not get {', '.join(unread.values())} in namespace {namespace}" if unread else ""
+        raise AskError(f"no PodGroup, Job or other object, and no pods, are a gang {namespace}/{name} you may see{but}")
+    found = "" if about is None else api
+    missing = next((unread[of] for of in pods.values() if of in unread and of != found), "")
+    if missing:
+        raise AskError(
+            f"pods of {namespace}/{name} are described by {missing}, which you may not get: ask for the right"
+        )
+    return GangObjects(f"{namespace}/{name}", found, about, list(pods))
 
 
 def queue_path(name: str) -> str:
@@ -169,17 +188,20 @@ def _places(namespace: str, name: str) -> Iterator[tuple[str, str, str]]:
             yield JOB, "Job", f"/apis/batch/v1/namespaces/{namespace}/jobs/{quote(name)}"
 
 
-def _pods(cluster: ClusterObjects, namespace: str, name: str, about: StoredObject | None) -> list[StoredObject]:
-    """Return the pods of a gang: those that name it, or that its object made; without an object also one called so."""
+def _pods(cluster: ClusterObjects, namespace: str, name: str, about: StoredObject | None) -> dict[StoredObject, str]:
+    """Return the pods of a gang, and by which API each names it.
+
+    Those that name it, or that its object made; without an object also one called so.
+    """
     from extender.objects.pod import read_pod
     from extender.objects.podspec import decode_pod
 
     uid = None if about is None else about.meta.get("uid")
-    found: list[StoredObject] = []
+    found: dict[StoredObject, str] = {}
     for body in cluster.get(f"/api/v1/namespaces/{namespace}/pods").get("items") or ():
         pod = read_pod(decode_pod(json.dumps(body).encode()))
         same = pod.group.name == name if about is None else uid == pod.controller
         if same or (about is not None and not pod.group.is_pod and pod.group.name == name):
             path = f"/api/v1/namespaces/{namespace}/pods/{pod.name}"
-            found.append(StoredObject(path, f"pod/{pod.name}", body))
+            found[StoredObject(path, f"pod/{pod.name}", body)] = pod.group.api
     return found
