@@ -141,7 +141,8 @@ class GangReports:
         text = f"{seen.census.secured} members bound, minMember is {seen.min_member}; {_named(nodes)}"
         if waited is not None:
             text += f"; {waited:.1f} s after the gang was first seen"
-        self._tell(gang, warning=False, reason="Started", message=text)
+        for about in filter(None, (about_gang(gang), owner_of(gang))):
+            self._events.write(about, warning=False, reason="Started", message=text)
 
     def _tell_wait(self, gang: Gang, seen: GangView) -> None:
         """Write an Event when the gang began to wait, or for another reason."""
@@ -340,15 +341,19 @@ def also_about(gang: Gang) -> Iterator[ObjectRef]:
 
     What made a gang of one pod, as a ReplicaSet, may have made thousands of them.
     """
-    about, group, first = about_gang(gang), gang.group, first_pod(gang)
-    if first is None or gang.ref.is_pod:
-        return
+    about, first = about_gang(gang), first_pod(gang)
+    if first is not None and not gang.ref.is_pod:
+        yield from (each for each in (owner_of(gang), _about_pod(first)) if each is not None and each != about)
+
+
+def owner_of(gang: Gang) -> ObjectRef | None:
+    """Return what made the object of a gang, or its pods; None if nothing did but what the gang is told by."""
+    group, first = gang.group, first_pod(gang)
     kinds = SOURCE_OF[gang.ref.api].kinds
     makes_pods = group is not None and any(kind.kind == group.kind and kind.expand is not None for kind in kinds)
     above = None if group is None else group.owner
-    for each in (above or (None if makes_pods else first.owner), _about_pod(first)):
-        if each is not None and each != about:
-            yield each
+    owner = above or (None if makes_pods or first is None else first.owner)
+    return None if owner == about_gang(gang) else owner
 
 
 def first_pod(gang: Gang) -> Pod | None:

@@ -109,9 +109,10 @@ def with_places(account: WaitAccount, inquiry: Inquiry, placement: Placement) ->
 
 def stand(inquiry: Inquiry) -> QueuePosition:
     """Return where a gang stands in the line in which the gangs are tried, with the last of those before it."""
-    found = inquiry.line.stand(inquiry.gang.uid, inquiry.awaiting, MOST_NAMED)
+    queue = inquiry.case.queue
+    found = inquiry.line.stand(inquiry.gang.uid, queue, inquiry.awaiting, MOST_NAMED)
     ahead = tuple(str(each.gang.ref) for each in found.ahead)
-    return QueuePosition(inquiry.case.queue or None, found.place, found.of, ahead)
+    return QueuePosition(queue or None, found.place, found.of, found.in_own, found.of_own, ahead)
 
 
 def name_holders(admission: Admission, account: WaitAccount, now: float) -> WaitAccount:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,30 +45,45 @@ class WaitingLine:
     def _places(self) -> dict[str, int]:
         return {each.gang.uid: place for place, each in reversed([*enumerate(self.entries)])}
 
-    def stand(self, uid: str, gone: Collection[str], most: int) -> LinePlace:
-        """Return where a gang stands among those that wait, with the last `most` before it.
+    @cached_property
+    def _queues(self) -> Mapping[str, list[int]]:
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for place, each in enumerate(self.entries):
+            found[each.queue].append(place)
+        return found
+
+    def stand(self, uid: str, queue: str, gone: Collection[str], most: int) -> LinePlace:
+        """Return where a gang stands among those that wait, in all queues and in its own; with the last `most` ahead.
 
         `gone` are the UIDs of gangs that have their nodes promised: they wait for none. Complexity: O(gone log gone).
         """
-        places = self._places
+        places, own = self._places, self._queues.get(queue, ())
         left = sorted(places[each] for each in gone if each in places)
+        left_of_own = [each for each in left if self.entries[each].queue == queue]
         of, place = len(self.entries) - len(left), None if uid in gone else places.get(uid)
+        of_own = len(own) - len(left_of_own)
         if place is None:
-            return LinePlace(None, of, [])
+            return LinePlace(None, of, None, of_own, [])
         before, ahead, away = place, list[Entry](), set(left)
         while before and len(ahead) < most:
             before -= 1
             if before not in away:
                 ahead.append(self.entries[before])
-        return LinePlace(place + 1 - bisect_left(left, place), of, ahead[::-1])
+        in_own = bisect_left(own, place) + 1 - bisect_left(left_of_own, place)
+        return LinePlace(place + 1 - bisect_left(left, place), of, in_own, of_own, ahead[::-1])
 
 
 @dataclass(frozen=True, slots=True)
 class LinePlace:
-    """The place of a gang, from 1 on, None for one that does not stand in line; of how many; who is just ahead."""
+    """The place of a gang, from 1 on, None for one that does not stand in line; of how many; who is just ahead.
+
+    `in_own` and `of_own` are those in the line of its own queue.
+    """
 
     place: int | None
     of: int
+    in_own: int | None
+    of_own: int
     ahead: list[Entry]
 
 

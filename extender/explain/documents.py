@@ -119,12 +119,15 @@ class ExpectedStart(ApiDocument, frozen=True):
 class QueuePosition(ApiDocument, frozen=True):
     """The place of a gang in the order of evaluation: `position` of `of`, behind `ahead`; null if it does not wait.
 
-    `name` is its own Queue; those who wait in all Queues are in one order.
+    `name` is its own Queue; those who wait in all Queues are in one order. In the line of its own it is
+    `position_in_queue` of `of_queue`.
     """
 
     name: str | None
     position: Count | None
     of: Count
+    position_in_queue: Count | None
+    of_queue: Count
     ahead: tuple[str, ...]
 
 

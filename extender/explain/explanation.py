@@ -148,9 +148,15 @@ def _account_lines(account: WaitAccount) -> list[str]:
     """Return the place in line and the nearest miss of a gang that waits, in a line each."""
     standing, lines = account.standing, list[str]()
     if standing.position is not None:
-        queue = f" over all Queues (its own is {standing.name})" if standing.name else ""
-        behind = f", behind {standing.ahead[-1]}" if standing.ahead else ""
-        lines.append(f"{standing.position} of {standing.of} in line{queue}{behind}")
+        place, behind = (
+            f"{standing.position} of {standing.of}",
+            f", behind {standing.ahead[-1]}" if standing.ahead else "",
+        )
+        if standing.name:
+            own = f"{standing.position_in_queue} of {standing.of_queue} in line in Queue {standing.name}"
+            lines.append(f"{own}, {place} over all Queues{behind}")
+        else:
+            lines.append(f"{place} in line{behind}")
     if account.nearest is not None:
         lines.append(_nearest_line(account.nearest))
     return lines

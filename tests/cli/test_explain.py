@@ -39,7 +39,7 @@ def explanation(members: int = 2, wait: Wait | None = None) -> bytes:
         GangView(ref, "uid", GangPhase.RUNNING, members, Census(), 0, wait, managed=True),
         Levels((Level("rack", "r"),), "settings"),
         pods,
-        WaitAccount(QueuePosition(None, None, 0, ()), placement=PLACED if wait is None else None),
+        WaitAccount(QueuePosition(None, None, 0, None, 0, ()), placement=PLACED if wait is None else None),
         held={"0": Held((0, 1), (0,), observed=True), "1": Held((2, 3), (1,), observed=False)},
     )
     return msgspec.json.encode(written(explained))

@@ -261,6 +261,23 @@ async def test_a_gang_that_starts_at_once_leaves_one_event(muster: Muster) -> No
     assert len(muster.api.events) == 1
 
 
+async def test_what_made_a_gang_hears_that_it_started(muster: Muster) -> None:
+    """The Job of its pods, in the same words: people look at what they have submitted."""
+    muster.nodes(2)
+    muster.sync()
+    job = ObjectRef("batch/v1", "Job", "default", "train", "job-uid")
+    pods = [replace(pod, owner=job) for pod in muster.gang("train", 2, present=0)]
+    for pod in pods:
+        muster.controller.tell(PodSeen(pod))
+    await asyncio.sleep(0.2)
+    await start(muster, pods)
+    assert {(event.about.kind, event.reason) for event in muster.api.events} == {
+        ("PodGroup", "Started"),
+        ("Job", "Started"),
+    }
+    assert len({event.message for event in muster.api.events}) == 1
+
+
 async def test_a_gang_without_an_object_leaves_the_event_on_its_first_pod(muster: Muster) -> None:
     """Pods say by their labels that they start together; a pod without a gang leaves none."""
     muster.nodes(3)

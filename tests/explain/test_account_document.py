@@ -33,7 +33,7 @@ FALL = Waterfall(
     NONE,
 )
 ACCOUNT = WaitAccount(
-    QueuePosition("team", 3, 7, ("default/first",)),
+    QueuePosition("team", 3, 7, 1, 2, ("default/first",)),
     (FALL,),
     NearestMiss("rack", "r1", 3, 4, {GPU: 8, "memory": 2**33}, (0,)),
     (),
@@ -64,7 +64,14 @@ def lines(account: WaitAccount) -> tuple[str, ...]:
 def test_the_document_has_exactly_the_documented_keys() -> None:
     """Amounts as Kubernetes writes them, moments as the API server does; what nobody said is null."""
     assert document(ACCOUNT) == {
-        "queue": {"name": "team", "position": 3, "of": 7, "ahead": ["default/first"]},
+        "queue": {
+            "name": "team",
+            "position": 3,
+            "of": 7,
+            "positionInQueue": 1,
+            "ofQueue": 2,
+            "ahead": ["default/first"],
+        },
         "waterfall": [
             {
                 "pods": 4,
@@ -103,8 +110,8 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
 def test_what_there_is_not_is_null_or_empty() -> None:
     """A gang that runs waits in no line and lacks nothing."""
     choice = NodeChoice(3, 4, 2, (), ("as things stand now",), None)
-    assert document(WaitAccount(QueuePosition(None, None, 0, ()), choice=choice)) == {
-        "queue": {"name": None, "position": None, "of": 0, "ahead": []},
+    assert document(WaitAccount(QueuePosition(None, None, 0, None, 0, ()), choice=choice)) == {
+        "queue": {"name": None, "position": None, "of": 0, "positionInQueue": None, "ofQueue": 0, "ahead": []},
         "waterfall": [],
         "nearestMiss": None,
         "holders": [],
@@ -115,15 +122,15 @@ def test_what_there_is_not_is_null_or_empty() -> None:
 def test_people_are_told_what_matters_most() -> None:
     """Where the gang stands, and what is missing where it nearly fits."""
     assert lines(ACCOUNT) == (
-        "3 of 7 in line over all Queues (its own is team), behind default/first",
+        "1 of 2 in line in Queue team, 3 of 7 over all Queues, behind default/first",
         f"nearest: rack r1 has room for 3 of 4 and lacks 8Gi memory, 8 {GPU}",
     )
     miss = NearestMiss("cluster", "", 0, 1, {}, ())
-    assert lines(WaitAccount(QueuePosition(None, 1, 1, ()), nearest=miss)) == (
+    assert lines(WaitAccount(QueuePosition(None, 1, 1, 1, 1, ()), nearest=miss)) == (
         "1 of 1 in line",
         "nearest: the cluster has room for 0 of 1",
     )
-    assert lines(WaitAccount(QueuePosition(None, None, 3, ()))) == ()
+    assert lines(WaitAccount(QueuePosition(None, None, 3, None, 3, ()))) == ()
 
 
 def test_an_explanation_has_what_was_worked_out() -> None:

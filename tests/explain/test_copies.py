@@ -83,8 +83,8 @@ def test_who_has_its_nodes_promised_stands_in_no_line() -> None:
     line = inspection.collect(asked.ref, suggesting=False).inquiry.line
     uids = [each.gang.uid for each in line.entries]
     assert large.gang.uid in uids
-    found = line.stand(large.gang.uid, frozenset(), 5)
+    found = line.stand(large.gang.uid, "", frozenset(), 5)
     assert (found.place, found.of, [each.gang.uid for each in found.ahead]) == (len(uids), len(uids), uids[:-1])
-    alone = line.stand(large.gang.uid, frozenset(uids[:-1]), 5)
-    assert (alone.place, alone.of, alone.ahead) == (1, 1, [])
-    assert line.stand(large.gang.uid, frozenset(uids), 5).place is None
+    alone = line.stand(large.gang.uid, "", frozenset(uids[:-1]), 5)
+    assert (alone.place, alone.of, alone.in_own, alone.of_own, alone.ahead) == (1, 1, 1, 1, [])
+    assert line.stand(large.gang.uid, "", frozenset(uids), 5).place is None

@@ -46,7 +46,7 @@ def pod(name: str, node: str = "", phase: Phase = Phase.PENDING, role: str = "")
     return Pod(f"{name}-uid", "default", name, Shape(()), node_name=node, phase=phase, role=role)
 
 
-ACCOUNT = WaitAccount(QueuePosition(None, None, 0, ()))
+ACCOUNT = WaitAccount(QueuePosition(None, None, 0, None, 0, ()))
 WAITS = GangFacts(
     view(GangPhase.PENDING, Wait(Reason.INSUFFICIENT_CAPACITY, {"minMember": 4, "fits": 1})),
     Levels(),
@@ -84,7 +84,7 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
         "headline": "Running, 329 GB/s predicted, within rack r1",
         "nextBetter": {"busBandwidthGBps": 475.0, "level": "rack", "domain": "r7", "fits": 3, "needed": 4},
         "expectedStart": None,
-        "queue": {"name": None, "position": None, "of": 0, "ahead": []},
+        "queue": {"name": None, "position": None, "of": 0, "positionInQueue": None, "ofQueue": 0, "ahead": []},
         "waterfall": [],
         "nearestMiss": None,
         "holders": [],

@@ -21,9 +21,15 @@ def standing(world: World, gang: Job | Gang) -> QueuePosition:
     return explained(world, gang).standing
 
 
-def place(queue: str, position: int | None, of: int, ahead: tuple[GroupRef, ...] = ()) -> QueuePosition:
-    """Return a place in line behind gangs."""
-    return QueuePosition(queue or None, position, of, tuple(map(str, ahead)))
+def place(
+    queue: str,
+    position: int | None,
+    of: int,
+    ahead: tuple[GroupRef, ...] = (),
+    own: tuple[int | None, int] | None = None,
+) -> QueuePosition:
+    """Return a place in line behind gangs; `own` is that in the line of its queue, where it differs."""
+    return QueuePosition(queue or None, position, of, *(own or (position, of)), tuple(map(str, ahead)))
 
 
 def stranger(world: World, name: str, *, priority: int = 0, created: str = "", queue: str = "") -> Gang:
@@ -63,8 +69,8 @@ def test_who_would_borrow_comes_after_all_who_would_not(world: World) -> None:
     poor = world.gang("poor", 1, options=Options(queue="poor"))
     rich = world.gang("rich", 1, options=Options(queue="rich"))
     world.judge()
-    assert standing(world, rich) == place("rich", 1, 2)
-    assert standing(world, poor) == place("poor", 2, 2, (rich.ref,))
+    assert standing(world, rich) == place("rich", 1, 2, own=(1, 1))
+    assert standing(world, poor) == place("poor", 2, 2, (rich.ref,), own=(1, 1))
 
 
 def test_a_stranger_stands_where_it_would_if_it_came_now(world: World) -> None:
@@ -86,14 +92,14 @@ def test_a_stranger_of_another_queue_stands_by_that_queues_turn(world: World) ->
     world.gang("runs", 1, options=Options(queue="busy")).run()
     waits = world.gang("waits", 1, options=Options(queue="busy"))
     world.judge()
-    assert standing(world, stranger(world, "new", queue="idle")) == place("idle", 1, 2)
+    assert standing(world, stranger(world, "new", queue="idle")) == place("idle", 1, 2, own=(1, 1))
     assert standing(world, stranger(world, "late", queue="busy")) == place("busy", 2, 2, (waits.ref,))
 
 
 def test_a_stranger_whose_queue_is_not_there_stands_nowhere(world: World) -> None:
     """Nobody would judge it."""
     world.gang("first", 1)
-    assert standing(world, stranger(world, "new", queue="nobody")) == place("nobody", None, 1)
+    assert standing(world, stranger(world, "new", queue="nobody")) == place("nobody", None, 1, own=(None, 0))
 
 
 def test_a_stranger_that_would_borrow_comes_after_all_that_would_not(world: World) -> None:
@@ -104,7 +110,7 @@ def test_a_stranger_that_would_borrow_comes_after_all_that_would_not(world: Worl
     world.tell(QueueSeen(Queue("all", uid="all")))
     rich = world.gang("rich", 1, options=Options(queue="rich"))
     world.judge()
-    assert standing(world, stranger(world, "new", queue="poor")) == place("poor", 2, 2, (rich.ref,))
+    assert standing(world, stranger(world, "new", queue="poor")) == place("poor", 2, 2, (rich.ref,), own=(1, 1))
 
 
 def test_a_stranger_stands_in_the_line_of_a_stopped_queue(world: World) -> None:

@@ -97,8 +97,6 @@ ELSEWHERE: Final = {
         ],
         "gangs here have no parts: tests/explain/test_parts.py",
     ),
-    "explain.queue.of": "who stands in line with the gang: tests/explain/test_standing.py",
-    "explain.queue.position": "who stands in line with the gang: tests/explain/test_standing.py",
 }
 
 #: Documents, by what their fields are called here.
@@ -581,6 +579,16 @@ class Recomputed:
             self.within("explain.holders[].gpus", holder.gpus, taken(there))
             self.within("explain.holders[].nodes", holder.nodes, len(nodes))
 
+    def line(self, shown: Explanation, row: GangRow, line: list[GangRow]) -> None:
+        """Compare where a gang stands among all that wait, and among those of its Queue."""
+        place = shown.queue
+        assert place is not None
+        own = [each for each in line if each.queue == row.queue]
+        self.same("explain.queue.position", place.position, row.position)
+        self.same("explain.queue.of", place.of, len(line))
+        self.same("explain.queue.ofQueue", place.of_queue, len(own))
+        self.same("explain.queue.positionInQueue", place.position_in_queue, own.index(row) + 1 if row in own else None)
+
     def wanted(self, pods: int, row: GangRow, states: Mapping[MemberState, int]) -> None:
         """Compare how many pods are counted off: those that it needs to start, else the others, else gated ones."""
         lacking = row.min_member - row.members.bound - row.members.succeeded - row.members.reserved
@@ -648,6 +656,7 @@ def compare(story: Story, picture: BoardPicture, board: Board) -> set[str]:
     """Recompute everything that can be read now; return what was."""
     true = Recomputed(story)
     rows = list(gang_rows(picture))
+    line = sorted((row for row in rows if row.position), key=lambda row: row.position or 0)
     assert [row.position for row in rows if row.position] == list(range(1, len(picture.order) + 1))
     true.seen.add("gangs[].position")
     statuses = dict(story.muster.api.statuses)
@@ -662,7 +671,9 @@ def compare(story: Story, picture: BoardPicture, board: Board) -> set[str]:
     inspection = story.muster.controller.inspection
     for row in rows:
         ref = next(ref for ref in story.objects.groups if ref.name == row.name)
-        true.explain(explanation(inspection.explain(ref)), row)
+        shown = explanation(inspection.explain(ref))
+        true.explain(shown, row)
+        true.line(shown, row, line)
     return true.seen
 
 

@@ -48,7 +48,7 @@ async def test_a_gang_that_waits_says_which_nodes_are_left_and_who_has_the_other
     synced.gang("train", 3)
     await asyncio.sleep(1)
     document = (await http.get(f"{GANG}/explain")).json()
-    assert document["queue"] == {"name": None, "position": 1, "of": 1, "ahead": []}
+    assert document["queue"] == {"name": None, "position": 1, "of": 1, "positionInQueue": 1, "ofQueue": 1, "ahead": []}
     (fall,) = document["waterfall"]
     assert [(step["cause"], step["nodes"], step["left"]) for step in fall["steps"]] == [("TooFull", 1, 2)]
     assert (fall["nodes"], fall["usable"], fall["fits"], fall["pods"]) == (3, 2, 2, 3)

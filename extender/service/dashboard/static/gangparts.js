@@ -53,11 +53,13 @@ export function facts(gang, model) {
   ];
   if (queue?.name) list.push(["Queue", named("queues", queue.name)]);
   list.push(["team", named("teams", gang.namespace)]);
-  if (queue?.position)
-    list.push([
-      "place in line",
-      `${count(queue.position)} of ${count(queue.of)}${queue.name ? " over all Queues" : ""}`,
-    ]);
+  if (queue?.position) {
+    const overall = `${count(queue.position)} of ${count(queue.of)}`;
+    const place = queue.name
+      ? `${count(queue.positionInQueue)} of ${count(queue.ofQueue)}, ${overall} over all Queues`
+      : overall;
+    list.push(["place in line", place]);
+  }
   if (queue?.ahead?.length) list.push(["ahead of it", links(queue.ahead, queue.position - 1)]);
   if (row)
     list.push(["priority", count(row.priority)], ["GPUs", count(row.gpus)], ["created", clock(row.since, model.now())]);
