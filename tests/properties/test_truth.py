@@ -27,7 +27,7 @@ from msgspec import inspect
 from extender.admission.events import GroupSeen, NodeGone, NodeSeen, PodGone, PodSeen, QueueSeen
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
-from extender.explain.documents import Explanation, GangPhase, MemberState, QueueRow
+from extender.explain.documents import Explanation, GangPhase, MemberState, NearestDomain, QueueRow
 from extender.explain.explanation import explanation
 from extender.explain.views import GroupStatus
 from extender.objects.keys import Options
@@ -462,7 +462,7 @@ class Recomputed:
     def queues(self, rows: Iterable[QueueRow], gangs: Iterable[GangRow]) -> None:
         """Compare quota and usage of Queues; what is lent is what others borrow, of what its Queue has left."""
         shown, objects = {row.name: row for row in rows}, self.objects
-        lent = borrowed = 0
+        lent, borrowed = dict[str, int](), dict[str, int]()
         used_in_all = 0
         for name, nominal in QUOTAS.items():
             own = [ref for ref, group in objects.groups.items() if group.options.queue == name]
@@ -476,13 +476,14 @@ class Recomputed:
             self.same("queues[].flavors[].used", use.used, used)
             self.same("queues[].flavors[].borrowed", use.borrowed, max(used - nominal, 0))
             assert 0 <= use.lent <= max(nominal - used, 0)
-            lent, borrowed = lent + use.lent, borrowed + use.borrowed
+            lent[name], borrowed[name] = use.lent, max(used - nominal, 0)
             holders = [ref for ref in own if objects.placed(ref)]
             waiting = [row for row in gangs if row.queue == name and row.reason is not None]
             waiting = [row for row in waiting if row.members.exist and not any(ref.name == row.name for ref in holders)]
             self.same("queues[].admittedGangs", shown[name].admitted_gangs, len(holders))
             self.same("queues[].pendingGangs", shown[name].pending_gangs, len(waiting))
-        self.same("queues[].flavors[].lent", lent, borrowed)
+        # There are two: what one has borrowed is the other's.
+        self.same("queues[].flavors[].lent", list(lent.values()), list(borrowed.values())[::-1])
         for use in shown["all"].flavors:
             assert (use.used, use.nominal) == (used_in_all, sum(QUOTAS.values()))
 
@@ -508,22 +509,17 @@ class Recomputed:
         self.same("status.waiting{}", document.waiting, dict(reasons))
         oldest = min((row.since or "" for row in rows if row.reason), default=None)
         assert (document.oldest_wait and document.oldest_wait.since) == oldest
-        self.metrics(phases, reasons, {"allocatable": sum(gpus.values()), "used": used, "reserved": promised})
+        there = [row for row in rows if any(ref.name == row.name for ref in objects.groups if objects.members(ref))]
+        self.metrics(there, {"allocatable": sum(gpus.values()), "used": used, "reserved": promised})
 
-    def metrics(self, phases: Counter[str], reasons: Counter[str], gpus: Mapping[str, int]) -> None:
-        """Compare the gauges that say the same; a gang without pods is none of them."""
+    def metrics(self, rows: Iterable[GangRow], gpus: Mapping[str, int]) -> None:
+        """Compare the gauges that say the same of gangs that have pods."""
         sample = self.story.muster.sample
-        empty = Counter[str]()
-        for ref in self.objects.groups:
-            if not self.objects.members(ref):
-                empty[GangPhase.PENDING] += 1
+        phases, reasons = Counter(row.phase for row in rows), Counter(row.reason.code for row in rows if row.reason)
         for phase in GangPhase:
-            assert sample("muster_gangs", phase=phase) <= phases[phase]
-        assert sum(sample("muster_gangs", phase=phase) for phase in GangPhase) == sum(
-            bool(self.objects.members(ref)) for ref in self.objects.groups
-        )
+            assert sample("muster_gangs", phase=phase) == phases[phase], phase
         for reason in Reason:
-            assert sample("muster_gangs_waiting", reason=reason) <= reasons[reason]
+            assert sample("muster_gangs_waiting", reason=reason) == reasons[reason], reason
         for state, number in gpus.items():
             assert sample("muster_gpus", state=state) == number
         assert sample("muster_reserved_unbound", resource=GPU) == gpus["reserved"]
@@ -572,12 +568,17 @@ class Recomputed:
             for fall in shown.waterfall if shown.nearest_miss is None and anywhere else ():
                 self.same("explain.waterfall[].fits", fall.fits, fall.pods)
         self.nearest(shown, ref)
+        within = None if shown.nearest_miss is None else self.inside(shown.nearest_miss)
+        assert within is not None or not shown.holders
+        assert shown.holders == tuple(sorted(shown.holders, key=lambda each: (-each.gpus, -each.nodes)))
         for holder in shown.holders:
             pods = [pod for pod in objects.pods.values() if holder.gang in {pod.key, str(pod.group)}]
-            there = [pod for pod in pods if pod.bound or pod.name in objects.promised]
-            nodes = {pod.node_name or objects.promised[pod.name] for pod in there}
+            at = {pod.name: pod.node_name or objects.promised.get(pod.name) for pod in pods if not pod.done}
+            there = [pod for pod in pods if at.get(pod.name) in (within or ())]
             self.within("explain.holders[].gpus", holder.gpus, taken(there))
-            self.within("explain.holders[].nodes", holder.nodes, len(nodes))
+            self.within("explain.holders[].nodes", holder.nodes, len({at[pod.name] for pod in there}))
+            assert holder.gpus == taken(there) or len(within or ()) > 1
+            assert not any(pod.group == ref for pod in pods)
 
     def line(self, shown: Explanation, row: GangRow, line: list[GangRow]) -> None:
         """Compare where a gang stands among all that wait, and among those of its Queue."""
@@ -598,6 +599,11 @@ class Recomputed:
         else:
             self.same("explain.waterfall[].pods", pods, lacking if lacking > 0 else waiting or gated)
 
+    def inside(self, miss: NearestDomain) -> list[str]:
+        """Return the nodes of the domain where a gang comes closest to finding room."""
+        domain, nodes = miss.domain.rpartition("/")[2], self.objects.nodes.items()
+        return [name for name, node in nodes if miss.level == "cluster" or node.labels.get(miss.level) == domain]
+
     def nearest(self, shown: Explanation, ref: GroupRef) -> None:
         """Compare where a gang of one shape comes closest to finding room, and what is short there by itself."""
         miss, objects = shown.nearest_miss, self.objects
@@ -610,13 +616,7 @@ class Recomputed:
         if len(shapes) != 1 or bound or shown.reason is None or shown.reason.code == Reason.BEHIND_HEAD:
             return
         (shape,) = shapes
-        domain = miss.domain.rpartition("/")[2]
-        inside = [
-            name
-            for name, node in objects.nodes.items()
-            if miss.level == "cluster" or node.labels.get(miss.level) == domain
-        ]
-        usable = [name for name in inside if objects.takes_pods(name)]
+        usable = [name for name in self.inside(miss) if objects.takes_pods(name)]
 
         def room(resource: str | None) -> int:
             """Return how many pods have room, by one resource alone or by all."""
