@@ -33,6 +33,10 @@ MEANINGS: Mapping[str, Key] = {
     keys.GANG: Key(
         "label", "pods", "train", "the [gang](../gangs.md#labels-alone) that the pod is in, without an object"
     ),
+    keys.USER: Key(
+        "label", "pods", "jane", "who submitted them, for what [one user may run](../queues.md#what-one-user-may-run)"
+    ),
+    keys.GROUP: Key("label", "pods", "ml", "the same of a group"),
     keys.MIN_MEMBER: Key(
         "annotation",
         "pods, the operator's object",

@@ -173,8 +173,9 @@ class Settings(BaseModel):
     """Pause between two writes to the history's store. Of what changed in that time a crash leaves only what the
     cluster still tells; shorter writes more often."""
 
-    history_user_label: str = Field(default="", max_length=317, pattern=rf"({_LABEL_KEY})|^$")
-    """Label of pods that names the user whom GPU-seconds are charged to, beside queue and namespace. Empty: none."""
+    history_user_label: str = Field(default="muster.dev/user", max_length=317, pattern=rf"({_LABEL_KEY})|^$")
+    """Label of pods that names the user whom GPU-seconds are charged to, beside queue and namespace. Empty: none. The
+    default is the one by which Queues limit what a user runs."""
 
     protect_members: Literal["karpenter", "always", "never"] = "karpenter"
     """Which members of gangs are protected from autoscalers that move pods to other nodes: those without which their

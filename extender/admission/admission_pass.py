@@ -124,6 +124,8 @@ _Steps: TypeAlias = Generator[None, None, _R]
 
 #: Passes in which a search for one gang goes on while nothing changes: some 0.7 s of work.
 MOST_SEARCHES: Final = 64
+#: For whatever one of these is waited, it keeps no other gang of its queue from starting.
+_PASSED_BY: Final = frozenset({Reason.AWAITING_MEMBERS, Reason.BEHIND_IN_QUEUE, Reason.RUNNING_LIMIT})
 
 #: How much of a step the evaluation of one gang is, where one that is taken in counts 1.
 _EVALUATED: Final = 8
@@ -446,7 +448,7 @@ class AdmissionPass:
         """Let those wait that may not pass a gang which has not been placed."""
         gang = entry.gang
         wait = self._reservations.waits.get(gang.uid)
-        if wait is None or gang.has_minimum or wait.reason in {Reason.AWAITING_MEMBERS, Reason.BEHIND_IN_QUEUE}:
+        if wait is None or gang.has_minimum or wait.reason in _PASSED_BY:
             return
         if self._sharing.is_strict(entry.queue):
             cycle.ahead.setdefault(entry.queue, (entry.position, str(gang.ref)))

@@ -214,19 +214,22 @@ class Cycle:
             queue,
             self.views,
             offers,
-            key.obstacle or (self._obstacle_of(gang, queue, key.ahead, known=known) if queue else None),
+            key.obstacle or (self._obstacle_of(pod_set, queue, key.ahead, known=known) if queue else None),
             self._kept_from(gang, queue, key.earmarks, self.now if now is None else now),
             self._vetoes.of_gang(gang.uid, self._model.table) if known and gang.uid in self._vetoes.of_gangs else {},
             self._planner,
             quota,
         )
 
-    def _obstacle_of(self, gang: Gang, queue: str, ahead: str, *, known: bool) -> Wait | None:
-        """Return why nothing of a gang starts in its queue now, whatever is free."""
+    def _obstacle_of(self, pod_set: PodSet, queue: str, ahead: str, *, known: bool) -> Wait | None:
+        """Return why members of a gang do not start in its queue now, whatever is free."""
+        gang, sharing = pod_set.gang, self._sharing
         if ahead:
             return Wait(Reason.BEHIND_IN_QUEUE, names={"queue": queue, "head": ahead})
         # What is only thought of runs nowhere, whatever gang of its name does.
-        return self._sharing.barred(queue, gang.ref if known else GroupRef(gang.ref.api, gang.ref.namespace, ""))
+        holder = gang.ref if known else GroupRef(gang.ref.api, gang.ref.namespace, "")
+        barred = sharing.barred(queue, holder)
+        return barred or (sharing.over_limit(queue, gang.uid, holder, pod_set.pods) if sharing.limiting else None)
 
     def _options(self, pod_set: PodSet, queue: str, *, known: bool) -> Sequence[Option]:
         """Return where members of a gang may be placed, what they prefer first."""

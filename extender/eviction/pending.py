@@ -27,7 +27,8 @@ from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.podspec import LOST
 from extender.objects.reason import Reason, Wait
-from extender.queues.charges import Charge
+from extender.objects.requests import count_gpus
+from extender.queues.charges import Charge, payers_of
 from extender.queues.sharing import Sharing
 
 #: How long evicted pods may take to be gone before their place is given up (seconds). A pod has 30 s to end by default,
@@ -230,7 +231,13 @@ class PendingEvictions:
         gang, now = claimant.gang, self._clock.monotonic()
         evicted = [pod for each in found.evictions for pod in each.pods]
         uids = [pod.uid for pod in evicted]
-        charge = Charge(gang.ref, claimant.queue, claimant.flavor, claimant.amounts, preemptible=not claimant.lasting)
+        payers, gpus = payers_of(next(iter(gang.members.values()))), count_gpus(claimant.amounts.items())
+        charge = Charge(
+            *(gang.ref, claimant.queue, claimant.flavor, claimant.amounts),
+            preemptible=not claimant.lasting,
+            payers=payers,
+            gpus=gpus,
+        )
         leaving = list(dict.fromkeys(leaving))
         rights = QuotaRights(self._sharing, claimant)
         self._sharing.charges.promise(gang.uid, charge, [*uids, *filter(rights.concern, leaving), *replaced])

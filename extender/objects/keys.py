@@ -32,6 +32,8 @@ TOPOLOGY_SLICE = "muster.dev/topology-slice"
 TOPOLOGY_ROLE_GROUPS = "muster.dev/topology-role-groups"
 OBJECTIVE = "muster.dev/objective"
 QUEUE = "muster.dev/queue"
+#: Labels of pods by whom they were submitted, and of which group that is: policies at admission set them.
+USER, GROUP = "muster.dev/user", "muster.dev/group"
 EXPECTED_DURATION = "muster.dev/expected-duration"
 PREEMPTIBLE = "muster.dev/preemptible"
 BELOW_MINIMUM = "muster.dev/below-minimum"
@@ -47,7 +49,7 @@ SHARING_KEYS = frozenset(
     | {EVICTION_NOTICE, EVICTION_ACKNOWLEDGED, HOLD}
 )
 #: Every key by which people ask for something, and where it stands.
-KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE})
+KNOWN_LABELS = frozenset({GANG, ROLE, QUEUE, USER, GROUP})
 KNOWN_ANNOTATIONS = frozenset({MIN_MEMBER, MAX_MEMBER, PLACEMENT, ROLE_MINIMUMS, TREE}) | _TOPOLOGY_KEYS | SHARING_KEYS
 
 #: Keys that ask for nothing: what pods hold, where they are planned, and what a running job and Muster tell each other.

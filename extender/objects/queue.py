@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec import field as struct_field
 
+from extender.objects.keys import GROUP, USER
 from extender.objects.meta import Decoder, Int32, LabelSelector, LabelSelectorObject, ObjectMeta, read_label_selector
 from extender.objects.reason import Problem, quoted
 from extender.objects.requests import QuantityError, amount, parse_quantity
@@ -86,6 +87,13 @@ class SparesObject(Struct, gc=False, frozen=True, rename="camel"):
     lend_below: Int32 | None = None
 
 
+class RunningLimitObject(Struct, gc=False, frozen=True, rename="camel"):
+    """What one user, or one group, may run at a time."""
+
+    max_running_gangs: Int32 | None = None
+    max_running_gpus: Int32 | None = struct_field(default=None, name="maxRunningGPUs")
+
+
 class QueueSpec(Struct, gc=False, frozen=True, rename="camel"):
     """Spec of a Queue."""
 
@@ -98,6 +106,8 @@ class QueueSpec(Struct, gc=False, frozen=True, rename="camel"):
     queueing_strategy: str | None = None
     preemption: QueuePreemption | None = None
     max_running_gangs: Int32 | None = None
+    per_user: RunningLimitObject | None = None
+    per_group: RunningLimitObject | None = None
     max_runtime: str | None = None
     stop_policy: str | None = None
     spares: SparesObject | None = None
@@ -283,6 +293,18 @@ class SparePolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningLimit:
+    """How many gangs and GPUs one user, or one group, may run in a queue and those below it at a time; None for any.
+
+    Whose pods are is told by the `label`; those that do not have it are one user's, or one group's, together.
+    """
+
+    label: str
+    gangs: int | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """A Queue as written.
 
@@ -304,6 +326,7 @@ class Queue:
     strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
     preemption: PreemptionPolicy = PreemptionPolicy()
     max_running_gangs: int | None = None
+    limits: tuple[RunningLimit, ...] = ()
     max_runtime: float | None = None
     stop_policy: StopPolicy = StopPolicy.NONE
     spares: SparePolicy | None = None
@@ -340,6 +363,10 @@ def read_queue(queue: QueueObject) -> Queue:
         strategy=reading.choice(spec.queueing_strategy, QueueingStrategy.BEST_EFFORT_FIFO, "spec.queueingStrategy"),
         preemption=reading.preemption(spec.preemption or QueuePreemption()),
         max_running_gangs=spec.max_running_gangs,
+        limits=(
+            *reading.limit(spec.per_user, USER, "spec.perUser"),
+            *reading.limit(spec.per_group, GROUP, "spec.perGroup"),
+        ),
         max_runtime=reading.max_runtime(spec.max_runtime),
         stop_policy=reading.choice(spec.stop_policy, StopPolicy.NONE, "spec.stopPolicy"),
         spares=None if spec.spares is None else reading.spares(spec.spares),
@@ -441,6 +468,17 @@ class _QueueReader:
         if seconds == 0.0:
             self.refuse("spec.maxRuntime", f"{quoted(text)} is not above 0; stopPolicy HoldAndDrain ends all")
         return seconds if 0.0 < seconds < math.inf else None
+
+    def limit(self, spec: RunningLimitObject | None, label: str, where: str) -> tuple[RunningLimit, ...]:
+        if spec is None:
+            return ()
+        stated = {"maxRunningGangs": spec.max_running_gangs, "maxRunningGPUs": spec.max_running_gpus}
+        for name, most in stated.items():
+            if most is not None and most < 1:
+                self.refuse(f"{where}.{name}", f"{most} is not at least 1; leave it out for no limit")
+        if all(most is None for most in stated.values()):
+            self.refuse(where, "says nothing; state maxRunningGangs or maxRunningGPUs, or leave it out")
+        return (RunningLimit(label, *stated.values()),)
 
     def spares(self, spec: SparesObject) -> SparePolicy:
         nodes = 0 if spec.nodes is None else spec.nodes

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     EXCEEDS_QUOTA = "ExceedsQuota"
     QUOTA_EXCEEDED = "QuotaExceeded"
     TOO_MANY_RUNNING = "TooManyRunningGangs"
+    RUNNING_LIMIT = "RunningLimitReached"
     BEHIND_IN_QUEUE = "BehindInQueue"
     MIN_RESOURCES_UNMET = "MinResourcesUnmet"
     NO_NODE_MATCHES = "NoNodeMatches"
@@ -82,6 +83,9 @@ _MESSAGES = {
         "asks for {wanted} {resource} of {flavor}, of which Queue {queue} has {left} left now{whose}"
     ),
     Reason.TOO_MANY_RUNNING: "Queue {queue} runs {running} of at most {most} gangs",
+    Reason.RUNNING_LIMIT: (
+        "{who} may run {most} {what} at a time in Queue {queue}: {running} run, and this asks for {wanted} more"
+    ),
     Reason.BEHIND_IN_QUEUE: "{head} is ahead in Queue {queue}, and no gang may pass it",
     Reason.MIN_RESOURCES_UNMET: "minResources asks for {wanted}, the cluster has less free",
     Reason.NO_NODE_MATCHES: "none of {nodes} nodes matches the selectors and tolerations of {unplaceable}",
@@ -128,6 +132,7 @@ _MESSAGES = {
 
 #: How they read where they would otherwise repeat numbers that change with everything that starts or ends elsewhere.
 _STEADY_MESSAGES = {
+    Reason.RUNNING_LIMIT: "{who} may run {most} {what} at a time in Queue {queue}, and this asks for more",
     Reason.QUOTA_EXCEEDED: "asks for {wanted} {resource} of {flavor}, of which Queue {queue} has less left now{whose}",
     Reason.INSUFFICIENT_CAPACITY: "not enough room now, minMember is {minMember}",
     Reason.DOMAIN_FULL: "no {level} has room for {part} now",

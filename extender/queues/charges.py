@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from extender.caches import size_of, sized_cache
 from extender.cluster.claims import Claim
 from extender.cluster.model import ClusterModel
+from extender.objects.keys import GROUP, USER
 from extender.objects.meta import read_timestamp
 from extender.objects.pod import CHARGED, Pod, Shape
 from extender.objects.podgroup import GroupRef
@@ -120,7 +121,8 @@ class Charge:
     """What one pod of some priority takes of the quota of its queue, and whether it can be evicted.
 
     The `priority` is its PodGroup's, where that has one.
-    `peer` is the queue that its gang would be in if there were one of that name, "" if there is no question.
+    `peer` is the queue that its gang would be in if there were one of that name, "" if there is no question. `payers`
+    are its user and its group as (label, value), and `gpus` what it takes of their limits.
     """
 
     holder: GroupRef
@@ -130,6 +132,16 @@ class Charge:
     priority: int = 0
     peer: str = ""
     preemptible: bool = True
+    payers: tuple[tuple[str, str], ...] = ()
+    gpus: int = 0
+
+
+@dataclass(slots=True)
+class RunningUse:
+    """What a user or a group runs in one queue: GPUs, and how many pods of which gangs."""
+
+    gpus: int = 0
+    pods: Counter[GroupRef] = field(default_factory=Counter)
 
 
 class Charges:
@@ -155,6 +167,7 @@ class Charges:
         self._holders: dict[str, dict[GroupRef, dict[str, None]]] = {}
         self._peers: dict[str, dict[str, None]] = {}
         self._priorities: dict[str, Counter[int]] = {}
+        self._running: dict[tuple[str, str], dict[str, RunningUse]] = {}  # by payer and queue
 
     def refresh(self) -> None:
         """Charge to the queues what has been claimed since last time, and give back what has been released."""
@@ -205,6 +218,15 @@ class Charges:
         """Return what is charged for a pod; None if nothing is."""
         return self._charges.get(uid)
 
+    def running(self, payer: tuple[str, str], queue: str) -> tuple[int, set[GroupRef]]:
+        """Return how many GPUs a payer uses in a queue and those below it, and its gangs there."""
+        gpus, gangs = 0, set[GroupRef]()
+        for name, use in self._running.get(payer, {}).items():
+            if name in self.tree and queue in self.tree.path(name):
+                gpus += use.gpus
+                gangs |= use.pods.keys()
+        return gpus, gangs
+
     def lowest_priority(self, name: str) -> int | None:
         """Return the lowest priority of pods that hold nodes in a queue, None if none do."""
         return min(self._priorities.get(name, ()), default=None)
@@ -251,6 +273,10 @@ class Charges:
             nonpreemptible=self.nonpreemptible.copy(),
             _holders={name: dict(sorted(each, key=self._rank)) for name, each in known.items()},
             _priorities={name: Counter(dict(self._priorities.get(name, ()))) for name in names},
+            _running={
+                payer: {name: RunningUse(use.gpus, Counter(dict(use.pods))) for name, use in tuple(uses.items())}
+                for payer, uses in tuple(self._running.items())
+            },
         )
         return twin
 
@@ -282,6 +308,7 @@ class Charges:
         """Charge what is promised, or with -1 undo that; what has no quota counts once it is held."""
         if charge.queue:
             self._book(charge, sign)
+            self._run(charge, 1, sign)
 
     def _book(self, charge: Charge, times: int) -> None:
         """Charge to a queue so many times, or with less than 0 undo that."""
@@ -337,12 +364,32 @@ class Charges:
                 del self._peers[charge.peer]
         if not holders:
             del self._holders[charge.queue]
+        self._run(charge, len(uids), sign)
         priorities = self._priorities.setdefault(charge.queue, Counter())
         priorities[charge.priority] += sign * len(uids)
         if not priorities[charge.priority]:
             del priorities[charge.priority]
         if not priorities:
             del self._priorities[charge.queue]
+
+    def _run(self, charge: Charge, pods: int, sign: int) -> None:
+        """Take in for a user and a group that so many pods run which are charged the same, or with -1 that they end."""
+        for payer in charge.payers:
+            uses = self._running.setdefault(payer, {})
+            use = uses.setdefault(charge.queue, RunningUse())
+            use.gpus += sign * pods * charge.gpus
+            use.pods[charge.holder] += sign * pods
+            if not use.pods[charge.holder]:
+                del use.pods[charge.holder]
+            if not use.pods:
+                del uses[charge.queue]
+            if not uses:
+                del self._running[payer]
+
+
+def payers_of(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """Return the user and the group of a pod, as (label, value): "" where it does not say."""
+    return (USER, pod.labels.get(USER, "")), (GROUP, pod.labels.get(GROUP, ""))
 
 
 def _note(noted: dict[str, None], uids: Iterable[str], sign: int) -> None:
@@ -364,7 +411,7 @@ class _Terms(NamedTuple):
     peer: str
     priority: int | None
     spare: frozenset[str] | None
-    charges: dict[tuple[Shape, str, int, bool], Charge]
+    charges: dict[tuple[Shape, str, int, bool, tuple[tuple[str, str], ...]], Charge]
 
 
 class _Assessment:
@@ -379,7 +426,7 @@ class _Assessment:
         self._tree = tree
         self._queue_of_pod = queue_of_pod
         self._of_gang: dict[GroupRef, _Terms] = {}
-        self._latest: tuple[Claim | None, _Terms | None, int, bool] = (None, None, 0, False)
+        self._latest: tuple[Claim | None, _Terms | None, int, bool, object] = (None, None, 0, False, None)
         self._charge: Charge | None = None
 
     def charge(self, uid: str) -> Charge | None:
@@ -393,15 +440,18 @@ class _Assessment:
             terms = self._of_gang[pod.group] = self._terms(pod)
         priority = pod.priority if terms.priority is None else terms.priority
         preemptible = terms.spare is None or uid in terms.spare
-        latest = self._latest
-        if latest[0] is claim and latest[1] is terms and latest[2] == priority and latest[3] == preemptible:
+        latest, payers = self._latest, payers_of(pod)
+        if latest[0] is claim and latest[1] is terms and latest[2:] == (priority, preemptible, payers):
             return self._charge
-        self._latest = claim, terms, priority, preemptible
+        self._latest = claim, terms, priority, preemptible, payers
         amounts = _amounts(claim.shape.requests)
-        key = claim.shape, self._flavor(terms.queue, claim.node, amounts), priority, preemptible
+        key = claim.shape, self._flavor(terms.queue, claim.node, amounts), priority, preemptible, payers
         self._charge = terms.charges.get(key)
         if self._charge is None:
-            self._charge = Charge(pod.group, terms.queue, key[1], amounts, priority, terms.peer, preemptible)
+            gpus = claim.shape.gpus
+            self._charge = Charge(
+                pod.group, terms.queue, key[1], amounts, priority, terms.peer, preemptible, payers, gpus
+            )
             terms.charges[key] = self._charge
         return self._charge
 

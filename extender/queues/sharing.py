@@ -13,11 +13,12 @@ from extender.caches import SizedDict, size_of
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
+from extender.objects.keys import PREFIX
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import FairSharingStrategy, NonPreemptible, Queue, QueueingStrategy, StopPolicy
 from extender.objects.reason import Reason, Wait
-from extender.queues.charges import Charges, ShareHistory
+from extender.queues.charges import Charges, ShareHistory, payers_of
 from extender.queues.defaults import admits, labels_of
 from extender.queues.tree import QueueTree, QuotaShortage
 
@@ -87,6 +88,7 @@ class Sharing:
         consolidating: the Queues that say that their gangs move so that others fit.
         sparing: the Queues that keep nodes for repairs.
         timing: the Queues that say how long their gangs run at most.
+        limiting: the Queues that say how much one user or one group may run.
     """
 
     def __init__(self, model: ClusterModel, clock: Clock, half_life: float | None = None) -> None:
@@ -98,6 +100,7 @@ class Sharing:
         self.consolidating: set[str] = set()
         self.sparing: set[str] = set()
         self.timing: set[str] = set()
+        self.limiting: set[str] = set()
         self.charges = Charges(model, self.queue_of_pod)
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._defaults: dict[str, str] = {}
@@ -214,6 +217,34 @@ class Sharing:
                 if running >= queue.max_running_gangs:
                     numbers = {"running": running, "most": queue.max_running_gangs}
                     return Wait(Reason.TOO_MANY_RUNNING, numbers, {"queue": each})
+        return None
+
+    def over_limit(self, name: str, uid: str, holder: GroupRef, pods: Iterable[Pod]) -> Wait | None:
+        """Return why pods of a gang may not start beside what their users and groups run; None if they may.
+
+        Those that are charged already take nothing more. Complexity: O(queues in which the users run anything).
+        """
+        path = self.tree.path(name) if name in self.tree else ()
+        limits = [(each, limit) for each in path for limit in self.queues[each].limits]
+        more: dict[tuple[str, str], int] = {}
+        for pod in pods if limits else ():
+            for payer in () if self.charges.is_charged(pod.uid) else payers_of(pod):
+                more[payer] = more.get(payer, 0) + pod.shape.gpus
+        for queue, limit in limits:
+            for payer, asked in more.items():
+                if payer[0] != limit.label:
+                    continue
+                with self.charges.apart_from(uid):
+                    gpus, gangs = self.charges.running(payer, queue)
+                for what, running, wanted, most in (
+                    ("gangs", len(gangs), int(holder not in gangs), limit.gangs),
+                    ("GPUs", gpus, asked, limit.gpus),
+                ):
+                    if most is not None and wanted and running + wanted > most:
+                        kind = limit.label.removeprefix(PREFIX)
+                        who = f"{kind} {payer[1]}" if payer[1] else f"all without a label {limit.label} together"
+                        names = {"who": who, "what": what, "queue": queue}
+                        return Wait(Reason.RUNNING_LIMIT, {"running": running, "most": most, "wanted": wanted}, names)
         return None
 
     def max_runtime(self, name: str) -> tuple[float, str] | None:
@@ -418,6 +449,7 @@ class Sharing:
         self.consolidating -= {queue.name}
         self.sparing -= {queue.name}
         self.timing -= {queue.name}
+        self.limiting -= {queue.name}
         if now is not None and now.stop_policy is StopPolicy.HOLD_AND_DRAIN:
             self.draining.add(queue.name)
         if now is not None and now.preemption.consolidation is not None:
@@ -426,6 +458,8 @@ class Sharing:
             self.sparing.add(queue.name)
         if now is not None and now.max_runtime is not None:
             self.timing.add(queue.name)
+        if now is not None and now.limits:
+            self.limiting.add(queue.name)
         names = dict.fromkeys([queue.name, *moved])
         defaults = [each for each in (queue, *map(self.queues.get, names)) if each is not None and each.default]
         renewed: dict[str, str] = {}
@@ -511,6 +545,6 @@ def _deciding(queue: Queue) -> tuple[object, ...]:
     return (
         *(queue.uid, queue.parent, queue.flavors, queue.weight, queue.priority, queue.namespaces, queue.default),
         *(queue.strategy, queue.preemption, queue.max_running_gangs, queue.stop_policy, queue.spares),
-        queue.max_runtime,
+        *(queue.limits, queue.max_runtime),
         queue.problems,
     )

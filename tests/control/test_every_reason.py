@@ -20,7 +20,7 @@ from extender.objects.node import Node
 from extender.objects.nodetopology import NodeTopology, TopologyPolicy, Zone
 from extender.objects.pod import Pod, Shape
 from extender.objects.podgroup import GroupRef
-from extender.objects.queue import Flavor, Queue, QueueingStrategy, Quota, SparePolicy, StopPolicy
+from extender.objects.queue import Flavor, Queue, QueueingStrategy, Quota, RunningLimit, SparePolicy, StopPolicy
 from extender.objects.reason import Problem, Reason, Wait
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.topology import TopologyTerms
@@ -172,6 +172,13 @@ def quota_exceeded() -> Job:
 def too_many_running() -> Job:
     """Let the Queue run as many gangs as it may."""
     world = queued(max_running_gangs=1)
+    in_team(world, "first", 1).run()
+    return in_team(world, "train", 1)
+
+
+def running_limit() -> Job:
+    """Let the user run as many gangs as one may, all without a label for one."""
+    world = queued(limits=(RunningLimit(keys.USER, gangs=1),))
     in_team(world, "first", 1).run()
     return in_team(world, "train", 1)
 
@@ -369,6 +376,7 @@ GIVEN: dict[Reason, Callable[[], Job]] = {
     Reason.EXCEEDS_QUOTA: exceeds_quota,
     Reason.QUOTA_EXCEEDED: quota_exceeded,
     Reason.TOO_MANY_RUNNING: too_many_running,
+    Reason.RUNNING_LIMIT: running_limit,
     Reason.BEHIND_IN_QUEUE: behind_in_queue,
     Reason.MIN_RESOURCES_UNMET: min_resources_unmet,
     Reason.NO_NODE_MATCHES: no_node_matches,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from localcluster.client import JOBS, NAMESPACES, PODS, ApiClient, JsonObject, Resource
+from localcluster.client import EVENTS, JOBS, NAMESPACES, PODS, ApiClient, JsonObject, Resource
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ApiError
 from localcluster.manifests import MANIFESTS, apply_all
@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300)]
 CRON_JOBS = Resource("batch/v1", "CronJob", "cronjobs", namespaced=True)
 PAGE = ROOT / "docs" / "onboarding.md"
 LABEL = {"muster.dev/manage-jobs": "true"}
+USERS = {"muster.dev/user", "muster.dev/group"}
 
 
 def component(name: str) -> list[JsonObject]:
@@ -177,7 +178,7 @@ def test_what_a_job_says_itself_counts(device_cluster: Sandbox, team: str) -> No
         stored = tried(api, job)
         pod = stored["spec"]["template"]
         said, own = (
-            {key: value for key, value in (about or {}).items() if "muster.dev" in key}
+            {key: value for key, value in (about or {}).items() if "muster.dev" in key and key not in USERS}
             for about in (stored["metadata"].get("labels"), pod["metadata"].get("annotations"))
         )
         return pod["spec"]["schedulerName"], stored["spec"]["suspend"], said, own
@@ -330,3 +331,62 @@ def _check_access(admin: ApiClient, access: str, ada: ApiClient, ben: ApiClient)
     label = {"metadata": {"labels": {"muster.dev/queue": "team-a"}}}
     admin.patch(NAMESPACES, access, label)
     in_force(lambda: refused(ben, job()) == "")
+
+
+def test_a_queue_limits_what_one_user_runs_by_who_created_the_job(
+    device_local_cluster: LocalCluster, device_cluster: Sandbox, team: str, device_muster: Server
+) -> None:
+    """Two of eva's Jobs one after the other, though there is room, and tom's beside them, whatever their pods say."""
+    api = device_cluster.api
+    device_cluster.create(queue("team-a", 64, perUser={"maxRunningGPUs": 4}))
+    api.patch(NAMESPACES, team, {"metadata": {"labels": {"muster.dev/queue": "team-a"}}})
+    rights: list[JsonObject] = [
+        {"rules": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}], "kind": "Role"},
+        {
+            "kind": "RoleBinding",
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "create"},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": team} for name in ("eva", "tom")],
+        },
+    ]
+    for name in ("eva", "tom"):
+        api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": team}})
+    for each in rights:
+        about = {"name": "create", "namespace": team}
+        api.create({"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": about} | each)
+    device_cluster.nodes(2, gpus=8)
+
+    def job(name: str) -> JsonObject:
+        made = plain_job(name, team)
+        made["spec"]["template"]["metadata"] = {"labels": {"muster.dev/user": "nobody"}}
+        return made
+
+    def running() -> set[str]:
+        live = [pod for pod in api.list_items(PODS, team) if pod["status"].get("phase") == "Running"]
+        return {pod["metadata"]["labels"]["job-name"] for pod in live}
+
+    def told(name: str) -> list[str]:
+        events = api.list_items(EVENTS, team)
+        return [each["reason"] for each in events if each["regarding"]["name"] == name]
+
+    with contextlib.ExitStack() as closing:
+        eva, tom = (
+            closing.enter_context(ApiClient(device_local_cluster.service_account(name, team)))
+            for name in ("eva", "tom")
+        )
+        in_force(lambda: not refused(eva, job("probe")))
+        eva.create(job("first"))
+        device_cluster.wait_until(lambda: running() == {"first"}, "the first runs", 30)
+        eva.create(job("second"))
+        tom.create(job("other"))
+    device_cluster.wait_until(lambda: running() == {"first", "other"}, "another user's runs", 30)
+    device_cluster.wait_until(lambda: "RunningLimitReached" in told("second"), "the second says why it waits", 30)
+    users = {pod["metadata"]["labels"]["muster.dev/user"] for pod in api.list_items(PODS, team)}
+    assert users == {f"system.serviceaccount.{team}.{name}" for name in ("eva", "tom")}
+    pod = api.list_items(PODS, team)[0]["metadata"]["name"]
+    with pytest.raises(ApiError, match="stay as they were set"):
+        api.patch(PODS, pod, {"metadata": {"labels": {"muster.dev/user": "tom"}}}, namespace=team)
+    for each in api.list_items(PODS, team, labelSelector="job-name=first"):
+        done = {"status": {"phase": "Succeeded"}}
+        api.patch(PODS, each["metadata"]["name"], done, namespace=team, subresource="status")
+    device_cluster.wait_until(lambda: running() == {"second", "other"}, "the second runs when the first has ended", 30)
+    device_muster.check()

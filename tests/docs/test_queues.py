@@ -52,7 +52,7 @@ def test_the_table_has_every_field_of_the_spec(queues: Page) -> None:
     rows = dict(_ROW.findall(queues.sections["The Queue"]))
     fields = set(_paths(QueueSpec, ""))
     parts = ("borrowWithinCohort", "fairSharing", "consolidation")
-    containers = {"flavors[].resources", "preemption", *(f"preemption.{part}" for part in parts)}
+    containers = {"flavors[].resources", "preemption", "perUser", "perGroup", *(f"preemption.{part}" for part in parts)}
     assert rows.keys() - {"flavors[].resources[]", "share", "pendingGangs", "history", "conditions"} == (
         fields - containers
     )
@@ -142,8 +142,16 @@ def _shown(page: Page) -> Iterator[Queue]:
 
 
 def test_the_page_shows_queues(queues: Page) -> None:
-    """The test above does find them: one by hand, five printed by imports."""
-    assert [queue.name for queue in _shown(queues)] == ["team-a", "research", "team-a", "root", "team-a", "default"]
+    """The test above does find them: two by hand, five printed by imports."""
+    assert [queue.name for queue in _shown(queues)] == [
+        "team-a",
+        "team-a",
+        "research",
+        "team-a",
+        "root",
+        "team-a",
+        "default",
+    ]
 
 
 def test_the_example_of_two_teams_makes_one_tree() -> None:

@@ -86,7 +86,9 @@ def test_a_placement_may_be_that_of_resources() -> None:
 def test_an_unknown_key_is_a_problem() -> None:
     """Every key under muster.dev/ that means nothing where it stands is named, in order, with those that would."""
     options = read_options({"muster.dev/rol": "x", PLACEMENT: "spread"}, {GANG: "y"})
-    labels = "unknown key; known here: muster.dev/gang, muster.dev/queue, muster.dev/role"
+    labels = (
+        "unknown key; known here: muster.dev/gang, muster.dev/group, muster.dev/queue, muster.dev/role, muster.dev/user"
+    )
     annotations = (
         "unknown key; known here: muster.dev/below-minimum, muster.dev/checkpoint-interval, "
         "muster.dev/eviction-acknowledged, muster.dev/eviction-notice, muster.dev/expected-duration, muster.dev/hold, "

@@ -69,6 +69,11 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
         {"queue": "train"},
         "Queue train runs 3 of at most 3 gangs",
     ),
+    Reason.RUNNING_LIMIT: (
+        {"running": 24, "most": 32, "wanted": 16},
+        {"who": "user jane", "what": "GPUs", "queue": "train"},
+        "user jane may run 32 GPUs at a time in Queue train: 24 run, and this asks for 16 more",
+    ),
     Reason.BEHIND_IN_QUEUE: (
         {},
         {"head": "ns/b", "queue": "train"},

@@ -49,7 +49,7 @@ from extender.cluster.model import GangRegistry
 from extender.cluster.table import NodeTable
 from extender.ledger.effects import CollectedEffects
 from extender.ledger.slots import SlotState
-from extender.objects.keys import Options, Packing
+from extender.objects.keys import GROUP, USER, Options, Packing
 from extender.objects.meta import LabelSelector, Requirement
 from extender.objects.node import UNSCHEDULABLE_TAINT, Node
 from extender.objects.pod import Phase as PodPhase
@@ -62,6 +62,7 @@ from extender.objects.queue import (
     QueueingStrategy,
     Quota,
     Reclaim,
+    RunningLimit,
     StopPolicy,
     WithinQueue,
 )
@@ -483,6 +484,7 @@ class Sharers(Twins):
                 "strategy": st.sampled_from(QueueingStrategy),
                 "stop_policy": st.sampled_from([StopPolicy.NONE, StopPolicy.NONE, StopPolicy.HOLD]),
                 "max_running_gangs": st.sampled_from([None, None, 1]),
+                "limits": st.sampled_from([(), (), (RunningLimit(USER, gangs=1),), (RunningLimit(GROUP, gpus=3),)]),
             }
         ),
     )
