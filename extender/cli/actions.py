@@ -1,4 +1,4 @@
-"""`muster hold`, `release`, `cancel`, `requeue`, `priority`, `stop`, `resume`: what people do about gangs and Queues.
+"""What people do about gangs, Queues and nodes: `muster hold`, `cancel`, `move`, `stop`, `drain` and so on.
 
 All of it is done at the API server with the caller's own rights, by patches, deletions and evictions of the objects
 that Muster reads: Kubernetes decides who may, and its audit log says who did. Muster is not asked, and need not run.
@@ -11,13 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ParamSpec
+from urllib.parse import quote
 
 import typer
 
-from extender.cli.asking import AskError
+from extender.cli.asking import AskError, ServerError
 from extender.cli.connecting import EXIT_FAILED, refusals
 from extender.cli.pods import Json, api_session
-from extender.cli.targets import ClusterObjects, GangObjects, StoredObject, find_gang, queue_path
+from extender.cli.targets import (
+    ClusterObjects,
+    ForbiddenError,
+    GangObjects,
+    StoredObject,
+    find_gang,
+    queue_path,
+    split_target,
+)
 
 P = ParamSpec("P")
 
@@ -37,8 +46,16 @@ class DryRun(StrEnum):
     """Have the API server check it, with rights and admission, and change nothing."""
 
 
+class NodeOrQueueState(StrEnum):
+    """What a Queue or a node is to do; the value is a Queue's stopPolicy."""
+
+    RUNNING = "None"
+    STOPPED = "Hold"
+    DRAINED = "HoldAndDrain"
+
+
 Gang = Annotated[str, typer.Argument(metavar="[NAMESPACE/]GANG", help="PodGroup, Job or other object, or pod.")]
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the Queue.")]
+Target = Annotated[str, typer.Argument(metavar="QUEUE|node/NAME", help="A Queue, or a node.")]
 Trial = Annotated[
     DryRun, typer.Option("--dry-run", help="Only say it (client), or have the API server try it (server).")
 ]
@@ -57,8 +74,10 @@ def register(app: typer.Typer) -> None:
         cancel: "`muster cancel team-a/train`; `muster cancel team-a/train --yes`; `--dry-run client` only says what.",
         requeue: "`muster requeue team-a/train`; after `muster hold` of its PodGroup or Job it does not start again.",
         priority: "`muster priority team-a/train urgent`.",
-        stop: "`muster stop team-a`; `muster stop team-a --drain` evicts what runs too.",
-        resume: "`muster resume team-a`.",
+        move: "`muster move team-a/train --queue research`; `--dry-run server` asks whether you may.",
+        stop: "`muster stop team-a`; `muster stop node/gpu-1`.",
+        drain: "`muster drain team-a`; `muster drain node/gpu-1`, then `kubectl drain gpu-1` for what is not Muster's.",
+        resume: "`muster resume team-a`; `muster resume node/gpu-1`.",
     }
     for command, example in examples.items():
         app.command(epilog=f"Examples: {example}")(command)
@@ -166,33 +185,60 @@ def priority(
         acting.do(found.about, f"has priority {priority_class}", acting.cluster.patch, found.about.path, spec)
 
 
-def stop(
-    queue: QueueName,
-    *,
-    drain: Annotated[bool, typer.Option("--drain", help="Evict what runs in it too.")] = False,
+def move(
+    gang: Gang,
+    queue: Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="The Queue that it is to be in.")],
     dry_run: Trial = DryRun.NONE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Have a Queue, and those below it, start nothing more; what runs goes on unless --drain is given.
+    """Put a gang into another Queue; what runs of it goes on, and is charged there.
 
-    It sets spec.stopPolicy to Hold or HoldAndDrain. Exit codes: 0 done; 1 the API server refuses, or there is no such
-    Queue; 2 refused arguments.
+    It sets the label muster.dev/queue on the object that describes the gang, else on its pods. Exit codes: 0 done; 1
+    the API server refuses, or there is no such gang or Queue; 2 refused arguments.
+    """
+    with _acting("move", dry_run, kubeconfig, context) as acting:
+        acting.move(gang, queue)
+
+
+def stop(
+    target: Target,
+    *,
+    drain: Annotated[bool, typer.Option("--drain", help="Evict what runs there too, as `muster drain`.")] = False,
+    dry_run: Trial = DryRun.NONE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Have a Queue and those below it, or a node, start nothing more; what runs goes on.
+
+    It sets the Queue's spec.stopPolicy to Hold, or cordons the node. Exit codes: 0 done; 1 the API server refuses, or
+    there is none; 2 refused arguments.
     """
     with _acting("stop", dry_run, kubeconfig, context) as acting:
-        acting.set_policy(queue, "HoldAndDrain" if drain else "Hold")
+        acting.set_state(target, NodeOrQueueState.DRAINED if drain else NodeOrQueueState.STOPPED)
+
+
+def drain(target: Target, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """Have a Queue, or a node, start nothing more, and have Muster evict the gangs that run there.
+
+    Of a Queue it sets spec.stopPolicy to HoldAndDrain. A node is cordoned and has the taint muster.dev/drain: members
+    of gangs leave when there is another place for them, which is kept. Exit codes: 0 done; 1 the API server refuses, or
+    there is none; 2 refused arguments.
+    """
+    with _acting("drain", dry_run, kubeconfig, context) as acting:
+        acting.set_state(target, NodeOrQueueState.DRAINED)
 
 
 def resume(
-    queue: QueueName, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None
+    target: Target, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    """Let a Queue start gangs again that was stopped.
+    """Let a Queue, or a node, start gangs again that was stopped or drained.
 
-    It sets spec.stopPolicy to None. Exit codes: 0 done; 1 the API server refuses, or there is no such Queue; 2 refused
-    arguments.
+    It sets the Queue's spec.stopPolicy to None, or uncordons the node. Exit codes: 0 done; 1 the API server refuses, or
+    there is none; 2 refused arguments.
     """
     with _acting("resume", dry_run, kubeconfig, context) as acting:
-        acting.set_policy(queue, "None")
+        acting.set_state(target, NodeOrQueueState.RUNNING)
 
 
 class Acting:
@@ -237,11 +283,51 @@ class Acting:
         speakers = find_gang(self.cluster, gang).speakers
         self.do_all(speakers, done, lambda each: self.cluster.patch(each.path, wish))
 
-    def set_policy(self, queue: str, policy: str) -> None:
-        """Set a Queue's stopPolicy."""
-        path = queue_path(queue)
-        found = StoredObject(path, f"queue.muster.dev/{queue}", self.cluster.get(path))
-        self.do(found, f"has stopPolicy {policy}", self.cluster.patch, path, {"spec": {"stopPolicy": policy}})
+    def move(self, gang: str, queue: str) -> None:
+        """Have the objects that speak for a gang name another Queue; raise AskError if there is no such Queue."""
+        from extender.objects.keys import QUEUE
+
+        kind, name = split_target(queue)
+        if kind != "queue":
+            raise ServerError(f"'{queue}' is no Queue")
+        with contextlib.suppress(ForbiddenError):  # who may not read Queues may name them all the same
+            if self.cluster.find(queue_path(name)) is None:
+                raise AskError(f"no Queue is called {name}")
+
+        def renamed(each: StoredObject) -> None:
+            stated = QUEUE in (each.meta.get("annotations") or {})
+            annotations: Json = {"annotations": {QUEUE: None}} if stated else {}
+            self.cluster.patch(each.path, {"metadata": {"labels": {QUEUE: name}, **annotations}})
+
+        self.do_all(find_gang(self.cluster, gang).speakers, f"moved to Queue {name}", renamed)
+
+    def set_state(self, target: str, state: NodeOrQueueState) -> None:
+        """Have a Queue or a node start gangs, start none, or be drained."""
+        kind, name = split_target(target)
+        if kind == "node":
+            self._set_node(name, state)
+            return
+        path = queue_path(name)
+        found = StoredObject(path, f"queue.muster.dev/{name}", self.cluster.get(path))
+        self.do(found, f"has stopPolicy {state}", self.cluster.patch, path, {"spec": {"stopPolicy": state}})
+
+    def _set_node(self, name: str, state: NodeOrQueueState) -> None:
+        """Cordon or uncordon a node, and set or remove the taint by which Muster drains it."""
+        from extender.objects.podspec import DRAIN
+
+        path = f"/api/v1/nodes/{quote(name)}"
+        found = StoredObject(path, f"node/{name}", self.cluster.get(path))
+        before = (found.body.get("spec") or {}).get("taints") or []
+        taints = [each for each in before if each.get("key") != DRAIN]
+        if state is NodeOrQueueState.DRAINED:
+            taints.append({"key": DRAIN, "effect": "NoSchedule"})
+        done = {"None": "uncordoned", "Hold": "cordoned", "HoldAndDrain": "cordoned, and its gangs are moved off it"}
+        # The list is replaced as a whole: with its version nothing is lost that others have written meanwhile.
+        version: Json = {} if taints == before else {"metadata": {"resourceVersion": found.meta.get("resourceVersion")}}
+        spec: Json = {"unschedulable": state is not NodeOrQueueState.RUNNING or None}
+        if taints != before:
+            spec = {**spec, "taints": taints}
+        self.do(found, done[state], self.cluster.patch, path, {**version, "spec": spec})
 
 
 @contextlib.contextmanager

@@ -167,11 +167,17 @@ def find_gang(cluster: ClusterObjects, gang: str) -> GangObjects:
     return GangObjects(f"{namespace}/{name}", found, about, list(pods))
 
 
-def queue_path(name: str) -> str:
-    """Return where a Queue is; raise ServerError for what cannot be one's name."""
+def split_target(target: str) -> tuple[str, str]:
+    """Return the kind and name of QUEUE or node/NAME; raise ServerError for anything else."""
+    kind, _, name = target.rpartition("/")
     gang_path(name)
-    if "/" in name:
-        raise ServerError(f"'{name}' is no name of a Queue: they have no namespace")
+    if kind not in {"", "queue", "node"}:
+        raise ServerError(f"'{target}' is neither QUEUE nor node/NAME: Queues and nodes have no namespace")
+    return kind or "queue", name
+
+
+def queue_path(name: str) -> str:
+    """Return where a Queue is."""
     return f"/apis/muster.dev/v1alpha1/queues/{quote(name)}"
 
 

@@ -7,6 +7,7 @@ it is taken to have a taint of its own, which all who place pods see.
     Ready is not True, or a taint says so         not yet           not ready: takes no pods, keeps those that it has
     the same                                      yes               lost
     a condition or taint that is listed           at once           lost
+    the taint muster.dev/drain                    at once           lost, until it is taken off; that is no failure
     nothing, after it was lost                    not yet           lost
     the same                                      yes               well; after several losses used last, for a while
 
@@ -22,7 +23,7 @@ from typing import Final, NamedTuple
 
 from extender.clock import Clock
 from extender.objects.node import NOT_READY_TAINT, READY, UNREACHABLE_TAINT, Node
-from extender.objects.podspec import LOST, Taint
+from extender.objects.podspec import DRAIN, LOST, Taint
 
 #: How long a node is used last that was lost for the second time within a day (seconds), doubled with each further
 #: loss, and at most. Reports of large clusters tell of single nodes that fail again and again within hours, until they
@@ -44,7 +45,7 @@ class HealthPolicy:
     """When a node counts as lost.
 
     Not ready or unreachable for `seconds`, or with one of some `conditions` (types) or `taints` (keys) at once. With 0
-    seconds none ever does.
+    seconds none does but those that people have drained.
     """
 
     seconds: float = 0.0
@@ -53,15 +54,25 @@ class HealthPolicy:
 
 
 class Symptom(NamedTuple):
-    """What is wrong with a node, and since when (epoch seconds), None for now; `fatal` says that it is lost at once."""
+    """What is wrong with a node, and since when (epoch seconds), None for now; `fatal` says that it is lost at once.
+
+    One that is `planned` is not wrong at all: people have it drained.
+    """
 
     why: str
     since: float | None
     fatal: bool
+    planned: bool = False
+
+
+_DRAINED: Final = Symptom("drained", None, fatal=True, planned=True)
 
 
 def symptom(node: Node, policy: HealthPolicy) -> Symptom | None:
     """Return what is wrong with a node, the worst first; None for one that is well."""
+    drained = next((_DRAINED for taint in node.taints if taint.key == DRAIN), None)
+    if not policy.seconds:
+        return drained
     for ailment in node.ailments:
         if ailment.type in policy.conditions:
             return Symptom(f"condition {ailment.type}", ailment.since, fatal=True)
@@ -69,8 +80,8 @@ def symptom(node: Node, policy: HealthPolicy) -> Symptom | None:
         if taint.key in policy.taints:
             return Symptom(f"taint {taint.key}", None, fatal=True)
     words = next((_SILENT[taint.key] for taint in node.taints if taint.key in _SILENT), None)
-    if words is None:
-        return None
+    if words is None or drained is not None:
+        return drained
     since = next((ailment.since for ailment in node.ailments if ailment.type == READY), None)
     return Symptom(words, since, fatal=False)
 
@@ -80,7 +91,8 @@ class _Record:
     """What is remembered of a node that is not well, or was not (times in seconds, monotonic).
 
     `unwell` is since when something is wrong, `well` since when nothing is, after it was `lost`: that since `lost`. It
-    is to be `avoided` until then. One that was never seen well is `new`: it may only be starting.
+    is to be `avoided` until then. One that was never seen well is `new`: it may only be starting. One that is
+    lost because it is drained is `planned`.
     """
 
     node: Node
@@ -90,6 +102,7 @@ class _Record:
     well: float = 0.0
     lost: float | None = None
     avoided: float = 0.0
+    planned: bool = False
     failures: list[float] = field(default_factory=list)
 
 
@@ -115,7 +128,7 @@ class NodeHealth:
 
     def seen(self, node: Node, *, known: bool) -> Node:
         """Take in a node, which was `known` before or not; return it as it counts now."""
-        found = symptom(node, self._policy) if self._policy.seconds else None
+        found = symptom(node, self._policy)
         record = self.watched.get(node.name)
         if record is None:
             if found is None:
@@ -123,6 +136,7 @@ class NodeHealth:
             record = self.watched[node.name] = _Record(node, new=not known)
         now, before = self._clock.monotonic(), record.symptom
         record.node, record.symptom = node, found
+        record.planned = record.planned and (found is None or found.planned)
         if found is not None:
             since = self._moment(found.since)
             record.unwell = since if before is None else min(record.unwell, since)
@@ -130,13 +144,18 @@ class NodeHealth:
             record.well = now
         return self._judge(record)
 
+    def is_drained(self, name: str) -> bool:
+        """Tell whether a node is lost because people have it drained, and for nothing else."""
+        record = self.watched.get(name)
+        return record is not None and record.lost is not None and record.planned
+
     def gone(self, name: str) -> None:
         """Forget a node, but not how often it was lost: it may come back under its name."""
         record = self.watched.get(name)
         self.lost.pop(name, None)
         if record is None:
             return
-        record.symptom = record.lost = None
+        record.symptom, record.lost, record.planned = None, None, False
         if not record.failures:
             del self.watched[name]
 
@@ -161,7 +180,8 @@ class NodeHealth:
         if record.lost is None and record.symptom is not None:
             return record.unwell + (0.0 if record.symptom.fatal else self._policy.seconds)
         if record.lost is not None:
-            return None if record.symptom is not None else record.well + (0.0 if record.new else self._policy.seconds)
+            at_once = record.new or record.planned
+            return None if record.symptom is not None else record.well + (0.0 if at_once else self._policy.seconds)
         return record.avoided or (record.failures[-1] + _REMEMBERED_SECONDS if record.failures else None)
 
     def _judge(self, record: _Record) -> Node:
@@ -170,12 +190,13 @@ class NodeHealth:
         while (turn := self._turn(record)) is not None and turn <= now:
             if record.lost is None and record.symptom is not None:
                 record.lost = self.lost[name] = turn
-                if not record.new:
+                record.planned = record.symptom.planned
+                if not (record.new or record.planned):
                     record.failures = [*_recent(record.failures, now), now]
             elif record.lost is not None:
-                record.lost, record.new = None, False
+                record.avoided = 0.0 if record.planned else _until(len(record.failures), now)
+                record.lost, record.new, record.planned = None, False, False
                 self.lost.pop(name, None)
-                record.avoided = _until(len(record.failures), now)
             elif record.avoided:
                 record.avoided = 0.0
             else:

@@ -250,9 +250,10 @@ class Losses:
         """Keep the places of members that move (UID -> node), and evict them."""
         now, since = self._clock.monotonic(), self.nodes
         self._preemptions.placed(gang)
-        why = f"because nodes are lost: {_named(lost)}; its new place is kept"
+        fate = "drained" if all(self._health.is_drained(pod.node_name) for pod in lost) else "lost"
+        why = f"because nodes are {fate}: {_named(lost)}; its new place is kept"
         if len(nodes) > len(lost):
-            why = f"together with members whose nodes are lost: {_named(lost)}; their new places are kept"
+            why = f"together with members whose nodes are {fate}: {_named(lost)}; their new places are kept"
         self._pending_evictions.replace_lost(gang, self._sharing.queue_of(gang), nodes, self._seconds, why)
         self._evicted |= dict.fromkeys(nodes, now + self._seconds)
         known = gang.uid in self.open

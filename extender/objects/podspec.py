@@ -54,6 +54,9 @@ DOOM = {
 #: Source: extender/cluster/nodehealth.py.
 LOST = "muster.dev/lost"
 
+#: Key of the taint by which people have a node drained: `muster drain node/NAME` sets it.
+DRAIN = "muster.dev/drain"
+
 #: Effects that keep a new pod away; PreferNoSchedule only lowers a score. Source: TaintToleration's Filter.
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 

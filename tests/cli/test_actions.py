@@ -106,7 +106,7 @@ def test_a_queue_says_whether_it_starts_anything(server: Script, kubeconfig: Pat
     """One patch of its stopPolicy."""
     path = "/apis/muster.dev/v1alpha1/queues/team"
     answer(server, path, {"metadata": {"name": "team"}})
-    for words, policy in ((["stop"], "Hold"), (["stop", "--drain"], "HoldAndDrain"), (["resume"], "None")):
+    for words, policy in ((["stop"], "Hold"), (["drain"], "HoldAndDrain"), (["resume"], "None")):
         done = act(kubeconfig, *words, "team")
         assert done.stdout == f"queue.muster.dev/team has stopPolicy {policy}\n", done.stderr
         assert json.loads(server.bodies[-1]) == {"spec": {"stopPolicy": policy}}
@@ -207,3 +207,39 @@ def test_a_right_that_is_missing_changes_nothing(server: Script, kubeconfig: Pat
         "muster cancel: the API server refuses: may not get replicasets\n",
     )
     assert changes(server) == []
+
+
+def test_a_gang_is_moved_to_another_queue(server: Script, kubeconfig: Path) -> None:
+    """By the label of its object, which then is the only one that says so; the Queue has to be there."""
+    annotated = {"name": "train", "namespace": "ml", "uid": "1", "annotations": {"muster.dev/queue": "old"}}
+    answer(server, NATIVE, {"metadata": annotated})
+    answer(server, PODS, {"items": []})
+    refused = act(kubeconfig, "move", "ml/train", "--queue", "research")
+    assert (refused.exit_code, refused.stderr) == (1, "muster move: no Queue is called research\n")
+    answer(server, "/apis/muster.dev/v1alpha1/queues/research", {"metadata": {"name": "research"}})
+    done = act(kubeconfig, "move", "ml/train", "--queue", "research")
+    assert done.stdout == "podgroup.scheduling.k8s.io/train moved to Queue research\n", done.stderr
+    labels = {"labels": {"muster.dev/queue": "research"}, "annotations": {"muster.dev/queue": None}}
+    assert json.loads(server.bodies[-1]) == {"metadata": labels}
+    refuse(server, "/apis/muster.dev/v1alpha1/queues/research", 403, "may not get queues")
+    assert act(kubeconfig, "move", "ml/train", "--queue", "research").exit_code == 0
+    assert act(kubeconfig, "move", "ml/train", "--queue", "node/gpu-1").exit_code == 2
+
+
+def test_a_node_is_stopped_drained_and_resumed(server: Script, kubeconfig: Path) -> None:
+    """It is cordoned; the taint by which Muster drains it is the only one that is added, and taken off again."""
+    path = "/api/v1/nodes/gpu-1"
+    others = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    drained = [*others, {"key": "muster.dev/drain", "effect": "NoSchedule"}]
+    answer(server, path, {"metadata": {"name": "gpu-1", "resourceVersion": "7"}, "spec": {"taints": others}})
+    assert act(kubeconfig, "stop", "node/gpu-1").stdout == "node/gpu-1 cordoned\n"
+    assert json.loads(server.bodies[-1]) == {"spec": {"unschedulable": True}}
+    done = act(kubeconfig, "drain", "node/gpu-1")
+    assert done.stdout == "node/gpu-1 cordoned, and its gangs are moved off it\n", done.stderr
+    version = {"metadata": {"resourceVersion": "7"}}
+    assert json.loads(server.bodies[-1]) == version | {"spec": {"unschedulable": True, "taints": drained}}
+    answer(server, path, {"metadata": {"name": "gpu-1", "resourceVersion": "7"}, "spec": {"taints": drained}})
+    assert act(kubeconfig, "resume", "node/gpu-1").stdout == "node/gpu-1 uncordoned\n"
+    assert json.loads(server.bodies[-1]) == version | {"spec": {"unschedulable": None, "taints": others}}
+    refused = act(kubeconfig, "stop", "pod/gpu-1")
+    assert (refused.exit_code, "neither QUEUE nor node/NAME" in refused.stderr) == (2, True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from extender.clock import ManualClock
 from extender.cluster.nodehealth import OFTEN_LOST, HealthPolicy, NodeHealth
 from extender.objects.node import NOT_READY_TAINT, UNREACHABLE_TAINT, Ailment, Node
-from extender.objects.podspec import LOST, Taint
+from extender.objects.podspec import DRAIN, LOST, Taint
 
 WELL = Node("a")
 SECONDS = 40.0
@@ -232,3 +232,15 @@ def test_it_is_what_the_last_long_stretch_was(steps: list[tuple[bool, float]]) -
         elif stretch > SECONDS - 0.001:
             return  # to the millisecond it does not matter
         assert watch.is_lost() == expected
+
+
+def test_a_node_that_people_have_drained_is_lost_until_they_resume_it() -> None:
+    """At once, also where nothing else makes a node lost; that is no failure, and it is well again at once."""
+    for seconds in (0.0, SECONDS):
+        watch = Watch(HealthPolicy(seconds))
+        for _ in range(3):
+            drained = watch.see(replace(WELL, taints=(Taint(DRAIN, "", "NoSchedule"),)))
+            assert any(taint.key == LOST and taint.value == "drained" for taint in drained.taints)
+            assert watch.health.is_drained(WELL.name)
+            assert watch.see(WELL) == WELL
+            assert not watch.health.is_drained(WELL.name)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from extender.cli.commands import app
-from localcluster.client import JOBS, NAMESPACES, POD_GROUPS, PODS, QUEUES, JsonObject
+from localcluster.client import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, JsonObject
 from localcluster.cluster import LocalCluster
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
@@ -168,6 +168,59 @@ def test_a_queue_is_stopped_and_resumed(device_cluster: Sandbox, jobs: str, run:
         assert device_cluster.api.get(QUEUES, "team")["spec"]["stopPolicy"] == policy
     assert (run("stop", "other").exit_code, run("stop", "a/b").exit_code) == (1, 2)
     assert jobs
+
+
+def test_a_gang_that_waits_is_moved_to_a_queue_that_has_quota(
+    device_cluster: Sandbox, device_muster: Server, jobs: str, run: Run
+) -> None:
+    """It starts there; a dry run moves nothing."""
+    api = device_cluster.api
+    device_cluster.create(queue("small", 2))
+    device_cluster.create(queue("large", 8))
+    device_cluster.nodes(1, gpus=8)
+    made = job(jobs)
+    made["metadata"]["labels"] = {"muster.dev/queue": "small"}
+    api.create(made)
+    moved = "job.batch/train moved to Queue large"
+    assert done(run("move", f"{jobs}/train", "--queue", "large", "--dry-run", "server")) == [
+        f"{moved} (server dry run)"
+    ]
+    assert device_cluster.stays_true(lambda: not api.list_items(PODS, jobs), 1.0)
+    assert run("move", f"{jobs}/train", "--queue", "none").exit_code == 1
+    assert done(run("move", f"{jobs}/train", "--queue", "large")) == [moved]
+
+    def running() -> int:
+        return sum(1 for pod in api.list_items(PODS, jobs) if pod["status"].get("phase") == "Running")
+
+    device_cluster.wait_until(lambda: running() == 4, "it runs", 30)
+    device_muster.check()
+
+
+def test_a_node_is_drained_of_its_gangs_and_resumed(
+    device_cluster: Sandbox, device_muster: Server, jobs: str, run: Run
+) -> None:
+    """Its members go where their places are kept; the node takes pods again when it is resumed."""
+    api = device_cluster.api
+    names = device_cluster.nodes(2, gpus=4)
+    api.create(group(jobs))
+    api.create(member_job(jobs))
+
+    def at() -> list[str]:
+        pods = api.list_items(PODS, jobs)
+        return [str(pod["spec"].get("nodeName")) for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+
+    device_cluster.wait_until(lambda: len(at()) == 4 and len(set(at())) == 1 and "None" not in at(), "it runs", 30)
+    (first,) = set(at())
+    assert first in names
+    assert done(run("stop", f"node/{first}")) == [f"node/{first} cordoned"]
+    assert device_cluster.stays_true(lambda: set(at()) == {first}, 1.0)
+    assert done(run("drain", f"node/{first}")) == [f"node/{first} cordoned, and its gangs are moved off it"]
+    device_cluster.wait_until(lambda: set(at()) == set(names) - {first} and len(at()) == 4, "it runs elsewhere", 60)
+    assert done(run("resume", f"node/{first}")) == [f"node/{first} uncordoned"]
+    spec = api.get(NODES, first)["spec"]
+    assert not spec.get("unschedulable")
+    assert "muster.dev/drain" not in {taint["key"] for taint in spec.get("taints") or ()}
+    device_muster.check()
 
 
 def test_rights_are_the_callers_own(

@@ -11,7 +11,7 @@ from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen, Reb
 from extender.objects.keys import Options
 from extender.objects.node import UNREACHABLE_TAINT, Ailment
 from extender.objects.pod import Phase
-from extender.objects.podspec import Toleration
+from extender.objects.podspec import DRAIN, Taint, Toleration
 from extender.objects.reason import Reason
 from extender.objects.topology import Slice, TopologyTerms
 from tests.eviction.test_preemptions import running
@@ -73,6 +73,12 @@ def repaired(world: World, job: Job) -> bool:
     return job.gang.has_minimum and job.reason is None and world.state.overcommitted() == []
 
 
+def drain(world: World, name: str) -> None:
+    """Let people have a node drained."""
+    world.tell(NodeSeen(replace(world.state.node(name), taints=(Taint(DRAIN, "", "NoSchedule"),))))
+    world.judge()
+
+
 class TestPlaceFirst:
     """With room elsewhere."""
 
@@ -107,6 +113,25 @@ class TestPlaceFirst:
         assert job.reason is Reason.REPAIRING
         assert job.wait is not None
         assert job.wait.numbers == {"lost": 1}
+
+    def test_gangs_leave_a_node_that_is_drained(self, world: World) -> None:
+        """A member has another place first; where there is none it stays, and the gang says so."""
+        world.nodes(3)
+        job = running(world, "job", 2)
+        drain(world, job.pods[0].node_name)
+        assert repaired(world, job)
+        drain(world, job.pods[1].node_name)
+        world.later(3600)
+        assert not evicted(world)
+        assert job.reason is Reason.NODES_LOST
+
+    def test_an_eviction_says_that_the_node_is_drained(self, world: World) -> None:
+        """It is not broken."""
+        world.nodes(3)
+        job = running(world, "job", 2)
+        drain(world, job.pods[0].node_name)
+        (message,) = evicted(world).values()
+        assert message == f"evicted because nodes are drained: {job.pods[0].node_name}; its new place is kept"
 
     @pytest.mark.parametrize(
         ("toleration", "stays"),
