@@ -17,3 +17,11 @@ def main() -> None:
 
     plugin = Path(sys.argv[0]).stem == "kubectl-muster"
     app(prog_name="kubectl muster" if plugin else None)
+
+
+def complete() -> None:
+    """Say how the last word of a command line may go on, as kubectl asks for `kubectl muster`."""
+    from extender.cli.commands import app
+    from extender.cli.completing import answer_kubectl
+
+    answer_kubectl(app, sys.argv[1:])

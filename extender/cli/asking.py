@@ -154,13 +154,18 @@ def _address(url: str) -> SplitResult:
     return parts
 
 
-def gang_path(gang: str) -> str:
-    """Return where Muster answers for NAMESPACE/NAME, or NAME in the namespace default; raise ServerError."""
-    namespace, _, name = gang.rpartition("/")
-    namespace = namespace or "default"
-    if not (re.fullmatch(r"[-a-z0-9]+", namespace, re.ASCII) and re.fullmatch(r"[-A-Za-z0-9_.]+", name, re.ASCII)):
+def gang_key(gang: str, namespace: str = "default") -> str:
+    """Return NAMESPACE/NAME for itself or for a NAME in `namespace`; raise ServerError for what cannot be one."""
+    where, _, name = gang.rpartition("/")
+    where = where or namespace
+    if not (re.fullmatch(r"[-a-z0-9]+", where, re.ASCII) and re.fullmatch(r"[-A-Za-z0-9_.]+", name, re.ASCII)):
         raise ServerError(f"'{gang}' is no NAMESPACE/NAME of a gang")
-    return f"/api/v1/gangs/{namespace}/{name}"
+    return f"{where}/{name}"
+
+
+def gang_path(gang: str, namespace: str = "default") -> str:
+    """Return where Muster answers for NAMESPACE/NAME, or NAME in `namespace`; raise ServerError."""
+    return f"/api/v1/gangs/{gang_key(gang, namespace)}"
 
 
 def with_query(path: str, query: Mapping[str, str | int | None]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
 
 import typer
+from rich.text import Text
 
-from extender.cli.connecting import Connection, answered, connected
-from extender.cli.printing import Cell, Column, Report, console, note, print_answer, show
+from extender.cli.connecting import Connection
+from extender.cli.listing import Listing, ListOptions, run
+from extender.cli.printing import Cell, Column
 from extender.service.board.documents import CapacityDocument, LevelCapacity
 
 _EPILOG = (
@@ -16,38 +18,52 @@ _EPILOG = (
 )
 #: Sizes of islands that a line of the table names, the largest first; `-o wide` names all.
 _MOST_ISLANDS = 5
+_COLUMNS = (
+    Column("LEVEL"),
+    Column("PRODUCT"),
+    Column("DOMAINS", right=True),
+    Column("FREE", right=True),
+    Column("LARGEST"),
+    Column("ISLANDS OF FREE GPUS"),
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(capacity))
+    app.command(epilog=_EPILOG)(capacity)
 
 
-def capacity(
-    *,
-    output: Annotated[Report, typer.Option("--output", "-o", help="How to print it.")] = Report.TABLE,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out headings and what fits.")] = False,
-    connection: Connection,
-) -> None:
+def capacity(*, options: ListOptions, connection: Connection) -> None:
     """Say how much room there is: free GPUs of each node and domain, by the size of the island that they make.
 
     `12 x 8` are 12 domains with 8 free GPUs each. Exit codes: 0 said, also if nothing is free; 1 Muster cannot be
     asked; 2 refused arguments.
     """
-    body, answer = answered("capacity", connection, "/api/v1/capacity", CapacityDocument)
-    if print_answer(body, output):
-        return
-    if not answer.levels:
-        note("no nodes with GPUs")
-        return
-    columns = [Column("LEVEL"), Column("PRODUCT"), Column("DOMAINS", right=True), Column("FREE", right=True)]
-    columns += [Column("LARGEST"), Column("ISLANDS OF FREE GPUS")]
-    most = None if output is Report.WIDE else _MOST_ISLANDS
-    shown = console()
-    show(shown, columns, [_cells(level, most) for level in answer.levels], headers=not no_headers)
-    if not no_headers:
-        sizes = [f"{one.pods} with {_gpus(one.gpus_per_pod)}" for one in answer.gangs]
-        shown.print(f"\npods that fit now, by GPUs alone: {', '.join(sizes)}")
+    listing = Listing(
+        "capacity",
+        "/api/v1/capacity",
+        CapacityDocument,
+        "levels",
+        LevelCapacity,
+        lambda row: f"{row.product}/{row.level}" if row.product else row.level,
+        lambda _: _COLUMNS,
+        lambda _, rows, wide: ((row, _cells(row, None if wide else _MOST_ISLANDS)) for row in rows),
+        nothing="no nodes with GPUs",
+        framed=_with_sizes,
+    )
+    run(listing, options, connection)
+
+
+def _with_sizes(
+    document: CapacityDocument, drawn: Iterator[tuple[LevelCapacity | None, Text]], headers: bool
+) -> Iterator[Text]:
+    """Yield the lines of the levels, then how many pods fit."""
+    for _, line in drawn:
+        yield line
+    if headers:
+        sizes = [f"{one.pods} with {_gpus(one.gpus_per_pod)}" for one in document.gangs]
+        yield Text()
+        yield Text(f"pods that fit now, by GPUs alone: {', '.join(sizes)}")
 
 
 def islands(level: LevelCapacity, most: int | None) -> str:

@@ -6,12 +6,16 @@ A package adds commands by entry points of the group `muster.commands`; each nam
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import typer
+from typer.core import TyperCommand
+from typer.models import CommandInfo
 
 from extender.cli import (
     actions,
@@ -30,6 +34,7 @@ from extender.cli import (
     top,
     watch,
 )
+from extender.cli.options import did_you_mean, with_options
 
 HELP = (
     "Gang-schedule GPU workloads with the kube-scheduler that you run. "
@@ -40,6 +45,8 @@ HELP = (
 PLUGINS = "muster.commands"
 
 _EXIT_FAILED = 1
+#: How typer refuses a word that is not one of those that there are.
+_NOT_ONE_OF = re.compile(r"'([^']*)' is not one of (.*)\.")
 
 _COMPLETION_EPILOG = (
     "Examples: `muster completion bash > ~/.local/share/bash-completion/completions/muster`; "
@@ -103,8 +110,46 @@ def _add(built: typer.Typer, panel: str, modules: Sequence[Command]) -> None:
         module.register(built)
     for command in built.registered_commands[commands:]:
         command.rich_help_panel = panel
+        _complete(command)
     for group in built.registered_groups[groups:]:
         group.rich_help_panel = panel
+        for command in (group.typer_instance or built).registered_commands:
+            _complete(command)
+
+
+def _complete(command: CommandInfo) -> None:
+    """Give a command its shared options, and help that is wrapped once, where it is shown."""
+    if command.callback is not None:
+        command.callback = with_options(command.callback)
+    text = inspect.cleandoc(command.help or (command.callback and command.callback.__doc__) or "")
+    command.help = "\n\n".join(
+        part if part.startswith("\b") else " ".join(part.split()) for part in re.split(r"\n\s*\n", text)
+    )
+    command.cls = HintingCommand
+
+
+class HintingCommand(TyperCommand):
+    """A command that says which value was probably meant where one of a few was expected; its flags have no type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - the classes are private to typer
+        """Return the arguments and options."""
+        found = super().get_params(ctx)
+        for each in found:
+            if getattr(each, "is_flag", False) and each.metavar is None:
+                each.metavar = ""
+        return found
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - the class is private to typer
+        """Read a command line."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            if found := _NOT_ONE_OF.fullmatch(error.message):
+                known = re.findall(r"'([^']*)'", found[2])
+                if (hint := did_you_mean(found[1], known)).endswith("?"):
+                    error.message = error.message.removesuffix(".") + hint
+            raise
 
 
 def _add_broken(built: typer.Typer, plugin: EntryPoint, error: Exception) -> None:

@@ -7,9 +7,8 @@ are found, the one that leads is chosen, and it is reached by the API server's p
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from pathlib import Path
@@ -17,17 +16,19 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from extender.cli.asking import BAD_REQUEST, Asker, AskError, Server, ServerError
+from extender.cli.asking import BAD_REQUEST, NOT_FOUND, Asker, AskError, Server, ServerError, gang_key
+from extender.cli.options import CONNECTION_PANEL, ContextName, KubeconfigFile, did_you_mean
 from extender.cli.pods import MusterPod, PodProxy, api_session, find_muster, forwarded
 
 T = TypeVar("T")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_NO_SUCH = 3
 
 #: Where Muster is asked if no option says so.
 MUSTER_SERVER = "MUSTER_SERVER"
-_PANEL = "Connection"
+_PANEL = CONNECTION_PANEL
 
 
 class Via(StrEnum):
@@ -62,54 +63,89 @@ class Connection:
         ),
     ] = None
     ca_file: Annotated[
-        Path | None, typer.Option(help="CA of the server's certificate, for https.", rich_help_panel=_PANEL)
-    ] = None
-    cert_file: Annotated[Path | None, typer.Option(help="Client certificate, for https.", rich_help_panel=_PANEL)] = (
-        None
-    )
-    key_file: Annotated[Path | None, typer.Option(help="Key of the client certificate.", rich_help_panel=_PANEL)] = None
-    kubeconfig: Annotated[
         Path | None,
-        typer.Option(
-            help="Kubeconfig file. Default: a pod's ServiceAccount, then KUBECONFIG, then ~/.kube/config.",
-            rich_help_panel=_PANEL,
-        ),
+        typer.Option(metavar="FILE", help="CA of the server's certificate, for https.", rich_help_panel=_PANEL),
     ] = None
-    context: Annotated[
-        str | None, typer.Option(help="Context of the kubeconfig. Default: its current one.", rich_help_panel=_PANEL)
+    cert_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Client certificate, for https.", rich_help_panel=_PANEL)
     ] = None
-    muster_namespace: Annotated[str, typer.Option(help="Namespace that Muster runs in.", rich_help_panel=_PANEL)] = (
-        "muster-system"
-    )
+    key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Key of the client certificate.", rich_help_panel=_PANEL)
+    ] = None
+    kubeconfig: KubeconfigFile = None
+    context: ContextName = None
+    muster_namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Namespace that Muster runs in.", rich_help_panel=_PANEL)
+    ] = "muster-system"
     via: Annotated[
         Via,
         typer.Option(
-            help="How to reach its pod: by the API server's proxy, or by kubectl port-forward. auto: by the proxy if "
+            metavar="WAY",
+            help="How to reach its pod: proxy (the API server's), port-forward (kubectl's), or auto: by the proxy if "
             "the pod has a port named view.",
             rich_help_panel=_PANEL,
         ),
     ] = Via.AUTO
 
 
-def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the shared options in place of its parameter `connection`."""
-    own = [
-        parameter
-        for parameter in inspect.signature(command, eval_str=True).parameters.values()
-        if parameter.name != "connection"
-    ]
-    shared = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(Connection, eval_str=True).parameters.values()
-    ]
+@dataclass(frozen=True, slots=True)
+class NamespaceOption:
+    """In which namespace gangs are that are named without one: the field is an option."""
 
-    @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - whatever the command takes
-        given = {parameter.name: options.pop(parameter.name) for parameter in shared}
-        command(*arguments, connection=Connection(**given), **options)
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace of what is named without one. Default: that of the kubeconfig's context.",
+        ),
+    ] = None
 
-    vars(run)["__signature__"] = inspect.Signature([*own, *shared])
-    return run
+    def own(self, connection: Connection) -> str:
+        """Return the namespace that is meant where none is written, `default` where an address is asked."""
+        return self.namespace or _own_namespace(connection) or "default"
+
+    def keys(self, names: Sequence[str], connection: Connection) -> list[str]:
+        """Return NAMESPACE/NAME of each gang that is named; raise ServerError for what cannot be one."""
+        for name in names:
+            gang_key(name)
+        own = self.own(connection) if any("/" not in name for name in names) else ""
+        return [gang_key(name, own) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope(NamespaceOption):
+    """Which namespaces a list is of: one, or all of them. Where an address is asked, all is the default."""
+
+    all_namespaces: Annotated[
+        bool,
+        typer.Option("--all-namespaces", "-A", help="Of all namespaces. Default with --server, which has no context."),
+    ] = False
+
+    def chosen(self, connection: Connection) -> str | None:
+        """Return the namespace that a list is of, None for all; raise ServerError."""
+        if self.all_namespaces and self.namespace is not None:
+            raise ServerError("-n and -A exclude each other")
+        return None if self.all_namespaces else self.namespace or _own_namespace(connection)
+
+
+def _own_namespace(connection: Connection) -> str | None:
+    """Return the namespace of the kubeconfig's context, None where an address is asked; raise ServerError."""
+    if connection.server is not None:
+        return None
+    _check(connection)
+    return context_namespace(connection.kubeconfig, connection.context)
+
+
+def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
+    """Return the namespace that kubectl would take: the context's, else `default`; raise ServerError."""
+    from extender.kube.credentials import CredentialsError, find_credentials, read_namespace
+
+    try:
+        return read_namespace(find_credentials(os.environ, kubeconfig, context))
+    except CredentialsError as error:
+        raise ServerError(f"{error}; or --server with Muster's address") from error
 
 
 @contextlib.contextmanager
@@ -124,6 +160,25 @@ def answered(command: str, connection: Connection, path: str, kind: type[T]) -> 
     with asking(command, connection) as muster:
         body = muster.get(path)
         return body, muster.read(body, kind)
+
+
+@contextlib.contextmanager
+def found(command: str, muster: Asker, key: str) -> Iterator[None]:
+    """End a command with an exit code of its own if Muster says that there is no such gang, and tell what there is."""
+    try:
+        yield
+    except AskError as error:
+        if error.status != NOT_FOUND:
+            raise
+        hint = ""
+        with contextlib.suppress(AskError):
+            path = f"/api/v1/gangs?namespace={key.partition('/')[0]}"
+            names = [
+                f"{row['namespace']}/{row['name']}" for row in muster.read(muster.get(path), dict[str, Any])["gangs"]
+            ]
+            hint = did_you_mean(key, names)
+        typer.echo(f"muster {command}: {error}{hint}", err=True)
+        raise typer.Exit(EXIT_NO_SUCH) from error
 
 
 @contextlib.contextmanager
@@ -142,12 +197,20 @@ def refusals(command: str) -> Iterator[None]:
 @contextlib.contextmanager
 def reached(connection: Connection, listener: MusterPort = MusterPort.VIEW) -> Iterator[Asker]:
     """Reach Muster; raise ServerError for options that cannot be used, AskError where it cannot be reached."""
-    tls = {"ca-file": connection.ca_file, "cert-file": connection.cert_file, "key-file": connection.key_file}
+    _check(connection)
     if connection.server is None:
-        if given := next((name for name, file in tls.items() if file is not None), None):
-            raise ServerError(f"--{given} is for --server https://...; a kubeconfig has its own")
         with _by_kubeconfig(connection, listener) as muster:
             yield muster
+        return
+    yield Server.at(connection.server, connection.ca_file, connection.cert_file, connection.key_file)
+
+
+def _check(connection: Connection) -> None:
+    """Raise ServerError for options that are of no use for the way to Muster."""
+    if connection.server is None:
+        tls = {"ca-file": connection.ca_file, "cert-file": connection.cert_file, "key-file": connection.key_file}
+        if given := next((name for name, file in tls.items() if file is not None), None):
+            raise ServerError(f"--{given} is for --server https://...; a kubeconfig has its own")
         return
     other = {"kubeconfig": connection.kubeconfig, "context": connection.context}
     other |= {"via": None if connection.via is Via.AUTO else connection.via}
@@ -156,7 +219,6 @@ def reached(connection: Connection, listener: MusterPort = MusterPort.VIEW) -> I
             f"--{given} is for the way through the API server, and Muster is asked at {connection.server} "
             f"(--server or {MUSTER_SERVER})"
         )
-    yield Server.at(connection.server, connection.ca_file, connection.cert_file, connection.key_file)
 
 
 @contextlib.contextmanager

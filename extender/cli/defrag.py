@@ -7,34 +7,37 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from extender.cli.asking import AskError, gang_path
-from extender.cli.connecting import Connection, MusterPort, asking, connected, refusals
-from extender.cli.printing import Report, console, print_answer
+from extender.cli.asking import gang_path
+from extender.cli.completing import gang_names
+from extender.cli.connecting import Connection, MusterPort, NamespaceOption, asking, found, refusals
+from extender.cli.output import DOCUMENT, DocumentFormat, Output, print_answer
+from extender.cli.printing import Column, console, show
 from extender.explain.documents import DefragmentationDocument
 
-EXIT_NO_GANG = 3
 EXIT_NO_MOVES = 4
 
 #: How long Muster may take to answer (seconds): a search over every running gang of a large cluster.
 _TIMEOUT_SECONDS = 60.0
-_NOT_FOUND = 404
 
 _EPILOG = "Examples: `muster defrag team/train` shows the moves; `muster defrag team/train --apply` has them done."
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(defrag))
+    app.command(epilog=_EPILOG)(defrag)
 
 
 def defrag(
-    gang: Annotated[str, typer.Argument(help="NAMESPACE/NAME of the waiting gang, or NAME in the namespace default.")],
+    gang: Annotated[
+        str, typer.Argument(metavar="[NAMESPACE/]GANG", help="The waiting gang.", autocompletion=gang_names)
+    ],
     *,
+    namespace: NamespaceOption,
     apply: Annotated[
         bool,
         typer.Option("--apply/--plan", help="Evict what has to move, within PodDisruptionBudgets; or only show it."),
     ] = False,
-    output: Annotated[Report, typer.Option("--output", "-o", help="How to print it.")] = Report.TABLE,
+    output: DocumentFormat = "table",
     connection: Connection,
 ) -> None:
     """Show which preemptible gangs would have to move for a waiting gang to fit; with --apply, have them moved.
@@ -45,17 +48,13 @@ def defrag(
     4 no moves make it fit.
     """
     with refusals("defrag"):
+        how = Output.read(output, DOCUMENT)
+        [gang] = namespace.keys([gang], connection)
         path = f"{gang_path(gang)}/defrag"
-    with asking("defrag", connection, MusterPort.VERBS) as muster:
-        try:
-            body = (muster.post if apply else muster.get)(path, _TIMEOUT_SECONDS)
-            answer = muster.read(body, DefragmentationDocument)
-        except AskError as error:
-            if error.status != _NOT_FOUND:
-                raise
-            typer.echo(f"muster defrag: {error}", err=True)
-            raise typer.Exit(EXIT_NO_GANG) from error
-    if not print_answer(body, output):
+    with asking("defrag", connection, MusterPort.VERBS) as muster, found("defrag", muster, gang):
+        body = (muster.post if apply else muster.get)(path, _TIMEOUT_SECONDS)
+        answer = muster.read(body, DefragmentationDocument)
+    if not print_answer(body, how):
         _show(console(), gang, answer, applied=apply)
     if not answer.fits:
         raise typer.Exit(EXIT_NO_MOVES)
@@ -63,16 +62,11 @@ def defrag(
 
 def _show(console: Console, gang: str, answer: DefragmentationDocument, *, applied: bool) -> None:
     """Print for people what has to move, and what comes of it."""
-    from rich.table import Table
-
     moves = answer.moves
     if moves:
-        table = Table(header_style="bold")
-        for column in ("gang", "pods", "from", "to"):
-            table.add_column(column, overflow="fold", justify="right" if column == "pods" else "left")
-        for move in moves:
-            table.add_row(move.gang, str(move.pods), ", ".join(move.origins), ", ".join(move.targets))
-        console.print(table)
+        columns = [Column("GANG"), Column("PODS", right=True), Column("FROM"), Column("TO")]
+        rows = [[move.gang, str(move.pods), ", ".join(move.origins), ", ".join(move.targets)] for move in moves]
+        show(console, columns, rows)
     if not answer.fits:
         said = f"{gang} does not fit: {answer.reason}"
     elif not moves:

@@ -11,18 +11,18 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from extender.cli.asking import AskError, ServerError, gang_path
-from extender.cli.connecting import Connection, asking, connected, refusals
+from extender.cli.asking import ServerError, gang_path
+from extender.cli.completing import gang_names
+from extender.cli.connecting import Connection, NamespaceOption, asking, found, refusals
+from extender.cli.output import DOCUMENT, DocumentFormat, Output, print_answer
 from extender.cli.printing import (
     Cell,
     Column,
-    Report,
     bar,
     cleaned,
     console,
     lines,
     local_time,
-    print_answer,
     with_local_times,
 )
 from extender.explain.documents import (
@@ -158,19 +158,17 @@ def _show_lines(console: Console, heading: str, lines: Sequence[str]) -> None:
 
 
 def _show_members(console: Console, pods: Sequence[MemberRow], *, wide: bool) -> None:
-    from rich.table import Table
-
-    members = Table(header_style="bold")
-    for column in ("pod", "role", "state", "node", "GPUs", "NUMA zones"):
-        members.add_column(column, overflow="fold")
     shown = pods if wide else pods[:_MOST_MEMBERS]
-    for cells in map(_member, shown):
-        members.add_row(*cells)
-    if pods:
-        console.print(members)
+    rows = [list(_member(pod)) for pod in shown]
+    headings = ("POD", "ROLE", "STATE", "NODE", "GPUS", "NUMA ZONES")
+    used = [place for place in range(len(headings)) if any(row[place].plain for row in rows)]
+    if rows:
+        console.print()
+    for line in lines([Column(headings[place]) for place in used], [[row[place] for place in used] for row in rows]):
+        console.print(Text("  ") + line, highlight=False)
     if len(pods) > len(shown):
         rest = len(pods) - len(shown)
-        console.print(f"and {rest} members more (-o json has all)", highlight=False)
+        console.print(f"and {rest} members more (-o wide has all)", highlight=False)
 
 
 def _member(pod: MemberRow) -> Iterator[Text]:
@@ -191,10 +189,8 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 __all__ = ["register", "show_explanation"]
 
-EXIT_NO_GANG = 3
 EXIT_WOULD_WAIT = 4
 
-_NOT_FOUND = 404
 _STDIN = "-"
 #: How long Muster may take for a question about objects that are not there (seconds): a second for each large gang.
 _WHAT_IF_SECONDS = 120.0
@@ -208,13 +204,13 @@ _EPILOG = (
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(explain))
+    app.command(epilog=_EPILOG)(explain)
 
 
 def explain(  # noqa: PLR0913 - one parameter per option
     gang: Annotated[
         str | None,
-        typer.Argument(help="NAMESPACE/NAME of the gang, or NAME in the namespace of -n.", show_default=False),
+        typer.Argument(metavar="[NAMESPACE/]GANG", help="The gang.", show_default=False, autocompletion=gang_names),
     ] = None,
     *,
     file: Annotated[
@@ -229,12 +225,10 @@ def explain(  # noqa: PLR0913 - one parameter per option
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Goes with -f. Nothing is ever submitted, with or without it.")
     ] = False,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of a gang, and of objects, that name none.")
-    ] = "default",
-    output: Annotated[Report, typer.Option("--output", "-o", help="How to print it.")] = Report.TABLE,
+    namespace: NamespaceOption,
+    output: DocumentFormat = "table",
     picture: Annotated[
-        Path | None, typer.Option(help="Also write a picture of the cluster with the gang on it (SVG).")
+        Path | None, typer.Option(metavar="FILE", help="Also write a picture of the cluster with the gang on it (SVG).")
     ] = None,
     connection: Connection,
 ) -> None:
@@ -247,33 +241,29 @@ def explain(  # noqa: PLR0913 - one parameter per option
     """
     with refusals("explain"):
         _check(gang, file, dry_run=dry_run, picture=picture)
+        how = Output.read(output, DOCUMENT)
     if file:
         with refusals("explain"):
-            body = _question(file, namespace)
+            body = _question(file, namespace.own(connection))
         with asking("explain", connection) as muster:
             body = muster.post("/api/v1/explain", _WHAT_IF_SECONDS, body)
-            found = muster.read(body, WhatIfDocument)
-        _show_whatif(found.gangs, body, output)
+            document = muster.read(body, WhatIfDocument)
+        _show_whatif(document.gangs, body, how)
         return
     with refusals("explain"):
-        path = gang_path(gang if gang is not None and "/" in gang else f"{namespace}/{gang}")
+        [key] = namespace.keys([gang or ""], connection)
     with asking("explain", connection) as muster:
-        try:
-            body = muster.get(f"{path}/explain?suggestions=true")
+        with found("explain", muster, key):
+            body = muster.get(f"{gang_path(key)}/explain?suggestions=true")
             answer = muster.read(body, Explanation)
-            drawn = b"" if picture is None else muster.get(f"{path}/picture.svg")
-        except AskError as error:
-            if error.status != _NOT_FOUND:
-                raise
-            typer.echo(f"muster explain: {error}", err=True)
-            raise typer.Exit(EXIT_NO_GANG) from error
+            drawn = b"" if picture is None else muster.get(f"{gang_path(key)}/picture.svg")
         if picture is not None:
             try:
                 picture.write_bytes(drawn)
             except OSError as error:
                 raise ServerError(f"--picture {picture}: {error.strerror or error}") from error
-    if not print_answer(body, output):
-        show_explanation(console(), answer, wide=output is Report.WIDE)
+    if not print_answer(body, how):
+        show_explanation(console(), answer, wide=how.wide)
 
 
 def _check(gang: str | None, file: Sequence[str] | None, *, dry_run: bool, picture: Path | None) -> None:
@@ -333,14 +323,14 @@ def _text(file: str) -> str:
         raise ServerError(f"-f {file}: {error}") from error
 
 
-def _show_whatif(gangs: Sequence[WhatIfExplanation], body: bytes, output: Report) -> None:
+def _show_whatif(gangs: Sequence[WhatIfExplanation], body: bytes, how: Output) -> None:
     """Print what would become of gangs, and end with the exit code that says so."""
-    if not print_answer(body, output):
+    if not print_answer(body, how):
         shown = console()
         for number, each in enumerate(gangs):
             if number:
                 shown.print()
-            show_explanation(shown, each, wide=output is Report.WIDE)
+            show_explanation(shown, each, wide=how.wide)
         show_verdict(shown, gangs)
     if not all(gang.would_start for gang in gangs):
         raise typer.Exit(EXIT_WOULD_WAIT)

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import typer
 
-from extender.cli.asking import with_query
-from extender.cli.connecting import EXIT_USAGE, Connection, answered, connected
-from extender.cli.printing import (
-    Cell,
-    Column,
-    Format,
-    age,
-    console,
-    note,
-    phase,
-    print_answer,
-    show,
-    until,
-    with_local_times,
-)
+from extender.cli.asking import ServerError, with_query
+from extender.cli.completing import gang_names
+from extender.cli.connecting import Connection, Scope, reached, refusals
+from extender.cli.listing import Listing, ListOptions, run
+from extender.cli.options import did_you_mean
+from extender.cli.printing import Cell, Column, age, phase, until, with_local_times
 from extender.clock import SystemClock
+from extender.explain.documents import QueuesDocument
 from extender.service.board.documents import GangRow, GangsDocument
 
 #: Fits in 100 columns with names of some 30 characters; what is cut off on a narrow terminal is the reason's end.
@@ -107,32 +99,38 @@ def _count(value: int | None) -> str:
 
 
 _EPILOG = (
-    "Examples: `muster gangs --phase Pending` shows who waits, and why; "
-    "`muster gangs --phase Pending -o name | xargs -n1 muster explain` explains each of them."
+    "Examples: `muster gangs --phase Pending` shows who waits, and why; `muster gangs -A --sort-by -gpus`; "
+    "`muster gangs train eval -w` follows two of them; "
+    "`muster gangs -A --phase Pending -o name | xargs -n1 muster explain` explains each of them."
 )
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(gangs))
+    app.command(epilog=_EPILOG)(gangs)
 
 
 def gangs(  # noqa: PLR0913 - one parameter per option
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAMESPACE/]NAME", help="Only these gangs.", show_default=False, autocompletion=gang_names
+        ),
+    ] = None,
     *,
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Only gangs of this namespace.")] = None,
-    all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Gangs of all namespaces; so it is without -n too.")
-    ] = False,
+    scope: Scope,
     phase: Annotated[
         str | None,
-        typer.Option(help="Only gangs in this phase: Pending, Scheduling, Running, Finished or Failed."),
+        typer.Option(
+            metavar="PHASE", help="Only gangs in this phase: Pending, Scheduling, Running, Finished or Failed."
+        ),
     ] = None,
     reason: Annotated[
-        str | None, typer.Option(help="Only gangs that wait for this reason, such as InsufficientCapacity.")
+        str | None,
+        typer.Option(metavar="REASON", help="Only gangs that wait for this reason, such as InsufficientCapacity."),
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="Only gangs of this Queue.")] = None,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to print them.")] = Format.TABLE,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the headings.")] = False,
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Only gangs of this Queue.")] = None,
+    options: ListOptions,
     connection: Connection,
 ) -> None:
     """List the gangs: those that wait in the order of the queue, then the others by age.
@@ -140,27 +138,41 @@ def gangs(  # noqa: PLR0913 - one parameter per option
     MEMBERS says how many are bound to nodes or have succeeded, of how many minMember asks for; GPUS what the members
     that have not ended ask for; POS is the place in that order.
 
-    Exit codes: 0 listed, also if there are none; 1 Muster cannot be asked; 2 refused arguments.
+    Exit codes: 0 listed, also if there are none; 1 Muster cannot be asked; 2 refused arguments; 3 no such gang.
     """
-    if all_namespaces and namespace is not None:
-        note("muster gangs: -n and -A exclude each other")
-        raise typer.Exit(EXIT_USAGE)
+    with refusals("gangs"):
+        keys = scope.keys(names or (), connection)
+        namespace = None if keys else scope.chosen(connection)
     wanted = {"namespace": namespace, "phase": phase and phase.capitalize(), "reason": reason, "queue": queue}
-    body, answer = answered("gangs", connection, with_query("/api/v1/gangs", wanted), GangsDocument)
-    if print_answer(body, output):
-        return
-    rows = answer.gangs
-    if output is Format.NAME:
-        for row in rows:
-            typer.echo(row.key)
-    elif not rows:
-        note("no gangs" + "".join(f", {name} {value}" for name, value in wanted.items() if value))
-    else:
-        show_gangs(rows, SystemClock().now(), wide=output is Format.WIDE, headers=not no_headers)
+    said = "".join(f", {name} {value}" for name, value in wanted.items() if value)
+    listing = Listing(
+        "gangs",
+        with_query("/api/v1/gangs", wanted),
+        GangsDocument,
+        "gangs",
+        GangRow,
+        lambda row: row.key,
+        lambda wide: WIDE_COLUMNS if wide else COLUMNS,
+        _cells,
+        nothing=f"no gangs{said}"
+        + ("; -A lists those of all namespaces" if namespace and scope.namespace is None else ""),
+        names=keys,
+    )
+    found = run(listing, options, connection)
+    if queue is not None and not found.every:
+        with refusals("gangs"):
+            _check_queue(queue, connection)
 
 
-def show_gangs(rows: Sequence[GangRow], now: dt.datetime, *, wide: bool, headers: bool) -> None:
-    """Print gangs for people."""
-    columns = WIDE_COLUMNS if wide else COLUMNS
-    cells = [wide_cells(row, now) if wide else gang_cells(row, now) for row in rows]
-    show(console(), columns, cells, headers=headers)
+def _check_queue(name: str, connection: Connection) -> None:
+    """Raise ServerError if there is no such Queue, AskError if that cannot be asked."""
+    with reached(connection) as muster:
+        known = [row.name for row in muster.read(muster.get("/api/v1/queues"), QueuesDocument).queues]
+    if name not in known:
+        raise ServerError(f"there is no Queue {name}{did_you_mean(name, known)}")
+
+
+def _cells(_: GangsDocument, rows: Sequence[GangRow], wide: bool) -> Iterator[tuple[GangRow, list[Cell]]]:
+    now = SystemClock().now()
+    write: Callable[[GangRow, dt.datetime], list[Cell]] = wide_cells if wide else gang_cells
+    return ((row, write(row, now)) for row in rows)

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from dataclasses import dataclass
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo
 
-import msgspec
 import typer
 
 from extender.cli.asking import with_query
-from extender.cli.connecting import EXIT_USAGE, Connection, answered, connected
-from extender.cli.printing import (
-    Cell,
-    Column,
-    ReportSheet,
-    Sheet,
-    console,
-    duration,
-    local_time,
-    note,
-    print_answer,
-    print_csv,
-    show,
-)
+from extender.cli.connecting import EXIT_USAGE, Connection, Scope, answered, refusals
+from extender.cli.listing import Listing, ListOptions, run
+from extender.cli.printing import Cell, Column, duration, local_time, note
 from extender.cli.reportpage import report_page
 from extender.clock import SystemClock
-from extender.history.documents import CurvesDocument, HistoryDocument, HistoryRow, ReportDocument
+from extender.history.documents import CurvesDocument, HistoryDocument, HistoryRow, ReportDocument, ReportRow
 from extender.history.reporting import Per, ReportBy
 from extender.objects.meta import write_timestamp
 
@@ -65,8 +54,8 @@ _WIDE = (
 )
 
 _HISTORY_EPILOG = (
-    "Examples: `muster history -n team-a --since 7d`; `muster history --outcome Evicted -o wide`; "
-    "`muster history --queue research --since 2026-11-01 --until 2026-12-01 --limit 1000 -o csv > november.csv`."
+    "Examples: `muster history --since 7d`; `muster history -A --outcome Evicted -o wide`; "
+    "`muster history -A --queue research --since 2026-11-01 --until 2026-12-01 --limit 1000 -o csv > november.csv`."
 )
 _REPORT_EPILOG = (
     "Examples: `muster report --since 7d` tells who used what last week; "
@@ -79,31 +68,51 @@ Until = Annotated[str | None, typer.Option(metavar="WHEN", help="Up to then, in 
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only gangs of this namespace.")]
 Queue = Annotated[str | None, typer.Option(help="Only gangs of this Queue.")]
 User = Annotated[str | None, typer.Option(help="Only gangs of this user, by the label that history_user_label names.")]
-Output = Annotated[Sheet, typer.Option("--output", "-o", help="How to print them.")]
-NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave out the headings.")]
+
+_HTML: Final = "html"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions(ListOptions):
+    """What a report takes: the options of lists, with a page among the formats."""
+
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FORMAT",
+            help="table, json, yaml, csv, jsonpath=TEMPLATE, custom-columns=HEADING:PATH,... or html: a page with "
+            "curves that loads nothing from elsewhere.",
+        ),
+    ] = "table"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command(epilog=_HISTORY_EPILOG)(connected(history))
-    app.command(epilog=_REPORT_EPILOG)(connected(report))
+    app.command(epilog=_HISTORY_EPILOG)(history)
+    app.command(epilog=_REPORT_EPILOG)(report)
 
 
 def history(  # noqa: PLR0913 - one parameter per option
-    name: Annotated[str | None, typer.Argument(help="Only gangs of this name: NAME, or NAMESPACE/NAME.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAMESPACE/]NAME", help="Only gangs of this name.", show_default=False)
+    ] = None,
     *,
-    namespace: Namespace = None,
+    scope: Scope,
     queue: Queue = None,
     user: User = None,
     outcome: Annotated[
         str | None,
-        typer.Option(help="Only gangs that ended so: Succeeded, Failed, Evicted, Deleted; Running: not ended yet."),
+        typer.Option(
+            metavar="OUTCOME",
+            help="Only gangs that ended so: Succeeded, Failed, Evicted, Deleted; Running: not ended yet.",
+        ),
     ] = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many of the latest.")] = 100,
-    output: Output = Sheet.TABLE,
-    no_headers: NoHeaders = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="How many of the latest.")] = 100,
+    options: ListOptions,
     connection: Connection,
 ) -> None:
     """List the gangs that ended, the latest last: how long they waited and ran, on what, and what was lost.
@@ -112,28 +121,35 @@ def history(  # noqa: PLR0913 - one parameter per option
     the setting history_store says so. Exit codes: 0 listed, also if there are none; 1 Muster cannot be asked, or keeps
     no history; 2 refused arguments.
     """
-    own, _, last = (name or "").rpartition("/")
+    with refusals("history"):
+        [key] = scope.keys([name], connection) if name else [scope.chosen(connection)]
+    own, _, last = (key or "").partition("/")
     wanted = {
-        "namespace": namespace or own or None,
+        "namespace": own or None,
         "name": last or None,
         "queue": queue,
         "user": user,
         "outcome": outcome and outcome.capitalize(),
     }
     asked = wanted | {"since": _time("history", since), "until": _time("history", until), "limit": limit}
-    body, answer = answered("history", connection, with_query("/api/v1/history", asked), HistoryDocument)
-    if print_answer(body, output):
-        return
-    rows = answer.gangs[::-1]
-    if output is Sheet.CSV:
-        print_csv([msgspec.to_builtins(row) for row in rows])
-    elif not rows:
-        note("no gangs" + "".join(f", {name} {value}" for name, value in wanted.items() if value))
-    else:
-        wide = output is Sheet.WIDE
-        show(console(), _WIDE if wide else _COLUMNS, [_cells(row, wide=wide) for row in rows], headers=not no_headers)
-    if answer.next is not None:
-        note(f"older ones are left out: --until {answer.gangs[-1].ended or answer.gangs[-1].created}, or --limit")
+    said = "".join(f", {what} {value}" for what, value in wanted.items() if value)
+    listing = Listing(
+        "history",
+        with_query("/api/v1/history", asked),
+        HistoryDocument,
+        "gangs",
+        HistoryRow,
+        lambda row: f"{row.namespace}/{row.name}",
+        lambda wide: _WIDE if wide else _COLUMNS,
+        lambda _, rows, wide: ((row, _cells(row, wide=wide)) for row in rows),
+        nothing=f"no gangs{said}" + ("; -A lists those of all namespaces" if own and not last else ""),
+        backwards=True,
+        past=True,
+        identity=lambda row: row.uid,
+    )
+    found = run(listing, options, connection).document
+    if found.next is not None:
+        note(f"older ones are left out: --until {found.gangs[-1].ended or found.gangs[-1].created}, or --limit")
 
 
 def report(  # noqa: PLR0913 - one parameter per option
@@ -149,18 +165,16 @@ def report(  # noqa: PLR0913 - one parameter per option
     namespace: Namespace = None,
     queue: Queue = None,
     user: User = None,
-    output: Annotated[
-        ReportSheet,
-        typer.Option("--output", "-o", help="How to print it; html is a page with curves that loads nothing else."),
-    ] = ReportSheet.TABLE,
-    no_headers: NoHeaders = False,
+    options: ReportOptions,
     connection: Connection,
 ) -> None:
     """Say who used how many GPU-hours in each day, week or month, and what share of the cluster that is.
 
-    LOST is the part of USED whose work was lost with evictions; RESERVED was kept for pods that were not bound yet.
-    SHARE is USED and RESERVED of what the cluster had. COST is USED times the price. Exit codes: 0 printed, also if
-    there is nothing; 1 Muster cannot be asked, or keeps no history; 2 refused arguments.
+    It is about all namespaces unless -n names one. LOST is the part of USED whose work was lost with evictions;
+    RESERVED was kept for pods that were not bound yet. SHARE is USED and RESERVED of what the cluster had. COST is USED
+    times the price.
+
+    Exit codes: 0 printed, also if there is nothing; 1 Muster cannot be asked, or keeps no history; 2 refused arguments.
     """
     asked = {
         "by": by.value,
@@ -173,32 +187,31 @@ def report(  # noqa: PLR0913 - one parameter per option
         "queue": queue,
         "user": user,
     }
-    if output is ReportSheet.HTML:
+    if options.output.removeprefix("=") == _HTML:
         typer.echo(_page(connection, asked), nl=False)
         return
-    body, answer = answered("report", connection, with_query("/api/v1/report", asked), ReportDocument)
-    if print_answer(body, output):
-        return
-    if output is ReportSheet.CSV:
-        print_csv([msgspec.to_builtins(row) for row in answer.rows])
-        return
-    if not answer.rows:
-        note("nothing was used")
-        return
-    columns = [Column("PERIOD"), Column(by.upper())]
-    columns += [Column(heading, right=True) for heading in ("USED", "RESERVED", "LOST", "SHARE")]
-    columns += [Column("COST", right=True)] if answer.price is not None else []
-    cells: list[list[Cell]] = [
-        [
-            row.period,
-            row.key or "-",
-            *(f"{hours:,.1f}" for hours in (row.used, row.reserved, row.lost)),
-            f"{row.share:.1%}",
-            *([] if row.cost is None else [f"{row.cost:,.2f}"]),
-        ]
-        for row in answer.rows
-    ]
-    show(console(), columns, cells, headers=not no_headers)
+    headings = ["USED", "RESERVED", "LOST", "SHARE"] + ([] if price is None else ["COST"])
+    columns = [Column("PERIOD"), Column(by.upper()), *(Column(heading, right=True) for heading in headings)]
+    listing = Listing(
+        "report",
+        with_query("/api/v1/report", asked),
+        ReportDocument,
+        "rows",
+        ReportRow,
+        lambda row: row.key,
+        lambda _: columns,
+        lambda _, rows, __: ((row, _figures(row)) for row in rows),
+        nothing="nothing was used",
+        past=True,
+        identity=lambda row: f"{row.period} {row.key}",
+    )
+    run(listing, options, connection)
+
+
+def _figures(row: ReportRow) -> list[Cell]:
+    hours = (f"{hours:,.1f}" for hours in (row.used, row.reserved, row.lost))
+    cost = [] if row.cost is None else [f"{row.cost:,.2f}"]
+    return [row.period, row.key or "-", *hours, f"{row.share:.1%}", *cost]
 
 
 def _page(connection: Connection, asked: dict[str, str | None]) -> str:

@@ -11,12 +11,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from extender.cli.connecting import Connection, answered, connected
-from extender.cli.printing import Cell, Column, Format, amount, console, lines, note, print_answer
+from extender.cli.completing import node_names
+from extender.cli.connecting import Connection
+from extender.cli.listing import Listing, ListOptions, run
+from extender.cli.printing import Cell, Column, amount
 from extender.service.board.documents import NodeItem, NodesDocument
 
 _EPILOG = (
     "Examples: `muster nodes` draws the cluster; `muster nodes --free` only what has room; "
+    "`muster nodes gpu-1 gpu-2 -o wide`; `muster nodes --sort-by -gpus.free`; "
     "`muster nodes -o name --free | xargs kubectl describe node`."
 )
 #: Colours of the holders, the one with most GPUs first; then they come again.
@@ -28,35 +31,42 @@ _OTHER, _FREE, _CLOSED = "#", "\u00b7", "-"
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(nodes))
+    app.command(epilog=_EPILOG)(nodes)
 
 
 def nodes(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Only these nodes.", show_default=False, autocompletion=node_names),
+    ] = None,
     *,
     free: Annotated[bool, typer.Option("--free", help="Only nodes that take pods and have a free GPU.")] = False,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to print them.")] = Format.TABLE,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out headings and legend.")] = False,
+    options: ListOptions,
     connection: Connection,
 ) -> None:
     """Draw who holds which GPU of each node, grouped by the domains of the topology.
 
     A capital letter is a GPU that a gang holds, a small one is reserved for it, a dot is free, a dash is free on a node
-    that takes no pods. JSON and YAML are Muster's whole answer, whatever else is asked for. Exit codes: 0 drawn, also
-    if there are none; 1 Muster cannot be asked; 2 refused arguments.
+    that takes no pods. With --sort-by nodes are not grouped.
+
+    Exit codes: 0 drawn, also if there are none; 1 Muster cannot be asked; 2 refused arguments; 3 no such node.
     """
-    body, answer = answered("nodes", connection, "/api/v1/nodes", NodesDocument)
-    if print_answer(body, output):
-        return
-    found = [node for node in answer.nodes if not free or (node.schedulable and node.gpus.free)]
-    if output is Format.NAME:
-        for node in found:
-            typer.echo(node.name)
-    elif not found:
-        note("no nodes with free GPUs" if free else "no nodes")
-    else:
-        shown = console()
-        for line in draw(answer.levels, found, wide=output is Format.WIDE, headers=not no_headers):
-            shown.print(line)
+    flat = options.sort_by is not None
+    listing = Listing(
+        "nodes",
+        "/api/v1/nodes",
+        NodesDocument,
+        "nodes",
+        NodeItem,
+        lambda row: row.name,
+        lambda wide: _columns(wide=wide),
+        lambda _, rows, wide: _rows(rows, wide=wide, flat=flat),
+        nothing="no nodes with free GPUs" if free else "no nodes",
+        names=names or (),
+        keep=lambda node: not free or bool(node.schedulable and node.gpus.free),
+        framed=_listed if flat else _grouped,
+    )
+    run(listing, options, connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +89,44 @@ class Legend:
         }
 
 
-def draw(levels: Sequence[str], found: Sequence[NodeItem], *, wide: bool, headers: bool) -> Iterator[Text]:
-    """Yield the lines of the picture: nodes under the innermost domain that they are in, then the legend."""
+def _columns(*, wide: bool) -> Sequence[Column]:
+    more = [Column(heading, right=True) for heading in ("RESERVED", "CPU FREE", "MEMORY FREE")] if wide else []
+    columns = [Column("NODE"), Column("GPUS"), Column("FREE", right=True), *more, Column("PRODUCT")]
+    return [*columns, Column("TAKES PODS")] if wide else columns
+
+
+def _rows(found: Sequence[NodeItem], *, wide: bool, flat: bool) -> Iterator[tuple[NodeItem, list[Cell]]]:
+    """Yield the cells of nodes, those of a domain together unless they are to be in the order that they have."""
     from extender.objects.text import natural_key
 
+    marks = Legend.of(found).marks()
+    if not flat:
+        found = sorted(found, key=lambda node: ([*map(natural_key, node.domains)], natural_key(node.name)))
+    return ((node, _cells(node, marks, wide=wide)) for node in found)
+
+
+def _listed(_: NodesDocument, drawn: Iterator[tuple[NodeItem | None, Text]], headers: bool) -> Iterator[Text]:
+    """Yield the lines of nodes, then who the letters are."""
+    found: list[NodeItem] = []
+    for node, line in drawn:
+        found += [] if node is None else [node]
+        yield line
     legend = Legend.of(found)
-    marks = legend.marks()
-    columns = [Column("NODE"), Column("GPUS"), Column("FREE", right=True), Column("PRODUCT")]
-    if wide:
-        columns[3:3] = [
-            Column("RESERVED", right=True),
-            Column("CPU FREE", right=True),
-            Column("MEMORY FREE", right=True),
-        ]
-        columns += [Column("TAKES PODS")]
-    ordered = sorted(found, key=lambda node: ([*map(natural_key, node.domains)], natural_key(node.name)))
-    drawn = lines(columns, [_cells(node, marks, wide=wide) for node in ordered], headers=headers)
-    if headers:
-        yield drawn.pop(0)
-    rows = iter(drawn)
-    for place, together in groupby(ordered, key=lambda node: _place(levels, node)):
-        if place and headers:
-            yield Text(place, "bold")
-        for _ in together:
-            yield next(rows)
-    if headers and marks:
+    if headers and legend.holders:
         yield Text()
-        yield from _explained(legend, marks)
+        yield from _explained(legend, legend.marks())
+
+
+def _grouped(document: NodesDocument, drawn: Iterator[tuple[NodeItem | None, Text]], headers: bool) -> Iterator[Text]:
+    """Yield the lines of nodes under the innermost domain that they are in, then who the letters are."""
+
+    def headed() -> Iterator[tuple[NodeItem | None, Text]]:
+        for place, together in groupby(drawn, lambda one: "" if one[0] is None else _place(document.levels, one[0])):
+            if place and headers:
+                yield None, Text(place, "bold")
+            yield from together
+
+    return _listed(document, headed(), headers)
 
 
 def _cells(node: NodeItem, marks: Mapping[str, tuple[str, str]], *, wide: bool) -> list[Cell]:

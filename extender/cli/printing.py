@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 #: How Muster writes times in documents and in the sentences in them. Source: extender.objects.meta.write_timestamp.
@@ -23,74 +26,11 @@ _KIB = 1024
 _MILLI = 1000
 
 
-class Format(StrEnum):
-    """How a list is printed. `json` and `yaml` are what Muster answers, unchanged."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
-
-
 class OutputFormat(StrEnum):
     """How the result is printed."""
 
     TABLE = "table"
     JSON = "json"
-
-
-class Report(StrEnum):
-    """How what is no list of named things is printed."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-
-
-class Sheet(StrEnum):
-    """How rows of figures are printed; as CSV, whatever there is to say of each."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    CSV = "csv"
-
-
-class ReportSheet(StrEnum):
-    """How a report is printed; `html` is a page with curves that loads nothing from elsewhere."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    CSV = "csv"
-    HTML = "html"
-
-
-def print_document(document: Mapping[str, Any], output: Format | Report | Sheet | ReportSheet) -> bool:
-    """Print a document as JSON or YAML if that is asked for; return whether it was."""
-    if output in {Format.JSON, Report.JSON, Sheet.JSON}:
-        import orjson
-
-        typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
-        return True
-    if output in {Format.YAML, Report.YAML, Sheet.YAML}:
-        import yaml
-
-        typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
-        return True
-    return False
-
-
-def print_answer(body: bytes, output: Format | Report | Sheet | ReportSheet) -> bool:
-    """Print an answer as Muster sent it, as JSON or YAML, if that is asked for; return whether it was."""
-    if output not in {Format.JSON, Format.YAML, Report.JSON, Report.YAML, Sheet.JSON, Sheet.YAML}:
-        return False
-    import orjson
-
-    return print_document(orjson.loads(body), output)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -130,22 +70,6 @@ def until(at: str | None, now: dt.datetime) -> str:
         return "-"
     seconds = (moment - now).total_seconds()
     return f"in {duration(seconds)}" if seconds >= 1 else "now"
-
-
-def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as CSV (RFC 4180), the keys of the first as headings; a list or an object in a cell is JSON."""
-    import csv
-    import sys
-
-    import orjson
-
-    if not rows:
-        return
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        nested = {key: orjson.dumps(value).decode() for key, value in row.items() if isinstance(value, dict | list)}
-        writer.writerow({**row, **nested})
 
 
 def clock_time(at: str | None) -> str:
@@ -237,6 +161,24 @@ def show(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Ce
     """Print a table."""
     for line in lines(columns, rows, headers=headers):
         console.print(line)
+
+
+def show_titled(console: Console, title: str, headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Print a table under its title, and a blank line; a heading that begins with `>` is of cells at the right."""
+    columns = [Column(heading.removeprefix(">").upper(), right=heading.startswith(">")) for heading in headings]
+    if title:
+        console.print(Text(title, "bold"))
+    show(console, columns, rows, headers=any(headings))
+    console.print()
+
+
+def progress_bars() -> Progress:
+    """Return bars for long work, on standard error, and only on a terminal; they are gone when it is done."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    shown = console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal)
 
 
 def phase(name: str) -> Text:

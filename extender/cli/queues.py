@@ -2,51 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
 
-from extender.cli.connecting import Connection, answered, connected
-from extender.cli.printing import Cell, Column, Format, amount, bar, console, note, print_answer, show
+from extender.cli.completing import queue_names
+from extender.cli.connecting import Connection
+from extender.cli.listing import Listing, ListOptions, run
+from extender.cli.printing import Cell, Column, amount, bar
 from extender.explain.documents import QueueRow, QueuesDocument, QuotaUse
 
 _EPILOG = (
     "Examples: `muster queues`; `muster queues -o wide` has CPU and memory too, and shares; "
-    "`muster queues -o json | jq '.queues[] | select(.pendingGangs > 0) | .name'`."
+    "`muster queues research -w`; `muster queues --sort-by -pendingGangs`; "
+    "`muster queues -o jsonpath='{.items[?(@.pendingGangs>0)].metadata.name}'`."
 )
 _BAR_CELLS = 12
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(queues))
+    app.command(epilog=_EPILOG)(queues)
 
 
 def queues(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Only these Queues.", show_default=False, autocompletion=queue_names),
+    ] = None,
     *,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to print them.")] = Format.TABLE,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the headings.")] = False,
+    options: ListOptions,
     connection: Connection,
 ) -> None:
     """Show the tree of Queues: nominal quota, what of it is used, what is borrowed from others and lent to them.
 
     In the bar, full blocks are used quota, shaded ones borrowed, light ones lent; WAIT and RUN count gangs. Only GPUs
-    and the like are listed where a Queue has them. Exit codes: 0 shown, also if there are none; 1 Muster cannot be
-    asked; 2 refused arguments.
+    and the like are listed where a Queue has them; with --sort-by there is no tree.
+
+    Exit codes: 0 shown, also if there are none; 1 Muster cannot be asked; 2 refused arguments; 3 no such Queue.
     """
-    body, answer = answered("queues", connection, "/api/v1/queues", QueuesDocument)
-    if print_answer(body, output):
-        return
-    found = answer.queues
-    if output is Format.NAME:
-        for queue in found:
-            typer.echo(queue.name)
-    elif not found:
-        note("no Queues: gangs are ordered by priority and age alone (docs/queues.md)")
-    else:
-        wide = output is Format.WIDE
-        show(console(), _columns(wide=wide), _rows(found, wide=wide), headers=not no_headers)
+    flat = options.sort_by is not None
+    listing = Listing(
+        "queues",
+        "/api/v1/queues",
+        QueuesDocument,
+        "queues",
+        QueueRow,
+        lambda row: row.name,
+        lambda wide: _columns(wide=wide),
+        lambda _, rows, wide: _rows([("", row) for row in rows] if flat else tree(rows), wide=wide),
+        nothing="no Queues: gangs are ordered by priority and age alone (docs/queues.md)",
+        names=names or (),
+    )
+    run(listing, options, connection)
 
 
 def tree(found: Sequence[QueueRow]) -> Iterator[tuple[str, QueueRow]]:
@@ -86,8 +95,8 @@ def _columns(*, wide: bool) -> list[Column]:
     return [*shown, Column("MESSAGE")] if wide else shown
 
 
-def _rows(found: Sequence[QueueRow], *, wide: bool) -> Iterator[list[Cell]]:
-    for lead, queue in tree(found):
+def _rows(found: Iterable[tuple[str, QueueRow]], *, wide: bool) -> Iterator[tuple[QueueRow, list[Cell]]]:
+    for lead, queue in found:
         every = queue.flavors
         devices = [use for use in every if "/" in use.resource]
         uses = every if wide else devices or every
@@ -97,7 +106,7 @@ def _rows(found: Sequence[QueueRow], *, wide: bool) -> Iterator[list[Cell]]:
         name = lead + queue.name
         for use in uses or (None,):
             more = [*_reserved(use), f"{queue.share:.2f}"] if wide else []
-            yield [name, *_use(use), *more, *gangs, *said]
+            yield queue, [name, *_use(use), *more, *gangs, *said]
             name, gangs, said = " " * len(lead), ["", "", ""], said and [""]
 
 

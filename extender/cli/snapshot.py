@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from extender.cli.connecting import Connection, MusterPort, asking, connected
-from extender.cli.printing import OutputFormat
+from extender.cli.connecting import Connection, MusterPort, asking
+from extender.cli.printing import OutputFormat, local_time, with_local_times
 
 if TYPE_CHECKING:
     from extender.journal.archive import Snapshot
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
         help="Save all that a running Muster saw and decided as one file, or look into it.",
         no_args_is_help=True,
     )
-    commands.command(epilog=_EPILOG)(connected(save))
+    commands.command(epilog=_EPILOG)(save)
     commands.command()(anonymise)
     commands.command()(show)
     app.add_typer(commands)
@@ -113,14 +113,16 @@ def show(
         return
     told = header.document({})
     typer.echo(f"Muster {header.muster}, Python {header.python}, numpy {header.numpy}")
-    typer.echo(f"{header.inputs:,} inputs from {told['began']} to {told['saved']}")
+    typer.echo(f"{header.inputs:,} inputs from {local_time(told['began'])} to {local_time(told['saved'])}")
     typer.echo("names and labels are pseudonyms" if header.anonymised else "names and labels are the cluster's own")
     counts = state.get("counts", {})
     typer.echo(", ".join(f"{count:,} {what}" for what, count in counts.items()) + f", {state.get('passes')} passes")
     waiting = [gang for gang in state.get("gangs", ()) if gang.get("reason")]
     for gang in waiting[:_MOST_SHOWN]:
         reason = gang["reason"]
-        typer.echo(f"  {gang['namespace']}/{gang['name']} waits: {reason['code']}: {reason['message']}")
+        typer.echo(
+            f"  {gang['namespace']}/{gang['name']} waits: {reason['code']}: {with_local_times(reason['message'])}"
+        )
     if len(waiting) > _MOST_SHOWN:
         typer.echo(f"  and {len(waiting) - _MOST_SHOWN} more gangs wait (-o json has all)")
 

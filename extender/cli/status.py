@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from extender.cli.connecting import Connection, answered, connected
-from extender.cli.printing import Report, age, bar, cleaned, console, milliseconds, print_answer, read_time, size
+from extender.cli.connecting import Connection, answered, refusals
+from extender.cli.output import DOCUMENT, DocumentFormat, Output, print_answer
+from extender.cli.printing import age, bar, cleaned, console, milliseconds, read_time, size
 from extender.service.board.documents import StatusDocument
 
 EXIT_NOT_READY = 3
@@ -24,22 +24,24 @@ _BAR_CELLS = 24
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(status))
+    app.command(epilog=_EPILOG)(status)
 
 
 def status(
     *,
-    output: Annotated[Report, typer.Option("--output", "-o", help="How to print it.")] = Report.TABLE,
+    output: DocumentFormat = "table",
     connection: Connection,
 ) -> None:
     """Say how Muster and the cluster are: leading or not, nodes, GPUs, gangs, who waits for what, latencies.
 
     Exit codes: 0 Muster is ready, 1 it cannot be asked, 2 refused arguments, 3 it answers but is not ready.
     """
+    with refusals("status"):
+        how = Output.read(output, DOCUMENT)
     body, answer = answered("status", connection, "/api/v1/status", StatusDocument)
-    if not print_answer(body, output):
+    if not print_answer(body, how):
         shown = console()
-        for line in describe(answer, wide=output is Report.WIDE):
+        for line in describe(answer, wide=how.wide):
             shown.print(line)
     if not answer.ready:
         raise typer.Exit(EXIT_NOT_READY)

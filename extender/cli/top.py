@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from extender.cli.connecting import Connection, asking, connected
-from extender.cli.printing import Cell, Column, Report, age, bar, console, note, phase, print_answer, show
+from extender.cli.connecting import Connection, asking
+from extender.cli.output import DOCUMENT, DocumentFormat, Output, print_answer
+from extender.cli.printing import Cell, Column, age, bar, console, note, phase, show
 from extender.clock import SystemClock
 from extender.service.board.documents import GangRow, GangsDocument, StatusDocument
 
@@ -28,25 +29,28 @@ class By(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(top))
+    app.command(epilog=_EPILOG)(top)
 
 
 def top(
     *,
-    by: Annotated[By, typer.Option(help="Rank gangs, or the Queues that they belong to.")] = By.GANG,
-    limit: Annotated[int, typer.Option(min=1, help="How many to list.")] = 20,
-    output: Annotated[Report, typer.Option("--output", "-o", help="How to print it.")] = Report.TABLE,
+    by: Annotated[
+        By, typer.Option(metavar="gang|queue", help="Rank gangs, or the Queues that they belong to.")
+    ] = By.GANG,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many to list.")] = 20,
+    output: DocumentFormat = "table",
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the headings.")] = False,
     connection: Connection,
 ) -> None:
-    """Rank who holds the most GPUs: bound ones and reserved ones.
+    """Rank who holds the most GPUs in all namespaces: bound ones and reserved ones.
 
     JSON and YAML are Muster's list of gangs. Exit codes: 0 listed, also if none holds any; 1 Muster cannot be asked;
     2 refused arguments.
     """
     with asking("top", connection) as muster:
+        how = Output.read(output, DOCUMENT)
         body = muster.get("/api/v1/gangs")
-        if print_answer(body, output):
+        if print_answer(body, how):
             return
         answer = muster.read(body, GangsDocument)
         status = muster.read(muster.get("/api/v1/status"), StatusDocument)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from extender.cli.connecting import Connection, connected
+from extender.cli.connecting import Connection
 from extender.cli.events import line
 from extender.cli.following import Followed, News, StreamLost, following
 from extender.cli.gangs import COLUMNS, gang_cells, members
@@ -30,7 +30,7 @@ _EVENT_LINES = 8
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog=_EPILOG)(connected(watch))
+    app.command(epilog=_EPILOG)(watch)
 
 
 def watch(
@@ -40,7 +40,9 @@ def watch(
     ] = False,
     connection: Connection,
 ) -> None:
-    """Show gangs and decisions as they change, until Ctrl-C; when Muster restarts, it is looked for again.
+    """Show gangs and decisions as they change, in all namespaces, until Ctrl-C.
+
+    When Muster restarts, it is looked for again.
 
     Exit codes: 0 after Ctrl-C, 1 Muster cannot be asked to begin with, 2 refused arguments.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Final
 
 import msgspec
@@ -195,7 +196,9 @@ def _wanted(request: Request) -> dict[str, str]:
     for name, value in wanted.items():
         known = _FILTERS[name][1]
         if known is not None and value not in known:
-            raise HTTPException(BAD_REQUEST, f"{name} cannot be {value[:100]!r}; known: {', '.join(sorted(known))}")
+            close = get_close_matches(value[:100], known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
+            raise HTTPException(BAD_REQUEST, f"{name} cannot be {value[:100]!r}; {hint}")
     return wanted
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
-from extender.cli.printing import OutputFormat
+from extender.cli.printing import OutputFormat, show_titled
 from muster_lab.cli.simulate import connect, print_json
 
 if TYPE_CHECKING:
@@ -98,7 +98,6 @@ def comparison_json(stock: Result, muster: Result) -> dict[str, Any]:
 def show_comparison(console: Console, scenario: Scenario, stock: Playback, muster: Playback) -> None:
     """Print the comparison; on a terminal, play it first."""
     from rich.live import Live
-    from rich.table import Table
 
     from muster_lab.cli.screens import Side, describe, draw
 
@@ -117,14 +116,9 @@ def show_comparison(console: Console, scenario: Scenario, stock: Playback, muste
         console.print(f"\n[bold]{side.title}[/]")
         for line in describe(side):
             console.print(line, highlight=False, markup=False)
-    table = Table(header_style="bold")
-    table.add_column(f"after {scenario.until / 3600:g} h")
-    for side in sides:
-        table.add_column(side.title, justify="right")
-    for row in _totals(stock.result, muster.result):
-        table.add_row(*row)
     console.print()
-    console.print(table)
+    headings = (f"after {scenario.until / 3600:g} h", *(f">{side.title}" for side in sides))
+    show_titled(console, "", headings, _totals(stock.result, muster.result))
 
 
 async def _play(live: Any, sides: list[Side], until: float) -> None:  # noqa: ANN401 - rich is imported when it runs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
-from extender.cli.printing import OutputFormat
+from extender.cli.printing import OutputFormat, console, progress_bars
 from muster_lab.cli.simulation_tables import show_result, show_timeline
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from muster_lab.simulation.scenario import Scenario
     from muster_lab.simulation.scheduler.extender import Transport
     from muster_lab.simulation.simulate import Playback
-    from muster_lab.simulation.timeline import TimelinePoint
     from muster_lab.simulation.world import Connect
 
 EXIT_BAD_SCENARIO = 2
@@ -74,8 +73,6 @@ def simulate(  # noqa: PLR0913 - one parameter per option
     Muster itself runs for real, against an API server in memory and a model of kube-scheduler. Equal scenarios give
     equal results. Exit codes: 0 played, 2 refused scenario or options.
     """
-    from rich.console import Console
-
     from muster_lab.simulation.results import result_json, timeline_json
     from muster_lab.simulation.scenario_file import ScenarioError, load_scenario
     from muster_lab.simulation.simulate import record
@@ -92,21 +89,23 @@ def simulate(  # noqa: PLR0913 - one parameter per option
         typer.echo("muster simulate: --gang and --at say what to draw; add --picture FILE", err=True)
         raise typer.Exit(EXIT_BAD_SCENARIO)
     way = connect if scheduler is SchedulerChoice.MUSTER else None
-    moments: tuple[TimelinePoint, ...] = ()
-    if timeline or report is not None or telemetry is not None:
-        played = record(read, way)
-        result, moments = played.result, played.moments
+    recorded = timeline or report is not None or telemetry is not None
+    with progress_bars() as bars:
+        bar = bars.add_task(scenario.name, total=read.until)
+        told = None if bars.disable else lambda seconds: bars.update(bar, completed=seconds)
+        played = record(read, way, told) if recorded else None
+        result = play(read, way, told) if played is None else played.result
+    moments = () if played is None else played.moments
+    if played is not None:
         write_reports(report, telemetry, scenario, read, played)
-    else:
-        result = play(read, way)
     if picture is not None and sitting is not None:
         write_picture(picture, sitting, read, way, result)
     if output is OutputFormat.JSON:
         print_json({**result_json(result), **({"timeline": timeline_json(moments)} if timeline else {})})
     else:
-        show_result(Console(), result)
+        show_result(console(), result)
         if timeline:
-            show_timeline(Console(), moments)
+            show_timeline(console(), moments)
 
 
 class SittingError(ValueError):

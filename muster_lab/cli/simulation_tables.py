@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from extender.cli.printing import show_titled
 from extender.objects.text import natural_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from rich.console import Console
-    from rich.table import Table
 
     from extender.placement.placement import Placement
-    from muster_lab.simulation.autoscaler import NodeStay
     from muster_lab.simulation.queueuse import QueueUse
     from muster_lab.simulation.results import EvictionResult, GangResult, Result
     from muster_lab.simulation.timeline import TimelinePoint
@@ -21,64 +23,55 @@ if TYPE_CHECKING:
 
 def show_result(console: Console, result: Result) -> None:
     """Print a result for people."""
-    from rich.table import Table
-
-    gangs = Table(title="Gangs", title_justify="left", header_style="bold")
-    for column in ("gang", "phase", "admitted", "finished", "nodes", "predicted"):
-        gangs.add_column(column, overflow="fold")
-    for gang in result.gangs:
-        gangs.add_row(*_gang_row(gang))
-    console.print(gangs)
-    for gang in result.gangs:
-        if gang.reason is not None:
-            waits = f"{gang.namespace}/{gang.name} waits: {gang.reason.code}: {gang.reason.message}"
-            console.print(waits, markup=False, highlight=False)
-    for warning in result.warnings:
-        console.print(f"warning: {warning}", markup=False, highlight=False)
-    for table in _tables(result):
-        console.print(table)
+    headings = ("gang", "phase", "admitted", "finished", "nodes", "predicted")
+    show_titled(console, "Gangs", headings, map(_gang_row, result.gangs))
+    said = [
+        f"{gang.namespace}/{gang.name} waits: {gang.reason.code}: {gang.reason.message}"
+        for gang in result.gangs
+        if gang.reason is not None
+    ]
+    said += [f"warning: {warning}" for warning in result.warnings]
+    for line in said:
+        console.print(Text(line))
+    if said:
+        console.print()
+    _show_rest(console, result)
 
 
-def _tables(result: Result) -> Iterator[Table]:
-    """Iterate over what is shown of everything but the gangs."""
+def _show_rest(console: Console, result: Result) -> None:
+    """Print everything but the gangs."""
     if result.queues:
-        yield _queue_table(result.queues)
+        headings = ("queue", "used", "borrowed", "lent", ">share")
+        show_titled(console, "Queues", headings, map(_queue_row, result.queues))
     if result.evictions:
-        yield _eviction_table(result.evictions)
+        headings = ("at", "pod", "node", "reason", "by")
+        show_titled(console, "Evictions", headings, map(_eviction_row, result.evictions))
     if result.autoscaling is not None:
-        yield _node_table(result.autoscaling.nodes)
-    yield _summary_table(result)
+        rows = [(node.name, *map(_time, (node.asked, node.ready, node.removed))) for node in result.autoscaling.nodes]
+        show_titled(console, "Nodes that came and went", ("node", "asked for", "ready", "removed"), rows)
+    show_titled(console, "Summary", ("", ""), _summary_rows(result))
 
 
-def _summary_table(result: Result) -> Table:
-    from rich.table import Table
-
+def _summary_rows(result: Result) -> Iterator[tuple[str, str]]:
     from muster_lab.simulation.results import summary_json
 
     totals = summary_json(result.summary)
-    summary = Table(title="Summary", title_justify="left", show_header=False)
-    for name, text in (
-        ("jobs done", f"{totals['jobsCompleted']} of {totals['jobsSubmitted']}"),
-        ("productive", f"{totals['productiveGpuHours']:.2f} GPU-hours"),
-        ("rendezvous", f"{totals['initGpuHours']:.2f} GPU-hours, ${totals['initCost']:.2f}"),
-        ("idle", f"{totals['idleGpuHours']:.2f} GPU-hours"),
-        ("lost", f"{totals['lostGpuHours']:.2f} GPU-hours of training"),
-        ("wasted", f"{totals['wastedGpuHours']:.2f} GPU-hours, ${totals['wastedCost']:.2f}"),
-    ):
-        summary.add_row(name, text)
+    yield "jobs done", f"{totals['jobsCompleted']} of {totals['jobsSubmitted']}"
+    yield "productive", f"{totals['productiveGpuHours']:.2f} GPU-hours"
+    yield "rendezvous", f"{totals['initGpuHours']:.2f} GPU-hours, ${totals['initCost']:.2f}"
+    yield "idle", f"{totals['idleGpuHours']:.2f} GPU-hours"
+    yield "lost", f"{totals['lostGpuHours']:.2f} GPU-hours of training"
+    yield "wasted", f"{totals['wastedGpuHours']:.2f} GPU-hours, ${totals['wastedCost']:.2f}"
     if (paid := result.autoscaling) is not None:
-        hours = f"{paid.gpu_hours:.2f} GPU-hours of {paid.node_hours:.2f} node-hours"
-        summary.add_row("paid", f"{hours}, ${paid.cost:.2f}")
-    return summary
+        yield "paid", f"{paid.gpu_hours:.2f} GPU-hours of {paid.node_hours:.2f} node-hours, ${paid.cost:.2f}"
 
 
 def show_timeline(console: Console, moments: Iterable[TimelinePoint]) -> None:
     """Print a line for every moment of change: what gangs began to do, and what each queue used."""
-    from rich.table import Table
+    show_titled(console, "Timeline", ("at", "gangs", "queues"), _timeline_rows(moments))
 
-    table = Table(title="Timeline", title_justify="left", header_style="bold")
-    for column in ("at", "gangs", "queues"):
-        table.add_column(column, overflow="fold")
+
+def _timeline_rows(moments: Iterable[TimelinePoint]) -> Iterator[tuple[str, str, str]]:
     before: dict[str, str] = {}
     for moment in moments:
         doing = {
@@ -88,42 +81,16 @@ def show_timeline(console: Console, moments: Iterable[TimelinePoint]) -> None:
         gangs = [f"{gang} {words}" for gang, words in doing.items() if words != before.get(gang)]
         before = doing
         queues = [f"{queue.name} {_amounts(queue.used)}{_shared(queue)}" for queue in moment.queues]
-        table.add_row(_time(moment.at), "\n".join(gangs), "\n".join(queues))
-    console.print(table)
+        yield from zip_longest([_time(moment.at)], gangs, queues, fillvalue="")
 
 
-def _queue_table(queues: Sequence[QueueUse]) -> Table:
-    from rich.table import Table
-
-    table = Table(title="Queues", title_justify="left", header_style="bold")
-    for column in ("queue", "used", "borrowed", "lent", "share"):
-        table.add_column(column, overflow="fold")
-    for queue in queues:
-        amounts = (_amounts(amounts) for amounts in (queue.used, queue.borrowed, queue.lent))
-        table.add_row(queue.name, *amounts, f"{queue.share:.3g}")
-    return table
+def _queue_row(queue: QueueUse) -> tuple[str, ...]:
+    amounts = (_amounts(amounts) for amounts in (queue.used, queue.borrowed, queue.lent))
+    return (queue.name, *amounts, f"{queue.share:.3g}")
 
 
-def _eviction_table(evictions: Sequence[EvictionResult]) -> Table:
-    from rich.table import Table
-
-    table = Table(title="Evictions", title_justify="left", header_style="bold")
-    for column in ("at", "pod", "node", "reason", "by"):
-        table.add_column(column, overflow="fold")
-    for eviction in evictions:
-        table.add_row(_time(eviction.at), eviction.pod, eviction.node, eviction.reason, eviction.by or "")
-    return table
-
-
-def _node_table(nodes: Sequence[NodeStay]) -> Table:
-    from rich.table import Table
-
-    table = Table(title="Nodes that came and went", title_justify="left", header_style="bold")
-    for column in ("node", "asked for", "ready", "removed"):
-        table.add_column(column, overflow="fold")
-    for node in nodes:
-        table.add_row(node.name, *map(_time, (node.asked, node.ready, node.removed)))
-    return table
+def _eviction_row(eviction: EvictionResult) -> tuple[str, ...]:
+    return _time(eviction.at), eviction.pod, eviction.node, eviction.reason, eviction.by or ""
 
 
 def _shared(queue: QueueUse) -> str:
@@ -143,8 +110,6 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 
 
 def _gang_row(gang: GangResult) -> tuple[str, ...]:
-    from rich.markup import escape
-
     placed = sorted({pod.node for pod in gang.pods if pod.node is not None}, key=natural_key)
     most = 4
     nodes = ", ".join(placed[:most]) + (f" and {len(placed) - most} more" if len(placed) > most else "")
@@ -154,7 +119,7 @@ def _gang_row(gang: GangResult) -> tuple[str, ...]:
         _time(gang.admitted_at),
         _time(gang.finished_at),
         nodes,
-        "" if gang.placement is None else escape(_prediction(gang.placement)),
+        "" if gang.placement is None else _prediction(gang.placement),
     )
 
 

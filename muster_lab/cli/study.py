@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from extender.cli.printing import OutputFormat
+from extender.cli.printing import OutputFormat, console, progress_bars, show_titled
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.status import Status
-    from rich.table import Table
+    from rich.progress import Progress as Bars
 
     from muster_lab.study.figures import Figures, Waits
     from muster_lab.study.player import Progress
@@ -79,8 +78,6 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
     The admission itself decides, with the policy's settings and Queues; only API server and kube-scheduler are left
     out. Equal traces give equal results. Exit codes: 0 played, 2 refused trace or options.
     """
-    from rich.console import Console
-
     from muster_lab.study.failures import FailureModel
     from muster_lab.study.fleet import Fleet
     from muster_lab.study.study import study as compare
@@ -93,10 +90,9 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
         read = _read(trace, declare, checkpoint, limit)
         if load is not None:
             read = _at_load(read, nodes * gpus, load)
-        with Console(stderr=True).status("") as status:
-            result = compare(
-                read, Fleet(nodes, gpus, product=product, rack=rack), chosen, _reporting(status, len(read.jobs)), model
-            )
+        with progress_bars() as bars:
+            fleet = Fleet(nodes, gpus, product=product, rack=rack)
+            result = compare(read, fleet, chosen, _reporting(bars, len(read.jobs)), model)
     except TraceError as error:
         _stop(str(error))
     for played in result.played:
@@ -107,13 +103,11 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
 
         print_json(study_json(result))
     else:
-        show_study(Console(), result)
+        show_study(console(), result)
 
 
 def show_study(console: Console, result: Study) -> None:
     """Print a study for people."""
-    from rich.table import Table
-
     from muster_lab.simulation.notation import format_duration
 
     trace, fleet = result.trace, result.fleet
@@ -123,43 +117,28 @@ def show_study(console: Console, result: Study) -> None:
         highlight=False,
     )
     every = [played.figures for played in result.played]
-    table = Table(title="Policies", title_justify="left", header_style="bold")
-    table.add_column("")
-    for figures in every:
-        table.add_column(figures.policy, justify="right")
-    for label, write in _ROWS:
-        table.add_row(label, *(write(figures) for figures in every))
-    console.print(table)
+    headings = ["", *(f">{figures.policy}" for figures in every)]
+    show_titled(console, "Policies", headings, [(label, *map(write, every)) for label, write in _ROWS])
     sizes = max((figures.by_size for figures in every), key=len, default=())
     if sizes:
-        headings = [f"{size.least}" if size.least == size.most else f"{size.least}-{size.most}" for size in sizes]
-        rows = [[size.waits for size in figures.by_size] for figures in every]
-        console.print(
-            _waits_table("Mean and 95th percentile of waits, by GPUs: tenths of the jobs", headings, every, rows)
-        )
+        names = [f"{size.least}" if size.least == size.most else f"{size.least}-{size.most}" for size in sizes]
+        waits = [[size.waits for size in figures.by_size] for figures in every]
+        title = "Mean and 95th percentile of waits, by GPUs: tenths of the jobs"
+        show_titled(console, title, headings, _wait_rows(names, waits))
     queues = [*every[0].by_queue] if every else []
     if len(queues) > 1:
-        by_queue = [[figures.by_queue[name] for name in queues] for figures in every]
-        console.print(_waits_table("Mean and 95th percentile of waits, by queue", queues, every, by_queue))
+        waits = [[figures.by_queue[name] for name in queues] for figures in every]
+        show_titled(console, "Mean and 95th percentile of waits, by queue", headings, _wait_rows(queues, waits))
     for figures in every:
         for reason, jobs in figures.waiting.items():
             console.print(f"{figures.policy}: {jobs} jobs never ended: {reason}", highlight=False)
 
 
-def _waits_table(
-    title: str, headings: Sequence[str], every: Sequence[Figures], rows: Sequence[Sequence[Waits]]
-) -> Table:
-    """Return one row for each heading, with the waits under each policy."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", header_style="bold")
-    table.add_column("")
-    for figures in every:
-        table.add_column(figures.policy, justify="right")
-    for place, heading in enumerate(headings):
-        cells = (row[place] if place < len(row) else None for row in rows)
-        table.add_row(heading, *("" if cell is None else f"{_time(cell.mean)} / {_time(cell.p95)}" for cell in cells))
-    return table
+def _wait_rows(names: Sequence[str], waits: Sequence[Sequence[Waits]]) -> Iterator[list[str]]:
+    """Yield one row for each name, with the waits under each policy."""
+    for place, name in enumerate(names):
+        cells = (row[place] if place < len(row) else None for row in waits)
+        yield [name, *("" if cell is None else f"{_time(cell.mean)} / {_time(cell.p95)}" for cell in cells)]
 
 
 def _time(seconds: float) -> str:
@@ -230,14 +209,15 @@ def _at_load(trace: Trace, gpus: int, load: float) -> Trace:
     return at_load(trace, gpus, load)
 
 
-def _reporting(status: Status, jobs: int) -> Reporting:
-    """Return what shows in one line how far each policy has come."""
-    from muster_lab.simulation.notation import format_duration
+def _reporting(bars: Bars, jobs: int) -> Reporting:
+    """Return what shows with a bar how far each policy has come."""
 
     def of(policy: StudyPolicy) -> Progress:
+        bar = bars.add_task(policy.name, total=jobs)
+
         def told(ended: int, now: float, waiting: int) -> None:
-            elapsed = format_duration(round(now))
-            status.update(f"{policy.name}: {ended} of {jobs} jobs have ended after {elapsed}; {waiting} are there")
+            days = now / 86_400
+            bars.update(bar, completed=ended, description=f"{policy.name}: day {days:.1f}, {waiting} jobs are there")
 
         return told
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from extender.cluster.membership import Census
 from extender.control.ports import WatchedKind
@@ -34,6 +36,10 @@ from muster_lab.simulation.virtual_time import LoopClock, VirtualTimeLoop
 from muster_lab.simulation.workload import GangRun
 from muster_lab.simulation.world import Connect, World
 
+Told: TypeAlias = Callable[[float], None]
+
+#: How often progress is told.
+_STEPS = 100
 _NEEDS_VIRTUAL_TIME = "a simulation needs virtual time, not a {}"
 
 
@@ -46,23 +52,24 @@ class Playback:
     capacity: dict[str, int]
 
 
-def simulate(scenario: Scenario, connect: Connect | None) -> Result:
+def simulate(scenario: Scenario, connect: Connect | None, told: Told | None = None) -> Result:
     """Play a scenario and return what it came to.
 
     Args:
         scenario: what to play.
         connect: puts Muster's application in front of its controller; None plays it with kube-scheduler alone.
+        told: is called a hundred times on the way, with the seconds that have passed.
 
     Equal scenarios give equal results: time is virtual, and nothing is left to chance.
     """
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(_play(scenario, connect)).result
+        return runner.run(_play(scenario, connect, told)).result
 
 
-def record(scenario: Scenario, connect: Connect | None) -> Playback:
+def record(scenario: Scenario, connect: Connect | None, told: Told | None = None) -> Playback:
     """Play a scenario as `simulate` does, and keep who held which GPUs when."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(_play(scenario, connect, recorded=True))
+        return runner.run(_play(scenario, connect, told, recorded=True))
 
 
 def portray(scenario: Scenario, connect: Connect | None, gang: str, at: float) -> TreePicture:
@@ -113,13 +120,16 @@ def picture_of(world: World, gang: str) -> TreePicture:
     return draw(survey, gang, f"{gang}: {state}", (moment, "placed by kube-scheduler alone"))
 
 
-async def _play(scenario: Scenario, connect: Connect | None, *, recorded: bool = False) -> Playback:
+async def _play(
+    scenario: Scenario, connect: Connect | None, told: Told | None = None, *, recorded: bool = False
+) -> Playback:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualTimeLoop):
         raise TypeError(_NEEDS_VIRTUAL_TIME.format(type(loop).__name__))
     world = World(scenario, LoopClock(loop), connect)
     running = asyncio.create_task(world.run())
     ends = [asyncio.create_task(loop.reach(scenario.until)), asyncio.create_task(world.workload.finished.wait())]
+    telling = [] if told is None else [asyncio.create_task(_tell(loop, scenario.until, told))]
     try:
         await asyncio.sleep(0)  # the nodes are there now
         timeline = Timeline(world.cluster, world.workload, world.clock) if recorded else None
@@ -130,9 +140,15 @@ async def _play(scenario: Scenario, connect: Connect | None, *, recorded: bool =
         capacity = {stay.name: stay.gpus for stay in world.autoscaler.stays} | gpu_capacity(world.cluster)
         return Playback(collect(world), moments, capacity)
     finally:
-        for task in (running, *ends):
+        for task in (running, *ends, *telling):
             task.cancel()
-        await asyncio.gather(running, *ends, return_exceptions=True)
+        await asyncio.gather(running, *ends, *telling, return_exceptions=True)
+
+
+async def _tell(loop: VirtualTimeLoop, until: float, told: Told) -> None:
+    for step in range(1, _STEPS):
+        await loop.reach(until * step / _STEPS)
+        told(until * step / _STEPS)
 
 
 def collect(world: World) -> Result:

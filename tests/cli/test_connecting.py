@@ -68,7 +68,9 @@ def test_the_api_servers_proxy_is_the_way_to_the_pod_that_leads(server: Script, 
     """The Lease says which pod; a query goes through, and Muster's answer comes back as it is."""
     answer(server, PODS, pods("muster-a", "muster-b"))
     answer(server, LEASE, {"spec": {"holderIdentity": "muster-b_0000"}})
-    answer(server, f"{proxied('muster-b')}/api/v1/gangs?phase=Running", {"gangs": [gang("team/train")]})
+    answer(
+        server, f"{proxied('muster-b')}/api/v1/gangs?namespace=default&phase=Running", {"gangs": [gang("team/train")]}
+    )
     result = ask("gangs", "--phase", "running", "-o", "name", "--kubeconfig", str(kubeconfig))
     assert (result.exit_code, result.stdout) == (0, "team/train\n"), result.stderr
 

@@ -26,6 +26,7 @@ from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.placement.placement import Placement
+from tests.cli.answers import answer, gang
 from tests.cli.conftest import Script, free_port
 
 PLACED = Placement(329.4, "rack", "r1", 12.5, {"n0": 8, "n1": 8})
@@ -166,11 +167,20 @@ def test_nobody_listening_says_what_to_do() -> None:
     assert "is Muster running there (kubectl port-forward, for example)?" in result.stderr
 
 
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(server: Script) -> None:
+    """By the gangs of that namespace; exit code 3 all the same."""
+    server.answers["/api/v1/gangs/team/trainn/explain?suggestions=true"] = (404, b'{"detail":"no gang team/trainn"}')
+    answer(server, "/api/v1/gangs?namespace=team", {"gangs": [gang("team/train")]})
+    result = explain("trainn", "-n", "team", "--server", server.url)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == "muster explain: no gang team/trainn; did you mean team/train?\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["a/b/c"], "'a/b/c' is no NAMESPACE/NAME of a gang"),
-        (["a b"], "'default/a b' is no NAMESPACE/NAME of a gang"),
+        (["a b"], "'a b' is no NAMESPACE/NAME of a gang"),
         (["g", "--server", "localhost:10261"], "--server localhost:10261 is not an address such as"),
         (["g", "--server", "http://h/path"], "--server http://h/path is not an address such as"),
         (["g", "--server", "http://h:99999"], "--server http://h:99999: Port out of range"),

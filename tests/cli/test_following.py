@@ -247,7 +247,7 @@ def test_events_of_one_gang_are_asked_for(server: Script) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["a/b/c"], "'a/b/c' is no NAMESPACE/NAME of a gang"), (["-f", "-o", "yaml"], "--follow prints lines")],
+    [(["a/b/c"], "'a/b/c' is no NAMESPACE/NAME of a gang"), (["-f", "-o", "yaml"], "--watch prints lines")],
 )
 def test_events_that_cannot_be_asked_for_are_refused(server: Script, arguments: list[str], message: str) -> None:
     """Exit code 2, and nobody is asked."""

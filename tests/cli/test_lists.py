@@ -182,9 +182,19 @@ def test_gangs_are_chosen_by_muster(server: Script) -> None:
     path = "/api/v1/gangs?namespace=team&phase=Pending&reason=BehindHead&queue=a%2Fb"
     answer(server, path, {"gangs": []})
     choices = ["-n", "team", "--phase", "pending", "--reason", "BehindHead", "--queue", "a/b"]
+    answer(server, PATHS["queues"], {"queues": [queue("a/b")]})
     result = ask(server, "gangs", *choices)
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "no gangs, namespace team, phase Pending, reason BehindHead, queue a/b\n"
+
+
+def test_a_queue_that_is_not_there_is_told(server: Script) -> None:
+    """With the one that was probably meant."""
+    answer(server, "/api/v1/gangs?queue=researhc", {"gangs": []})
+    answer(server, PATHS["queues"], {"queues": [queue("research"), queue("serving")]})
+    result = ask(server, "gangs", "--queue", "researhc")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("muster gangs: there is no Queue researhc; did you mean research?\n")
 
 
 def test_choices_that_make_no_sense_are_refused(server: Script) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -32,10 +31,8 @@ _TEAMS = ("team-a", "team-b")
 
 def two_teams() -> str:
     """Return the gangs and evictions that `muster simulate` prints of two-teams.yaml."""
-    printed = _run("simulate", str(SCENARIO)).splitlines()
-    starts = [number for number, line in enumerate(printed) if line[:1].isalpha()] + [len(printed)]
-    tables = {printed[start].strip(): printed[start:end] for start, end in itertools.pairwise(starts)}
-    return "\n".join(line.rstrip() for heading in ("Gangs", "Evictions") for line in tables[heading])
+    tables = _run("simulate", str(SCENARIO)).split("\n\n")
+    return "\n\n".join(table for table in tables if table.startswith(("Gangs", "Evictions")))
 
 
 def two_teams_over_time() -> str:

@@ -135,7 +135,7 @@ def test_commands_are_found() -> None:
         "check-config",
         "explain a/b c/d",
         "explain a/b --colour",
-        "explain a/b -o hologram",
+        "explain a/b --via hologram",
         "import slurm",
         "serve --port",
     ],

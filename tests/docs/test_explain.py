@@ -76,7 +76,7 @@ def test_the_page_about_devices_shows_what_the_program_says() -> None:
     screen = io.StringIO()
     show_explanation(Console(file=screen, width=150), found)
     text = "\n".join(line.rstrip() for line in screen.getvalue().splitlines())
-    assert text.partition("\n┏")[0] in DEVICES
+    assert text.partition("\n\n  POD")[0] in DEVICES
 
 
 def test_the_page_explains_every_cause() -> None:

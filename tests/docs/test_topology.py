@@ -36,7 +36,7 @@ def test_the_page_shows_what_the_program_says(topology: Page, mark: str) -> None
 
 def test_the_figures_in_the_text_are_those_of_the_example(page: Callable[[str], Page], topology: Page) -> None:
     """What README.md and the page say in words of the three gangs is what the example prints of them."""
-    printed = re.findall(r"│ ([\d.]+) GB/s", topology_page.bandwidth_output())[1:]
+    printed = re.findall(r"  ([\d.]+) GB/s", topology_page.bandwidth_output())[1:]
     one, two, lone = (f"{float(figure):.0f}" for figure in printed)
     readme = " ".join(page("README.md").prose.split())
     assert f"{one} GB/s on one node, {two} as 4 + 4 on two, {lone} as 7 + 1" in readme

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.kube.credentials import CredentialsError, InCluster, KubeConfig, find_credentials
+from extender.kube.credentials import CredentialsError, InCluster, KubeConfig, find_credentials, read_namespace
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -64,3 +64,29 @@ def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
     """With neither a pod's ServiceAccount nor a kubeconfig the message names the default place."""
     with pytest.raises(CredentialsError, match=r"no kubeconfig: .*/\.kube/config \(the default\)"):
         find_credentials({"HOME": str(tmp_path)})
+
+
+def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
+    """Of the named one, else of the current one of the first file that has one; `default` if it says nothing."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("contexts: [{name: east, context: {namespace: team-e}}, {name: bare, context: {}}]")
+    second.write_text("current-context: west\ncontexts: [{name: west, context: {namespace: team-w}}]")
+    both = (first, second)
+    assert read_namespace(KubeConfig(both)) == "team-w"
+    assert read_namespace(KubeConfig(both, "east")) == "team-e"
+    assert read_namespace(KubeConfig(both, "bare")) == read_namespace(KubeConfig(both, "gone")) == "default"
+
+
+def test_the_namespace_of_a_pod_is_its_own(tmp_path: Path) -> None:
+    """As the kubelet mounts it."""
+    (tmp_path / "namespace").write_text("team-p\n")
+    assert read_namespace(InCluster("h", "1", tmp_path)) == "team-p"
+
+
+def test_a_kubeconfig_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """With what is wrong."""
+    broken = tmp_path / "broken"
+    for text in ("contexts: [", "contexts: [{}]", "- a"):
+        broken.write_text(text)
+        with pytest.raises(CredentialsError, match="broken cannot be used"):
+            read_namespace(KubeConfig((broken,)))

@@ -84,6 +84,7 @@ async def test_gangs_are_chosen_by_parameters(http: httpx.AsyncClient, busy: Mus
     ("query", "detail"),
     [
         ("gangs?phase=Sleeping", "phase cannot be 'Sleeping'; known: Failed, Finished, Pending, Running, Scheduling"),
+        ("gangs?phase=Runnings", "phase cannot be 'Runnings'; did you mean Running?"),
         ("gangs?nmaespace=a", "no parameter is called 'nmaespace'; known: phase, reason, queue, namespace"),
         ("gangs?phase=Failed&phase=Running", "parameter phase is given 2 times"),
         ("nodes?x=1", "no parameter is called 'x'; known: none"),

@@ -37,7 +37,7 @@ def test_policies_are_compared(file: str) -> None:
     """One column for each, with waits by size and by queue; what it took goes to standard error."""
     result = study(file, "--policy", "fifo", "--policy", "easy")
     assert result.exit_code == 0, result.stderr
-    for text in ("5 jobs in 2h40m on 2 x 8 GPUs", "fifo", "easy", "16m39s", "utilisation", "Jain", "36m40s / 54m40s"):
+    for text in ("5 jobs in 2h40m on 2 x 8 GPUs", "FIFO", "EASY", "16m39s", "utilisation", "Jain", "36m40s / 54m40s"):
         assert text in result.stdout
     assert "easy: " in result.stderr
     assert " passes, " in result.stderr

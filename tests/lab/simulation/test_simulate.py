@@ -42,6 +42,16 @@ def scenario(gangs: str, nodes: int = 4, until: str = "1h") -> Scenario:
     )
 
 
+def test_progress_is_told_and_changes_nothing() -> None:
+    """Ever later, up to the end."""
+    told: list[float] = []
+    read = scenario("{name: a, minMember: 2, requests: {nvidia.com/gpu: 8}, duration: 2h}")
+    assert simulate(read, None, told.append) == simulate(read, None)
+    assert told == sorted(told)
+    assert len(told) == 99
+    assert told[-1] < read.until
+
+
 def phases(result: Result) -> dict[str, str]:
     """Return the phase of every gang."""
     return {gang.name: gang.phase.value for gang in result.gangs}
