@@ -255,13 +255,16 @@ release-sbom: $(VENV)/.release.stamp
 release-chart: $(VENV)/.dev.stamp
 	@$(HELM) package manifests/helm/muster --destination $(RELEASE) 2>/dev/null >&2
 
-# The command line and the Python that runs it, for people who have none: what krew installs as `kubectl muster`.
+# The command line and the Python that runs it, for people who have none: what krew installs as `kubectl muster`. It asks
+# and acts; what only the extra `server` brings is left out, which is most of what it would weigh.
+SERVER_MODULES := cachetools cel_expr_python fastapi httptools numpy prometheus_client psycopg psycopg_binary sqlalchemy starlette \
+    uvicorn uvloop
 release-plugin: $(VENV)/.release.stamp
 	@$(RELEASE_ENV)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-index --force-reinstall \
 	    $(RELEASE)/muster-$(VERSION)-py3-none-any.whl >&2
 	@mkdir -p $(PLUGIN) && cd $(PLUGIN) && ../release/bin/pyinstaller --log-level ERROR --noconfirm --onedir \
 	    --name kubectl-muster --copy-metadata muster --collect-submodules extender --collect-submodules muster_lab \
-	    --collect-data extender --collect-data muster_lab --distpath . --workpath work ../release/bin/kubectl-muster >&2
+	    --collect-data extender --collect-data muster_lab $(SERVER_MODULES:%=--exclude-module %) --distpath . --workpath work ../release/bin/kubectl-muster >&2
 	@$(PLUGIN)/kubectl-muster/kubectl-muster --version >&2
 	@tar -C $(PLUGIN) -czf $(RELEASE)/kubectl-muster-$(VERSION)-$(PLATFORM).tar.gz kubectl-muster
 
@@ -280,8 +283,8 @@ UV_COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-versio
 lock: $(VENV)/.python.stamp ## Write the lock files anew from pyproject.toml (ARGS=--upgrade for newer versions).
 	@$(BIN)/python -m venv $(VENV)/lock
 	@$(VENV)/lock/bin/python -m pip --disable-pip-version-check install --quiet uv==$(UV_VERSION) >&2
-	@$(UV_COMPILE) --output-file requirements.lock --extra postgresql pyproject.toml >/dev/null
-	@$(UV_COMPILE) --output-file requirements-dev.lock --constraints requirements.lock --group dev --extra postgresql pyproject.toml >/dev/null
+	@$(UV_COMPILE) --output-file requirements.lock --extra server --extra postgresql pyproject.toml >/dev/null
+	@$(UV_COMPILE) --output-file requirements-dev.lock --constraints requirements.lock --group dev --extra server --extra postgresql pyproject.toml >/dev/null
 	@$(UV_COMPILE) --output-file requirements-build.lock --constraints requirements-dev.lock --group build >/dev/null
 	@$(UV_COMPILE) --output-file requirements-release.lock --constraints requirements-dev.lock --group release >/dev/null
 

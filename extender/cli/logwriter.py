@@ -10,9 +10,10 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import prometheus_client
+if TYPE_CHECKING:
+    import prometheus_client
 
 #: Bytes of lines that may wait: some 30,000 lines.
 BUFFER_BYTES: Final = 8 << 20

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs, fill_standard_streams
-from extender.settings import Settings
 
 if TYPE_CHECKING:
     from extender.cli.callers import Callers
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from extender.control.metrics import Metrics
     from extender.history.store import HistoryStore
     from extender.kube.credentials import CredentialSource
+    from extender.settings import Settings
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2

@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-from extender.settings import Settings, SettingsError, load_settings
-
 EXIT_REFUSED = 1
 #: Width of the comments in a settings file.
 _WIDTH = 100
@@ -38,6 +36,8 @@ def check(file: Annotated[Path, typer.Argument(help="YAML file of settings, as f
 
     Exit codes: 0 it can be used, 1 it is refused.
     """
+    from extender.settings import Settings, SettingsError, load_settings
+
     try:
         loaded = load_settings(file, {})
     except SettingsError as error:
@@ -52,6 +52,8 @@ def check(file: Annotated[Path, typer.Argument(help="YAML file of settings, as f
 
 def render() -> str:
     """Return a settings file that holds every default, each under its explanation."""
+    from extender.settings import Settings
+
     defaults = Settings().model_dump(mode="json")
     parts = []
     for name, field in Settings.model_fields.items():

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from extender.admission.events import Event
-from extender.explain.views import GroupStatus, QueueReport
-from extender.ledger.effects import NodeAsk
-from extender.objects.lease import Lease
-from extender.objects.meta import ObjectRef
-from extender.objects.noderequest import NodeRequest
-from extender.objects.podgroup import GroupRef
-from extender.objects.workload import Suspendable
+if TYPE_CHECKING:
+    # Types only: the command line asks the API server by what is here, and decides nothing.
+    from extender.admission.events import Event
+    from extender.explain.views import GroupStatus, QueueReport
+    from extender.ledger.effects import NodeAsk
+    from extender.objects.lease import Lease
+    from extender.objects.meta import ObjectRef
+    from extender.objects.noderequest import NodeRequest
+    from extender.objects.podgroup import GroupRef
+    from extender.objects.workload import Suspendable
 
 
 class WatchedKind(StrEnum):
@@ -58,7 +60,7 @@ class LeaseGone:
 
 
 #: What a watch tells: what happened to the cluster, or to the Lease that says which replica decides.
-News: TypeAlias = Event[None] | LeaseSeen | LeaseGone
+News: TypeAlias = "Event[None] | LeaseSeen | LeaseGone"
 
 
 class EventSink(Protocol):

@@ -142,10 +142,10 @@ def read_namespace(source: CredentialSource) -> str:
         files = [yaml.safe_load(file.expanduser().read_text(encoding="utf-8")) or {} for file in source.files]
         named = (file.get("current-context") for file in files)
         current = source.context or next((name for name in named if name), None)
-        contexts = (each for file in files for each in file.get("contexts") or () if each["name"] == current)
-        return str((next(contexts, {}).get("context") or {}).get("namespace") or "default")
+        contexts = (each["context"] for file in files for each in file.get("contexts") or () if each["name"] == current)
+        return str((next(contexts, None) or {}).get("namespace") or "default")
     except (OSError, TypeError, LookupError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise CredentialsError(f"{source} cannot be used: {error or type(error).__name__}") from error
+        raise CredentialsError(f"{source} cannot be used: {str(error) or type(error).__name__}") from error
 
 
 def _in_cluster_loader(source: InCluster) -> Any:  # noqa: ANN401 - the package's class has no types

@@ -44,9 +44,13 @@ def test_every_entry_is_pinned_and_hashed(repository: Path, name: str) -> None:
 
 
 def test_runtime_dependencies_are_locked(repository: Path, pyproject: dict[str, Any]) -> None:
-    """Every dependency in pyproject.toml is in requirements.lock at a version that it allows."""
-    pinned = pins(repository / "requirements.lock")
-    missing = [line for line in pyproject["project"]["dependencies"] if not satisfied(Requirement(line), pinned)]
+    """Every dependency in pyproject.toml, and of each extra, is in requirements.lock at a version that it allows."""
+    pinned, project = pins(repository / "requirements.lock"), pyproject["project"]
+    wanted = [
+        *project["dependencies"],
+        *(line for extra in project["optional-dependencies"].values() for line in extra),
+    ]
+    missing = [line for line in wanted if not satisfied(Requirement(line), pinned)]
     assert missing == [], MAKE_LOCK
 
 
