@@ -122,6 +122,12 @@ class Settings(BaseModel):
     """Whether `/` shows the cluster live. It names gangs, namespaces and nodes to all who can reach the listener, as
     the rest of `/api` does; the verbs' listener is on loopback unless callers show certificates."""
 
+    anonymous_reads: bool = True
+    """Whether the listener for people answers callers without a token, and shows them everything. Who shows a bearer
+    token is answered about the namespaces whose PodGroups they may list, about nodes and Queues by their rights to
+    these. With `false` a token is needed; the API server's proxy takes tokens away, so that `muster` has to ask at an
+    address then. The verbs' listener does not ask: who reaches it can place pods."""
+
     ageing_seconds: float = Field(default=86_400.0, gt=0)
     """How old a waiting gang gets before it goes ahead of higher priorities and of queues that have less of their
     share. Nothing is evicted for its age. Shorter makes first come, first served of priorities; longer lets what is

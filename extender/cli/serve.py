@@ -164,7 +164,7 @@ def _stop(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
+async def _serve(  # noqa: PLR0913, PLR0915, PLR0917 - all that the command line says
     settings: Settings, source: CredentialSource, sockets: Sockets, callers: Callers, identity: str, metrics: Metrics
 ) -> int:
     """Wire everything together and run until told to stop."""
@@ -179,6 +179,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
     from extender.control.health import LoopLag
     from extender.control.leadership import LeaseHolder
     from extender.kube.reflector import Feeds
+    from extender.kube.reviews import Reviews
     from extender.kube.rights import check_rights, needed
     from extender.kube.transport import Transport
     from extender.kube.version import check_version
@@ -227,7 +228,8 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that the command line says
         if sockets.metrics is not None:
             sites.append(ListeningMuster(create_read_app(controller, metrics), sockets.metrics, rules))
         if sockets.view is not None:
-            sites.append(ListeningMuster(create_view_app(controller, settings, metrics, stream), sockets.view, rules))
+            view = create_view_app(controller, settings, metrics, stream, Reviews(transport, clock))
+            sites.append(ListeningMuster(view, sockets.view, rules))
         lag = LoopLag(clock, thread_cpu_seconds, metrics)
         background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller), keep_memory_small()]
         background.append(check_version(transport, random=Random()))

@@ -240,7 +240,7 @@ class GangQuery(NamedTuple):
 
     Times are in epoch seconds. `running` asks for those that have not ended instead. `prefix` is how the name begins,
     `node` one of those that a gang was on. `after` is the last row of the page before: when it ended, or of one that
-    has not was created, and its number.
+    has not was created, and its number. `within` are the only namespaces that are asked about, None for all.
     """
 
     namespace: str = ""
@@ -255,6 +255,7 @@ class GangQuery(NamedTuple):
     node: str = ""
     limit: int = 100
     after: tuple[float, int] | None = None
+    within: Collection[str] | None = None
 
 
 class GangPage(NamedTuple):

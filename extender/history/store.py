@@ -7,7 +7,7 @@ another one has followed writes no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -161,6 +161,8 @@ class HistoryStore:
         terms: list[ColumnElement[bool]] = [GANGS.c.ended.is_(None) if query.running else GANGS.c.ended.is_not(None)]
         names = ("namespace", "name", "queue", "user", "outcome")
         terms += [GANGS.c[name] == wanted for name in names if (wanted := getattr(query, name))]
+        if query.within is not None:
+            terms.append(GANGS.c.namespace.in_(list(query.within)))
         if query.since is not None:
             terms.append(moment >= query.since)
         if query.until is not None:
@@ -186,14 +188,19 @@ class HistoryStore:
             return read_course(connection, grid, by, only, most)
 
     @guarded
-    def usage(self, since: int, until: int, by: str, only: Payer) -> Sequence[tuple[int, str, HourSums]]:
+    def usage(
+        self, since: int, until: int, by: str, only: Payer, within: Collection[str] | None = None
+    ) -> Sequence[tuple[int, str, HourSums]]:
         """Return GPU-seconds by hour, from `since` to before `until` (hours since 1970), and by a field of the payer.
 
-        `only` are those of all that it names. The capacity is under "", whatever is asked for.
+        `only` are those of all that it names, `within` some namespaces. The capacity is under "", whatever is asked
+        for.
         """
         sums = [func.sum(USAGE.c[name]) for name in HourSums._fields]
         column = USAGE.c[by]
         terms = [USAGE.c[name] == value for name, value in only._asdict().items() if value]
+        if within is not None:
+            terms.append(USAGE.c.namespace.in_(list(within)))
         capacity = (USAGE.c.capacity > 0) & (USAGE.c.queue == "") & (USAGE.c.namespace == "")
         where = [USAGE.c.hour >= since, USAGE.c.hour < until]
         asked = select(USAGE.c.hour, column, *sums).where(*where, *terms).group_by(USAGE.c.hour, column)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
@@ -117,6 +117,11 @@ class Sharing:
     def tree(self) -> QueueTree:
         """Return the queues and what is charged to them."""
         return self.charges.tree
+
+    @property
+    def namespaces(self) -> Collection[str]:
+        """Return the names of all namespaces."""
+        return self._namespaces.keys()
 
     # What is told.
 

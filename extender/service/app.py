@@ -10,12 +10,14 @@ from fastapi import FastAPI, Response
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import extender
 from extender.clock import Clock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
+from extender.kube.reviews import Reviews
+from extender.service.access import AccessGuard
 from extender.service.board.board import Board
 from extender.service.dashboard.pages import dashboard_routes
 from extender.service.gangs import GangRoutes, WhatIfRoutes
@@ -87,9 +89,17 @@ def create_app(
     return _streaming(VerbApplication(routes, VerbRoutes(controller, settings, metrics, clock).routes()), stream)
 
 
-def create_view_app(controller: Controller, settings: Settings, metrics: Metrics, stream: Stream) -> Application:
-    """Build the application that changes nothing: what people ask, the dashboard, health and metrics, but no verbs."""
-    return _streaming(Application([*_views(controller, settings, stream), *_reads(controller, metrics)]), stream)
+def create_view_app(
+    controller: Controller, settings: Settings, metrics: Metrics, stream: Stream, reviews: Reviews | None = None
+) -> ASGIApp:
+    """Build the application that changes nothing: what people ask, the dashboard, health and metrics, but no verbs.
+
+    With `reviews` it asks who calls, and answers each caller as far as they may see.
+    """
+    app = _streaming(Application([*_views(controller, settings, stream), *_reads(controller, metrics)]), stream)
+    if reviews is None:
+        return app
+    return AccessGuard(app, controller, stream, reviews, anonymous=settings.anonymous_reads)
 
 
 def create_read_app(controller: Controller, metrics: Metrics) -> Application:

@@ -32,6 +32,7 @@ from extender.service.routes import (
     query_parameter,
     refuse_other_parameters,
 )
+from extender.service.sight import sight_of
 
 if TYPE_CHECKING:
     from extender.history.store import HistoryStore
@@ -170,6 +171,7 @@ class HistoryRoutes:
             running=outcome == _RUNNING,
             limit=_number(given, "limit", 100, _MOST_GANGS),
             after=_page(given.get("after")),
+            within=sight_of(request.scope).namespaces,
         )
         page = await self._read(lambda store: store.gangs(query))
         return await _written(lambda: history_document(page))
@@ -185,10 +187,11 @@ class HistoryRoutes:
         first, last = math.floor(since / HOUR), math.ceil(until / HOUR)
         if last - first > _MOST_HOURS:
             raise HTTPException(BAD_REQUEST, f"{last - first} hours are more than one report may be about")
+        within = sight_of(request.scope).namespaces
         by, per = _choice(ReportBy, given, "by", ReportBy.QUEUE), _choice(Per, given, "per", Per.DAY)
         zone, price = _zone(given.get("zone")), _price(given.get("price"))
         only = _payer(given)
-        hours = await self._read(lambda store: store.usage(first, last, by, only))
+        hours = await self._read(lambda store: store.usage(first, last, by, only, within))
         return await _written(lambda: report(hours, (since, until), zone, by=by, per=per, price=price))
 
     async def _read(self, call: Callable[[HistoryStore], R]) -> R:

@@ -189,7 +189,10 @@ class RecordingState(ApiDocument, frozen=True):
 
 
 class StatusDocument(ApiDocument, frozen=True):
-    """How Muster and the cluster are, in numbers; `gangs` by phase, `waiting` by reason."""
+    """How Muster and the cluster are, in numbers; `gangs` by phase, `waiting` by reason.
+
+    Of what is `hidden` (namespaces, nodes, queues) the caller may not list all: only what it may is counted.
+    """
 
     version: str
     time: Time
@@ -205,6 +208,7 @@ class StatusDocument(ApiDocument, frozen=True):
     verbs: tuple[VerbCalls, ...]
     passes: CallLatency = field(name="pass")
     recording: RecordingState
+    hidden: tuple[str, ...] = ()
 
 
 class EventsDocument(ApiDocument, frozen=True):
