@@ -240,9 +240,10 @@ def test_another_namespace_is_everywhere(helm: Helm) -> None:
     assert settings_of(objects).calibration_config_map == "gangs/muster-calibration"
 
 
-def test_another_name_is_everywhere_but_where_muster_is_found(helm: Helm) -> None:
+@pytest.mark.parametrize("override", [{"fullnameOverride": "gangs", "nameOverride": "x"}, {"nameOverride": "gangs"}])
+def test_another_name_is_everywhere_but_where_muster_is_found(helm: Helm, override: dict[str, str]) -> None:
     """Objects and what refers to them have it, so nothing of a release collides; Lease and labels stay."""
-    values: dict[str, Any] = {"fullnameOverride": "gangs", "priorityClass": {"name": "gangs-critical"}}
+    values: dict[str, Any] = {**override, "priorityClass": {"name": "gangs-critical"}}
     values["monitoring"] = {name: {"enabled": True} for name in ("podMonitor", "prometheusRule", "grafanaDashboard")}
     objects = [item for item in helm.render(values) if item["kind"] != "CustomResourceDefinition"]
     names = [item["metadata"]["name"] for item in objects]

@@ -10,7 +10,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 What the names of objects begin with. Not the Lease's, by which the command line finds the pod that leads, nor the labels'.
 */}}
 {{- define "muster.fullname" -}}
-{{- .Values.fullnameOverride | default "muster" }}
+{{- .Values.fullnameOverride | default .Values.nameOverride | default "muster" }}
 {{- end }}
 
 {{/* A name of manifests/ as this release has it. (dict "root" $ "name" "muster:lease-reader") */}}
