@@ -88,7 +88,18 @@ class Server(Asker):
         address = _address(url)
         self._url, self._tls, self._name = url, tls, name
         self._host, self._port = address.hostname or "", address.port or (80 if tls is None else 443)
+        self._headers: dict[str, str] = {}
         self.where = name or url
+
+    def show_token(self, file: Path) -> None:
+        """Show the bearer token in a file with every question; raise ServerError if it cannot be read, or is none."""
+        try:
+            token = file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeError) as error:
+            raise ServerError(f"--token-file {file}: {error}") from error
+        if not token or any(character.isspace() for character in token):
+            raise ServerError(f"--token-file {file} holds no token: one word is expected")
+        self._headers = {"authorization": f"Bearer {token}"}
 
     @classmethod
     def at(cls, url: str, ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> Self:
@@ -122,7 +133,8 @@ class Server(Asker):
         else:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
         try:
-            connection.request(method, path, body, {} if body is None else {"content-type": "application/json"})
+            kind = {} if body is None else {"content-type": "application/json"}
+            connection.request(method, path, body, self._headers | kind)
             answer = connection.getresponse()
             if answer.status != OK:
                 raise self._refusal(path, answer)

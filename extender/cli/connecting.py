@@ -86,6 +86,14 @@ class Connection:
             rich_help_panel=_PANEL,
         ),
     ] = Via.AUTO
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with a bearer token, for --server: Muster shows what its user may list.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +210,17 @@ def reached(connection: Connection, listener: MusterPort = MusterPort.VIEW) -> I
         with _by_kubeconfig(connection, listener) as muster:
             yield muster
         return
-    yield Server.at(connection.server, connection.ca_file, connection.cert_file, connection.key_file)
+    server = Server.at(connection.server, connection.ca_file, connection.cert_file, connection.key_file)
+    if connection.token_file is not None:
+        server.show_token(connection.token_file)
+    yield server
 
 
 def _check(connection: Connection) -> None:
     """Raise ServerError for options that are of no use for the way to Muster."""
     if connection.server is None:
         tls = {"ca-file": connection.ca_file, "cert-file": connection.cert_file, "key-file": connection.key_file}
+        tls["token-file"] = connection.token_file
         if given := next((name for name, file in tls.items() if file is not None), None):
             raise ServerError(f"--{given} is for --server https://...; a kubeconfig has its own")
         return

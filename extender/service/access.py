@@ -56,7 +56,7 @@ _QUEUES: Final = Access("list", "muster.dev", "queues")
 
 WHO_CALLS: Final = (
     "this listener answers callers who show a token (Authorization: Bearer ...); the API server's proxy takes it away: "
-    "ask at the listener's address, or through the page's login"
+    "ask at the listener's address (--server, --token-file), or through the page's login"
 )
 
 

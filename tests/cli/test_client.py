@@ -7,17 +7,23 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from extender.cli.asking import Server, ServerError
+from extender.cli.connecting import Connection, reached
 from tests.cli import client
 
 
 class Nothing(BaseHTTPRequestHandler):
     """Answer everything with an empty object."""
 
+    tokens: ClassVar[list[str | None]] = []
+
     def do_GET(self) -> None:
         """Answer."""
+        self.tokens.append(self.headers["authorization"])
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b"{}")
@@ -79,3 +85,23 @@ def test_what_needs_the_server_says_what_to_install(words: list[str]) -> None:
     assert done.stderr.startswith(f"muster {words[0]}: ")
     assert done.stderr.endswith(" is not installed, which this command needs: pip install 'muster[server]'\n")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_token_goes_along(server: str, tmp_path: Path) -> None:
+    """With every question; a file without one, or a kubeconfig beside it, is refused."""
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+    asked = Server(server)
+    asked.show_token(file)
+    asked.get("/api/v1/status")
+    assert Nothing.tokens[-1] == "Bearer secret"
+    for text in ("", "two words"):
+        file.write_text(text)
+        with pytest.raises(ServerError, match="holds no token"):
+            asked.show_token(file)
+    with pytest.raises(ServerError, match="--token-file"):
+        asked.show_token(tmp_path / "none")
+    with pytest.raises(ServerError, match="--token-file is for --server"), reached(Connection(token_file=file)):
+        pass
+    with pytest.raises(ServerError, match="holds no token"), reached(Connection(server=server, token_file=file)):
+        pass
