@@ -54,7 +54,8 @@ COUNTS: Mapping[str, Limit] = {
     # Gangs ask autoscalers for nodes: what they ask for, when again, and two kinds of objects to write and withdraw.
     # What gangs used is kept in a store: accounts, tables, a thread that writes, two questions and two commands.
     # Lists have kubectl's namespaces, names, order, templates and watches, and shells complete what there is.
-    "lines in extender": Limit(65_200, goal=38_000),
+    # Callers are told apart: who they are, what they may list, and every answer without the rest.
+    "lines in extender": Limit(66_300, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.
