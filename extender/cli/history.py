@@ -96,12 +96,16 @@ def register(app: typer.Typer) -> None:
 
 def history(  # noqa: PLR0913 - one parameter per option
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAMESPACE/]NAME", help="Only gangs of this name.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[NAMESPACE/]NAME", help="Only gangs of this name; of NAME*, that begin so.", show_default=False
+        ),
     ] = None,
     *,
     scope: Scope,
     queue: Queue = None,
     user: User = None,
+    node: Annotated[str | None, typer.Option(help="Only gangs that were on this node.")] = None,
     outcome: Annotated[
         str | None,
         typer.Option(
@@ -122,13 +126,14 @@ def history(  # noqa: PLR0913 - one parameter per option
     no history; 2 refused arguments.
     """
     with refusals("history"):
-        [key] = scope.keys([name], connection) if name else [scope.chosen(connection)]
+        [key] = scope.keys([name.removesuffix("*")], connection) if name else [scope.chosen(connection)]
     own, _, last = (key or "").partition("/")
     wanted = {
         "namespace": own or None,
-        "name": last or None,
+        "prefix" if name and name.endswith("*") else "name": last or None,
         "queue": queue,
         "user": user,
+        "node": node,
         "outcome": outcome and outcome.capitalize(),
     }
     asked = wanted | {"since": _time("history", since), "until": _time("history", until), "limit": limit}
@@ -149,7 +154,8 @@ def history(  # noqa: PLR0913 - one parameter per option
     )
     found = run(listing, options, connection).document
     if found.next is not None:
-        note(f"older ones are left out: --until {found.gangs[-1].ended or found.gangs[-1].created}, or --limit")
+        told = f"--until {found.gangs[-1].ended or found.gangs[-1].created}, or --limit" if found.gangs else "--until"
+        note(f"older ones are left out: {told}")
 
 
 def report(  # noqa: PLR0913 - one parameter per option

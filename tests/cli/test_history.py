@@ -135,6 +135,15 @@ def test_what_is_asked_for_goes_to_muster(asked: Script) -> None:
     }
 
 
+def test_gangs_are_asked_for_by_node_and_by_how_they_begin(asked: Script) -> None:
+    """A star is what follows; that there may be older ones is said also where none is among the latest."""
+    answer(asked, "/api/v1/history", HISTORY | {"gangs": []})
+    result = ask(asked, "history", "team-a/pre*", "--node", "gpu-7")
+    query = parse_qs(urlsplit(asked.asked[-1].removeprefix("GET ")).query)
+    assert query == {"namespace": ["team-a"], "prefix": ["pre"], "node": ["gpu-7"], "limit": ["100"]}
+    assert "older ones are left out" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "moment"),
     [
