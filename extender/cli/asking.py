@@ -88,7 +88,7 @@ class Server(Asker):
         address = _address(url)
         self._url, self._tls, self._name = url, tls, name
         self._host, self._port = address.hostname or "", address.port or (80 if tls is None else 443)
-        self._headers: dict[str, str] = {}
+        self._token = ""
         self.where = name or url
 
     def show_token(self, file: Path) -> None:
@@ -99,7 +99,7 @@ class Server(Asker):
             raise ServerError(f"--token-file {file}: {error}") from error
         if not token or any(character.isspace() for character in token):
             raise ServerError(f"--token-file {file} holds no token: one word is expected")
-        self._headers = {"authorization": f"Bearer {token}"}
+        self._token = token
 
     @classmethod
     def at(cls, url: str, ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> Self:
@@ -134,7 +134,8 @@ class Server(Asker):
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
         try:
             kind = {} if body is None else {"content-type": "application/json"}
-            connection.request(method, path, body, self._headers | kind)
+            shown = {"authorization": f"Bearer {self._token}"} if self._token else {}
+            connection.request(method, path, body, kind | shown)
             answer = connection.getresponse()
             if answer.status != OK:
                 raise self._refusal(path, answer)
