@@ -163,8 +163,8 @@ class State:
         return next((each for each in self.reservations() if pod.uid in each.slots), None)
 
     def promised_gpus(self) -> int:
-        """Return how many GPUs are promised, as the ledger counts along."""
-        return self._reservations.ledger.gpus.total()
+        """Return how many GPUs are promised."""
+        return sum(each.gpus for each in self.reservations())
 
     def slot(self, pod: Pod) -> Slot | None:
         """Return what is promised to a pod."""
