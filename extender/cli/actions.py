@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, ParamSpec
 from urllib.parse import quote
 
 import typer
 
 from extender.cli.asking import AskError, ServerError
-from extender.cli.connecting import EXIT_FAILED, refusals
+from extender.cli.connecting import EXIT_FAILED, context_namespace, refusals
+from extender.cli.options import ContextName, KubeconfigFile
 from extender.cli.pods import Json, api_session
 from extender.cli.targets import (
     ClusterObjects,
@@ -56,14 +57,41 @@ class NodeOrQueueState(StrEnum):
 
 Gang = Annotated[str, typer.Argument(metavar="[NAMESPACE/]GANG", help="PodGroup, Job or other object, or pod.")]
 Target = Annotated[str, typer.Argument(metavar="QUEUE|node/NAME", help="A Queue, or a node.")]
-Trial = Annotated[
-    DryRun, typer.Option("--dry-run", help="Only say it (client), or have the API server try it (server).")
-]
-Kubeconfig = Annotated[
-    Path | None, typer.Option(help="Kubeconfig file. Default: a pod's ServiceAccount, then KUBECONFIG, ~/.kube/config.")
-]
-Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig. Default: its current one.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is done.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ActingOptions:
+    """What every action takes: each field is an option."""
+
+    dry_run: Annotated[
+        DryRun, typer.Option(metavar="HOW", help="Only say it (client), or have the API server try it (server).")
+    ] = DryRun.NONE
+    kubeconfig: KubeconfigFile = None
+    context: ContextName = None
+
+    def own_namespace(self) -> str:
+        """Return where a gang is that is named without a namespace; raise ServerError."""
+        return "default"
+
+
+@dataclass(frozen=True, slots=True)
+class GangOptions(ActingOptions):
+    """What every action about a gang takes."""
+
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace of a gang that is named without one. Default: that of the kubeconfig's context.",
+        ),
+    ] = None
+
+    def own_namespace(self) -> str:
+        """Return the namespace of -n, else the context's; raise ServerError."""
+        return self.namespace or context_namespace(self.kubeconfig, self.context)
 
 
 def register(app: typer.Typer) -> None:
@@ -83,22 +111,22 @@ def register(app: typer.Typer) -> None:
         app.command(epilog=f"Examples: {example}")(command)
 
 
-def hold(gang: Gang, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def hold(gang: Gang, *, options: GangOptions) -> None:
     """Keep a gang from starting until it is released; what runs of it goes on.
 
     It sets the annotation muster.dev/hold on the object that describes the gang, else on its pods. Exit codes: 0 done;
     1 the API server refuses, or there is no such gang; 2 refused arguments.
     """
-    with _acting("hold", dry_run, kubeconfig, context) as acting:
+    with _acting("hold", options) as acting:
         acting.set_hold(gang, "true", "held")
 
 
-def release(gang: Gang, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def release(gang: Gang, *, options: GangOptions) -> None:
     """Let a gang start that is held; it has kept its place in the order.
 
     Exit codes: 0 done; 1 the API server refuses, or there is no such gang; 2 refused arguments.
     """
-    with _acting("release", dry_run, kubeconfig, context) as acting:
+    with _acting("release", options) as acting:
         acting.set_hold(gang, None, "released")
 
 
@@ -106,19 +134,17 @@ def cancel(
     gang: Gang,
     *,
     yes: Yes = False,
-    dry_run: Trial = DryRun.NONE,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    options: GangOptions,
 ) -> None:
     """Delete a gang: what made its pods, else the pods, and its PodGroup.
 
     It says what, and asks first. Exit codes: 0 done; 1 the API server refuses, there is no such gang, or the answer was
     no; 2 refused arguments.
     """
-    with _acting("cancel", dry_run, kubeconfig, context) as acting:
+    with _acting("cancel", options) as acting:
         found = find_gang(acting.cluster, gang)
         doomed = list(_made(acting.cluster, found))
-        if dry_run is DryRun.NONE and not yes:
+        if options.dry_run is DryRun.NONE and not yes:
             typer.echo(f"{found.name} has {len(found.pods)} pods. To be deleted: {', '.join(e.called for e in doomed)}")
             if not typer.confirm("Delete?"):
                 raise typer.Exit(EXIT_FAILED)
@@ -130,9 +156,7 @@ def requeue(
     gang: Gang,
     *,
     yes: Yes = False,
-    dry_run: Trial = DryRun.NONE,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    options: GangOptions,
 ) -> None:
     """Evict a gang that runs, so that it waits in line again.
 
@@ -142,7 +166,7 @@ def requeue(
     """
     from extender.objects.keys import HOLD
 
-    with _acting("requeue", dry_run, kubeconfig, context) as acting:
+    with _acting("requeue", options) as acting:
         found = find_gang(acting.cluster, gang)
         field = _suspended_by(found)
         if not field and not found.pods:
@@ -154,7 +178,11 @@ def requeue(
                 f"{found.name} is held by its pods alone, and their successors would start: release it first, or "
                 "cancel it and submit it with the annotation muster.dev/hold"
             )
-        if dry_run is DryRun.NONE and not yes and not typer.confirm(f"Evict {len(found.pods)} pods of {found.name}?"):
+        if (
+            options.dry_run is DryRun.NONE
+            and not yes
+            and not typer.confirm(f"Evict {len(found.pods)} pods of {found.name}?")
+        ):
             raise typer.Exit(EXIT_FAILED)
         if field and found.about is not None:
             acting.do(found.about, "suspended", acting.cluster.patch, found.about.path, _nested(field))
@@ -165,16 +193,14 @@ def requeue(
 def priority(
     gang: Gang,
     priority_class: Annotated[str, typer.Argument(metavar="PRIORITYCLASS", help="Name of the PriorityClass.")],
-    dry_run: Trial = DryRun.NONE,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    options: GangOptions,
 ) -> None:
     """Give a gang another PriorityClass, where the object that describes it has one.
 
     Native and Volcano PodGroups do. The priority of pods is fixed when they are made. Exit codes: 0 done; 1 the API
     server refuses, there is no such gang, or its priority is that of its pods; 2 refused arguments.
     """
-    with _acting("priority", dry_run, kubeconfig, context) as acting:
+    with _acting("priority", options) as acting:
         found = find_gang(acting.cluster, gang)
         if found.about is None or found.api not in _WITH_PRIORITY:
             raise AskError(
@@ -188,16 +214,14 @@ def priority(
 def move(
     gang: Gang,
     queue: Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="The Queue that it is to be in.")],
-    dry_run: Trial = DryRun.NONE,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    options: GangOptions,
 ) -> None:
     """Put a gang into another Queue; what runs of it goes on, and is charged there.
 
     It sets the label muster.dev/queue on the object that describes the gang, else on its pods. Exit codes: 0 done; 1
     the API server refuses, or there is no such gang or Queue; 2 refused arguments.
     """
-    with _acting("move", dry_run, kubeconfig, context) as acting:
+    with _acting("move", options) as acting:
         acting.move(gang, queue)
 
 
@@ -205,39 +229,35 @@ def stop(
     target: Target,
     *,
     drain: Annotated[bool, typer.Option("--drain", help="Evict what runs there too, as `muster drain`.")] = False,
-    dry_run: Trial = DryRun.NONE,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    options: ActingOptions,
 ) -> None:
     """Have a Queue and those below it, or a node, start nothing more; what runs goes on.
 
     It sets the Queue's spec.stopPolicy to Hold, or cordons the node. Exit codes: 0 done; 1 the API server refuses, or
     there is none; 2 refused arguments.
     """
-    with _acting("stop", dry_run, kubeconfig, context) as acting:
+    with _acting("stop", options) as acting:
         acting.set_state(target, NodeOrQueueState.DRAINED if drain else NodeOrQueueState.STOPPED)
 
 
-def drain(target: Target, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def drain(target: Target, *, options: ActingOptions) -> None:
     """Have a Queue, or a node, start nothing more, and have Muster evict the gangs that run there.
 
     Of a Queue it sets spec.stopPolicy to HoldAndDrain. A node is cordoned and has the taint muster.dev/drain: members
     of gangs leave when there is another place for them, which is kept. Exit codes: 0 done; 1 the API server refuses, or
     there is none; 2 refused arguments.
     """
-    with _acting("drain", dry_run, kubeconfig, context) as acting:
+    with _acting("drain", options) as acting:
         acting.set_state(target, NodeOrQueueState.DRAINED)
 
 
-def resume(
-    target: Target, dry_run: Trial = DryRun.NONE, kubeconfig: Kubeconfig = None, context: Context = None
-) -> None:
+def resume(target: Target, *, options: ActingOptions) -> None:
     """Let a Queue, or a node, start gangs again that was stopped or drained.
 
     It sets the Queue's spec.stopPolicy to None, or uncordons the node. Exit codes: 0 done; 1 the API server refuses, or
     there is none; 2 refused arguments.
     """
-    with _acting("resume", dry_run, kubeconfig, context) as acting:
+    with _acting("resume", options) as acting:
         acting.set_state(target, NodeOrQueueState.RUNNING)
 
 
@@ -331,10 +351,13 @@ class Acting:
 
 
 @contextlib.contextmanager
-def _acting(command: str, dry_run: DryRun, kubeconfig: Path | None, context: str | None) -> Iterator[Acting]:
+def _acting(command: str, options: ActingOptions) -> Iterator[Acting]:
     """Reach the API server for a command; what goes wrong ends it as `refusals` says."""
-    with refusals(command), api_session(kubeconfig, context) as api:
-        yield Acting(ClusterObjects(api, dry_run=dry_run is DryRun.SERVER), dry_run)
+    with refusals(command):
+        namespace = options.own_namespace()
+        with api_session(options.kubeconfig, options.context) as api:
+            cluster = ClusterObjects(api, dry_run=options.dry_run is DryRun.SERVER, namespace=namespace)
+            yield Acting(cluster, options.dry_run)
 
 
 def _nested(field: Sequence[str]) -> Json:

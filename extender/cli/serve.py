@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs, fill_standard_streams
+from extender.cli.options import ContextName, KubeconfigFile
 
 if TYPE_CHECKING:
     from extender.cli.callers import Callers
@@ -48,11 +49,8 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(help="Kubeconfig file. Default: the pod's ServiceAccount, then KUBECONFIG, then ~/.kube/config."),
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig. Default: its current one.")] = None,
+    kubeconfig: KubeconfigFile = None,
+    context: ContextName = None,
     host: Annotated[
         str, typer.Option(help="Address for the extender's verbs. Without --client-ca-file: a loopback address.")
     ] = "127.0.0.1",

@@ -66,8 +66,12 @@ class ForbiddenError(AskError):
 class ClusterObjects:
     """The API server as actions use it: objects by path, and changes that may be tried alone (a server dry run)."""
 
-    def __init__(self, api: ApiSession, *, dry_run: bool = False) -> None:
-        """Change nothing with `dry_run`: the API server then says what it would do."""
+    def __init__(self, api: ApiSession, *, dry_run: bool = False, namespace: str = "default") -> None:
+        """Change nothing with `dry_run`: the API server then says what it would do.
+
+        Gangs that are named without a namespace are of `namespace`.
+        """
+        self.namespace = namespace
         self._api = api
         self._query = "?dryRun=All" if dry_run else ""
 
@@ -142,7 +146,7 @@ def find_gang(cluster: ClusterObjects, gang: str) -> GangObjects:
 
     What describes gangs is looked for in the order in which it counts for pods.
     """
-    *_, namespace, name = gang_path(gang).split("/")
+    *_, namespace, name = gang_path(gang, cluster.namespace).split("/")
     unread: dict[str, str] = {}  # API -> what may not be read of it
     about, api = None, ""
     for api, kind, path in _places(namespace, name):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
 from typer.testing import CliRunner, Result
 
 from extender.cli.commands import app
@@ -43,6 +44,20 @@ def act(kubeconfig: Path, *words: str) -> Result:
 def changes(server: Script) -> list[str]:
     """Return what was asked that is no question."""
     return [asked for asked in server.asked if not asked.startswith("GET")]
+
+
+def test_a_name_alone_is_one_of_the_contexts_namespace(server: Script, kubeconfig: Path) -> None:
+    """As for every question; -n names another, and what stands in front of the name counts first."""
+    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    config["contexts"][0]["context"]["namespace"] = "ml"
+    kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+    answer(server, PODS, {"items": [pod("train-0", {"muster.dev/gang": "train"})]})
+    answer(server, f"{PODS}/train-0", {})
+    assert act(kubeconfig, "hold", "train").stdout == "pod/train-0 held\n"
+    assert act(kubeconfig, "hold", "train", "--context", "there", "-n", "ml").stdout == "pod/train-0 held\n"
+    assert act(kubeconfig, "hold", "ml/train", "-n", "other").stdout == "pod/train-0 held\n"
+    assert act(kubeconfig, "hold", "train", "--context", "there").exit_code == 1
+    assert changes(server) == [f"PATCH {PODS}/train-0"] * 3
 
 
 def test_a_gang_of_labels_is_held_by_its_pods(server: Script, kubeconfig: Path) -> None:
