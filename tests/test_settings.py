@@ -41,6 +41,7 @@ def test_every_setting_is_documented() -> None:
         "lease",
         "levels",
         "preset",
+        "reads",
         "map",
         "pods",
         "backfill",

@@ -16,7 +16,7 @@ import msgspec
 from starlette.types import Scope
 
 #: What stands in place of a name: of a gang or a pod of a namespace that the caller may not list.
-ANOTHERS: Final = "another namespace's gang"
+OF_ANOTHER: Final = "another namespace's gang"
 #: Under which name a request carries what its caller may see.
 _KEY: Final = "muster.sight"
 #: A namespace and a name in it, wherever they stand in a text.
@@ -63,10 +63,10 @@ class Sight:
         return not slash or self.shows(namespace)
 
     def without_names(self, text: str) -> str:
-        """Return a text with `ANOTHERS` in place of names in hidden namespaces."""
+        """Return a text with `OF_ANOTHER` in place of names in hidden namespaces."""
         if not self.hidden:
             return text
-        return _NAME.sub(lambda found: ANOTHERS if found[1] in self.hidden else found[0], text)
+        return _NAME.sub(lambda found: OF_ANOTHER if found[1] in self.hidden else found[0], text)
 
 
 EVERYTHING: Final = Sight(None, frozenset(), nodes=True, queues=True)
@@ -139,7 +139,7 @@ def _kept(value: Any, sight: Sight) -> Any:  # noqa: ANN401 - JSON
         case dict():
             kept = {key: found for key, each in value.items() if (found := _kept(each, sight)) is not _GONE}
             # Gangs may be named here whose namespaces are gone.
-            named = {key: ANOTHERS for key in _NAMES & kept.keys() if not sight.shows_name(kept[key] or "")}
+            named = {key: OF_ANOTHER for key in _NAMES & kept.keys() if not sight.shows_name(kept[key] or "")}
             listed = {key: _shown(kept[key], sight) for key in _LISTS & kept.keys() if isinstance(kept[key], list)}
             return kept | named | listed
         case list():
@@ -148,7 +148,7 @@ def _kept(value: Any, sight: Sight) -> Any:  # noqa: ANN401 - JSON
 
 
 def _shown(names: list[Any], sight: Sight) -> list[Any]:
-    return [ANOTHERS if isinstance(name, str) and not sight.shows_name(name) else name for name in names]
+    return [OF_ANOTHER if isinstance(name, str) and not sight.shows_name(name) else name for name in names]
 
 
 def _recount(document: dict[str, Any], sight: Sight, rows: Iterable[Mapping[str, Any]]) -> None:

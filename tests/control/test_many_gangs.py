@@ -23,9 +23,11 @@ async def test_metrics_of_many_gangs_are_counted_in_steps(muster: Muster) -> Non
         muster.gang(f"gang-{number}", 1, min_member=2)
     await asyncio.sleep(1)
     labels = {"phase": "Pending"}
-    for step, _ in enumerate(muster.controller.scrape_in_steps(), start=1):
-        assert muster.metrics.registry.get_sample_value("muster_gangs", labels) is None
-        assert step <= 2
+    seen = [
+        muster.metrics.registry.get_sample_value("muster_gangs", labels) for _ in muster.controller.scrape_in_steps()
+    ]
+    assert seen[:2] == [None, None]
+    assert set(seen[2:]) == {250}  # then come their records in the history
     assert muster.metrics.registry.get_sample_value("muster_gangs", labels) == 250
     assert muster.metrics.registry.get_sample_value("muster_gangs_waiting", {"reason": "MembersMissing"}) == 250
 
@@ -54,7 +56,7 @@ async def test_a_gang_that_goes_while_metrics_are_counted_does_not_disturb(muste
     assert pod.group is not None
     muster.controller.tell(PodGone(pod.uid))
     muster.controller.tell(GroupGone(pod.group, "gang-149-uid"))
-    assert list(counting) == []
+    assert len(list(counting)) <= 1  # of their records in the history
     assert muster.sample("muster_gangs", phase="Pending") == 149
 
 

@@ -82,6 +82,7 @@ QUESTIONS = {
     "/api/v1/snapshot": "GET",
     "/api/v1/history": "GET",
     "/api/v1/report": "GET",
+    "/api/v1/curves": "GET",
 }
 #: Of these the document says what their parameters may be.
 PARAMETERISED = (
@@ -91,6 +92,7 @@ PARAMETERISED = (
     "/api/v1/snapshot",
     "/api/v1/history",
     "/api/v1/report",
+    "/api/v1/curves",
 )
 #: What never ends, or is no document of ours: tested by itself.
 OTHERS = {"/api/v1/stream", "/healthz", "/readyz", "/metrics", *(f"/v1/{verb}" for verb in VERBS)}

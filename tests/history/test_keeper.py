@@ -229,7 +229,7 @@ async def test_a_mistake_in_the_last_turn_ends_nothing_else(muster: Muster) -> N
     """Stopping goes on as if it had been written; the log says what it was."""
     task = asyncio.create_task(keeper(muster).run())
     await asyncio.sleep(0.05)
-    muster.controller.accountant.bound_memory = None  # type: ignore[assignment, method-assign]
+    muster.controller.accountant.bound_memory = None  # type: ignore[assignment, method-assign]  # the mistake
     with capture_logs() as logs:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

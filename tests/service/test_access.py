@@ -20,7 +20,7 @@ from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.service.app import create_view_app
 from extender.service.board.board import Board
-from extender.service.sight import ANOTHERS
+from extender.service.sight import OF_ANOTHER
 from extender.service.stream import Stream
 from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
@@ -180,7 +180,7 @@ async def test_counts_are_of_what_is_shown(http: httpx.AsyncClient, reviewer: Re
     assert (board["nodes"]["names"], board["holders"], board["queues"]) == ([], [], [])
     reviewer.rights["alice"].add("nodes")
     await asyncio.sleep(ANSWER_SECONDS + 1)
-    assert ANOTHERS in (await read(http, "board", "alice"))["holders"]
+    assert OF_ANOTHER in (await read(http, "board", "alice"))["holders"]
 
 
 async def test_a_token_that_is_not_known_is_refused(http: httpx.AsyncClient, reviewer: Reviewer) -> None:
