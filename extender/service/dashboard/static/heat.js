@@ -1,6 +1,6 @@
 // Large clusters as places: each innermost domain that there is room for is one tile instead of its nodes.
 
-import { nodesOf, tally } from "./model.js";
+import { nodesOf, runs, tally } from "./model.js";
 
 /** From so many nodes on, places are shown; and so many of them at most, where the levels allow that. */
 export const CROWD = 1_000;
@@ -44,10 +44,10 @@ class Place {
   divide(modes) {
     const shares = new Map();
     for (const node of this.nodes) {
-      for (let index = 0; index < node.gpus; index += 1) {
-        const slot = modes.slot(node, node.cells[index] ?? "");
-        const key = slot === null ? "f" : `${node.reserved[index] ? "r" : "u"}${slot}`;
-        shares.set(key, (shares.get(key) ?? 0) + 1);
+      for (const { holder, reserved, length } of runs(node)) {
+        const slot = modes.slot(node, holder);
+        const key = slot === null ? "f" : `${reserved ? "r" : "u"}${slot}`;
+        shares.set(key, (shares.get(key) ?? 0) + length);
       }
     }
     const rank = (key) => (key === "f" ? 1 : 0);

@@ -59,7 +59,8 @@ const router = new Router({
 const islands = new Islands({ panel: byId("islands-panel"), host: byId("islands"), heading: byId("islands-pods") });
 const spoken = new Spoken(byId("spoken"));
 let due = false;
-let pictured = false;
+let telling = false;
+let again = false;
 let version = "";
 
 /** Show what the model says, once for all that came since the last picture on the screen. */
@@ -80,26 +81,42 @@ function update() {
   showStatus(byId("status"), model);
   picture.update();
   legend();
-  if (pictured) words();
-  else setTimeout(words); // the first picture is on the screen before the tables are made
-  pictured = true;
+  words();
 }
 
+/** What is told in words, each in a task of its own: none holds up what the reader does for long. */
+const WORDS = [
+  () => showQueues(byId("queues"), byId("queues-legend"), model, filter),
+  () => waiting.update(model, filter),
+  () => placed.update(model, filter),
+  () => showTimeline({ lanes: byId("timeline"), list: byId("events"), heading: byId("timeline-span") }, model, filter),
+  () => showLatency(byId("latency"), byId("recording"), model),
+  () => islands.update(model),
+  () => domains.update(model, filter),
+];
+
 function words() {
-  showQueues(byId("queues"), byId("queues-legend"), model, filter);
-  tick();
-  showLatency(byId("latency"), byId("recording"), model);
-  islands.update(model);
-  domains.update(model, filter);
+  again = true;
+  if (!telling) tell(WORDS.length);
+}
+
+/** Take the step at a place, then the next; after the last one all of them again, where something came meanwhile. */
+function tell(place) {
+  telling = place < WORDS.length || again;
+  if (!telling) return;
+  setTimeout(() => {
+    const next = place < WORDS.length ? place : 0;
+    if (next === 0) again = false;
+    if (router.isHome) WORDS[next]();
+    tell(next + 1);
+  });
 }
 
 /** Show what changes as time goes by. */
 function tick() {
   if (!model.loaded || !router.isHome || document.hidden) return;
   showStatus(byId("status"), model);
-  waiting.update(model, filter);
-  placed.update(model, filter);
-  showTimeline({ lanes: byId("timeline"), list: byId("events"), heading: byId("timeline-span") }, model, filter);
+  words();
 }
 
 function told(kind, data) {

@@ -200,12 +200,27 @@ export function tally(nodes) {
   for (const node of nodes) {
     sum.schedulable += node.schedulable ? 1 : 0;
     sum.gpus += node.gpus;
-    node.cells.forEach((holder, index) => {
-      if (!holder) return;
+    for (const { holder, reserved, length } of runs(node)) {
+      if (!holder) continue;
       sum.gangs.add(holder);
-      if (node.reserved[index]) sum.reserved += 1;
-      else sum.used += 1;
-    });
+      sum[reserved ? "reserved" : "used"] += length;
+    }
   }
   return sum;
+}
+
+/** Return a node's GPUs as runs of neighbours that the same has: mostly one, where counting each would be eight. */
+export function runs(node) {
+  const found = [];
+  let last = null;
+  for (let index = 0; index < node.gpus; index += 1) {
+    const holder = node.cells[index] ?? "";
+    const reserved = node.reserved[index] ?? false;
+    if (last && last.holder === holder && last.reserved === reserved) last.length += 1;
+    else {
+      last = { holder, reserved, length: 1 };
+      found.push(last);
+    }
+  }
+  return found;
 }

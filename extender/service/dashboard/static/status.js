@@ -13,7 +13,7 @@ export function showStatus(host, model) {
     key: (tile) => tile.title,
     stamp: (tile) => JSON.stringify(tile.facts),
     make: (tile) => el("div", { class: tile.title === "GPUs" ? "stat big" : "stat" }),
-    refill: (element, tile) => replace(element, el("h3", {}, tile.title), tile.draw()),
+    refill: (element, tile) => replace(element, el("h2", {}, tile.title), tile.draw()),
   });
 }
 

@@ -83,13 +83,15 @@ export class Stream {
 
   async read(reader) {
     const decoder = new TextDecoder();
-    let rest = "";
+    let parts = []; // of a message that has not ended; a board comes in a hundred, and is not searched for its end in each
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
       this.heard();
-      const messages = (rest + decoder.decode(value, { stream: true })).split(/\r?\n\r?\n/);
-      rest = messages.pop();
+      parts.push(decoder.decode(value, { stream: true }));
+      if (!/\n\r?\n/.test((parts.at(-2) ?? "").slice(-2) + parts.at(-1))) continue;
+      const messages = parts.join("").split(/\r?\n\r?\n/);
+      parts = [messages.pop()];
       for (const message of messages) this.take(message);
     }
   }

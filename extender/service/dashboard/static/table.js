@@ -39,7 +39,7 @@ export class Table {
       el("thead", { role: "rowgroup" }, heads),
       this.body,
     );
-    this.frame = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, this.table);
+    this.frame = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, this.table);
     this.frame.addEventListener("scroll", () => this.scrolled(), { passive: true });
   }
 
