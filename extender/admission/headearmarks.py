@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -32,11 +32,23 @@ class HeadEarmarks:
         due: when the next of their starts should come (seconds, monotonic), None if none is known.
     """
 
-    def __init__(self, model: ClusterModel, clock: Clock, *, foresight: bool, most: int = 1) -> None:
-        """Read what runs from `model`. With `foresight` declared runtimes say when it ends."""
+    def __init__(
+        self,
+        model: ClusterModel,
+        clock: Clock,
+        *,
+        foresight: bool,
+        most: int = 1,
+        releases: Callable[[float], Iterable[Release]] | None = None,
+    ) -> None:
+        """Read what runs from `model`. With `foresight` declared runtimes say when it ends.
+
+        What `releases` returns at a time (epoch seconds) stands for what runs, if it is not None.
+        """
         self._model = model
         self._clock = clock
         self._foresight = foresight
+        self._told_releases = releases
         self._blocked: dict[str, Blocked] = {}
         self._ends: tuple[Cycle | None, int, Calendar] = (None, -1, Calendar((), 0.0))  # of which state
         # Which demands keep nothing on a view, in one cycle, at one generation, beside what is kept for one gang alone.
@@ -143,7 +155,7 @@ class HeadEarmarks:
         state, generation = self._ends[:2], self._model.table.generation
         if state != (cycle, generation):
             now = self._clock.now().timestamp()
-            self._ends = cycle, generation, Calendar(self._releases(now), now)
+            self._ends = cycle, generation, Calendar((self._told_releases or self._releases)(now), now)
         return self._ends[2]
 
     def _releases(self, now: float) -> Iterator[Release]:

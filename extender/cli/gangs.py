@@ -87,10 +87,10 @@ def within(row: GangRow) -> str:
 
 
 def starts(row: GangRow, now: dt.datetime) -> str:
-    """Return when a waiting gang is expected to start: `in 5m`, `overdue`, `-` if that is not known."""
+    """Return when a waiting gang is expected to start: `in 5m`, `overdue`, `unknown`; `-` where that was not asked."""
     expected = row.expected_start
     if expected is None:
-        return "-"
+        return "unknown" if row.start_unknown else "-"
     return "overdue" if expected.overdue else until(expected.at, now)
 
 

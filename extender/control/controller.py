@@ -18,6 +18,7 @@ from extender.clock import Clock
 from extender.control.binding import Awaited, Binder, Bound, GangAssembly
 from extender.control.dispatch import Dispatcher
 from extender.control.exposition import QueueGauges, expose, expose_lost_time, gpus_by_state
+from extender.control.forecaster import Forecaster
 from extender.control.health import DegradedError, Health, HealthCondition, Mode
 from extender.control.historykeeper import HistoryKeeper
 from extender.control.leadership import Leadership, OnlyReplica, leads
@@ -25,11 +26,12 @@ from extender.control.metrics import ADMISSION_PASS, Metrics
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Fence, Outbox, WriteWindow
 from extender.control.ports import REWOUND, ClusterApi, LeaseGone, LeaseSeen, News, PodKey
 from extender.control.watched import PROVISIONING, REQUIRED_KINDS, Watches
+from extender.explain.runtimes import LearnedRuntimes
 from extender.history.accountant import Accountant
 from extender.journal.archive import Snapshot, collect_snapshot
 from extender.journal.journal import Journal
 from extender.journal.outcomes import Raised
-from extender.ledger.effects import Effects
+from extender.ledger.effects import Effects, GangStep
 from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
@@ -91,7 +93,10 @@ class Controller:
         self._engine = Engine(settings, self.journal.clock)
         self.journal.open()
         self.admission = self._engine.admission
-        self.accountant = Accountant(self.admission, clock, settings.history_user_label, recording=store is not None)
+        runtimes = LearnedRuntimes(settings.history_user_label)
+        self.accountant = Accountant(
+            self.admission, clock, settings.history_user_label, recording=store is not None, runtimes=runtimes
+        )
         self._binder = Binder(settings, clock, fence, metrics, self._engine.verbs, self._bind_ended)
         self._outbox = Outbox(settings, clock, metrics, self._window)
         self._dispatcher = Dispatcher(
@@ -109,6 +114,9 @@ class Controller:
         self.inspection = self._dispatcher.inspection
         self.decisions = self._dispatcher.decisions
         self.changed_gangs = self._dispatcher.changed_gangs
+        self._forecaster = Forecaster(
+            self.admission, self.inspection.prospects, runtimes, self.changed_gangs, clock, metrics
+        )
         required = (*REQUIRED_KINDS, PROVISIONING.name) if settings.provisioning_class else REQUIRED_KINDS
         self._watches = Watches(clock, metrics, settings.stale_after_seconds, required)
         self.health = Health(self._watches, self._leadership, self._outbox, clock, metrics)
@@ -153,6 +161,7 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._outbox.run(), name="outbox")
                 group.create_task(self._decide(), name="admission")
+                group.create_task(self._forecaster.run(), name="forecast")
                 if self.history is not None:
                     group.create_task(self.history.run(), name="history")
         finally:
@@ -418,6 +427,9 @@ class Controller:
     def _carry_out(self, effects: Effects[Any]) -> None:
         if not effects.empty:
             self._dispatcher.carry_out(effects)
+            for step in effects.milestones:
+                if step.what is GangStep.STARTED and (gang := self.admission.model.gangs.get(step.gang)) is not None:
+                    self._forecaster.started(gang.uid)
         if self.admission.pending or effects.nominations or effects.refused:
             self._wake.set()  # there is something to decide, or a deadline has moved
 

@@ -62,6 +62,15 @@ class Metrics:
             "muster_gang_wait_seconds", "Time from first seeing a gang until its minMember members may bind.",
             buckets=_WAITING_BUCKETS, registry=self.registry,
         )  # fmt: skip
+        self.expected_start_error = Histogram(
+            "muster_expected_start_error_seconds",
+            "How much earlier or later gangs started than they were told when that was first known.",
+            ("direction",), buckets=_WAITING_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.forecast_seconds = Histogram(
+            "muster_forecast_seconds", "Processor time of working out when all gangs that wait will start.",
+            buckets=_BUCKETS, registry=self.registry,
+        )  # fmt: skip
         self.gangs = Gauge(
             "muster_gangs",
             "Gangs by phase; a pod that names no group counts while it waits.",

@@ -109,11 +109,15 @@ class FasterPlacement(ApiDocument, frozen=True):
 
 
 class ExpectedStart(ApiDocument, frozen=True):
-    """When a gang is expected to start; `waits_for` is the gang whose end it waits for."""
+    """When a gang is expected to start; `waits_for` is the gang whose end it waits for.
+
+    It goes by runtimes that are declared or learned, or is promised: then room is kept for it.
+    """
 
     at: Time
     waits_for: str | None
     overdue: bool
+    source: str = "promised"
 
 
 class QueuePosition(ApiDocument, frozen=True):
@@ -265,6 +269,7 @@ class Explanation(ApiDocument, frozen=True):
     headline: str
     next_better: FasterPlacement | None
     expected_start: ExpectedStart | None
+    start_unknown: str | None
     queue: QueuePosition | None
     waterfall: tuple[NodeWaterfall, ...]
     nearest_miss: NearestDomain | None

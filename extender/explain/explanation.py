@@ -39,8 +39,10 @@ from extender.explain.documents import (
 )
 from extender.explain.drawing.tree import DrawnHolding, Survey
 from extender.explain.evictable import Evictable
+from extender.explain.forecast import Prospect, Prospects
 from extender.explain.inquiry import Inquiry, inquire
 from extender.explain.parts import part_tree
+from extender.explain.runtimes import RuntimeSource
 from extender.explain.suggestions import suggest
 from extender.explain.views import GangView, QueueReport, gang_view, queue_reports
 from extender.explain.waterfall import Waterfall
@@ -53,7 +55,6 @@ from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Wait
 from extender.objects.requests import PODS, format_amount, is_asked_for
 from extender.objects.sources.table import SOURCE_OF
-from extender.placement.backfill.start import Start
 from extender.placement.placement import Better, Placement
 
 #: Decimals of a bandwidth: megabytes per second, far below what the model knows.
@@ -72,9 +73,9 @@ class GangFacts:
 
     `levels` are those that it is placed by. `promised` has the node of each member with a reservation, `held` what
     members hold of their nodes, where that is known, both by UID. `doubts` says by node what was reported of it and is
-    not believed. `start` is when a gang that waits for others to end is expected to start, where they have said when
-    that is. `suggestions` are the smallest changes with which it would be placed now, None where none were searched
-    for. A `hypothetical` gang does not exist: it was only asked about. `parts` is None of one that has none.
+    not believed. `start` is when a gang that waits is expected to start, where that was looked at. `suggestions` are
+    the smallest changes with which it would be placed now, None where none were searched for. A `hypothetical`
+    gang does not exist: it was only asked about. `parts` is None of one that has none.
     """
 
     view: GangView
@@ -84,7 +85,7 @@ class GangFacts:
     promised: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, Held] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
-    start: Start | None = None
+    start: Prospect | None = None
     suggestions: tuple[SuggestedChange, ...] | None = None
     hypothetical: bool = False
     parts: PartRow | None = None
@@ -106,7 +107,8 @@ def explanation(facts: GangFacts) -> Explanation:
         placement=None if placement is None else predicted_placement(placement),
         headline=headline(facts),
         next_better=None if better is None else _faster(better),
-        expected_start=None if facts.start is None else expected_start(facts.start),
+        expected_start=expected_start(facts.start),
+        start_unknown=start_unknown(facts.start),
         queue=account.standing,
         waterfall=tuple(map(_waterfall, account.waterfalls)),
         nearest_miss=None if nearest is None else _nearest(nearest),
@@ -169,8 +171,13 @@ def _nearest_line(miss: NearestMiss) -> str:
     return f"nearest: {where} has room for {miss.fits} of {miss.needed}{f' and lacks {lacks}' if lacks else ''}"
 
 
-def _expected(start: Start) -> str:
+def _expected(start: Prospect) -> str:
     """Return when a start is expected: `starts at 2026-11-21T12:00:00Z if default/old ends as expected`."""
+    if start.at is None:
+        return f"start not known: {start.unknown}"
+    if start.source is RuntimeSource.LEARNED:
+        like = "none comes before it and gangs run as long as those like them did"
+        return f"starts about {time_text(start.at)} if {like}{f', {start.because} last' if start.because else ''}"
     if not start.because:
         return f"starts at {time_text(start.at)} if all goes as expected"
     ends = "which should have ended already, ends by then" if start.overdue else "ends as declared"
@@ -222,9 +229,16 @@ def wait_reason(wait: Wait) -> WaitReason:
     return WaitReason(wait.reason, wait.message, dict(sorted(wait.numbers.items())))
 
 
-def expected_start(start: Start) -> ExpectedStart:
-    """Write down when a gang is expected to start."""
-    return ExpectedStart(time_text(start.at), start.because or None, start.overdue)
+def expected_start(start: Prospect | None) -> ExpectedStart | None:
+    """Write down when a gang is expected to start; None if that is not known."""
+    if start is None or start.at is None:
+        return None
+    return ExpectedStart(time_text(start.at), start.because or None, start.overdue, start.source.value)
+
+
+def start_unknown(start: Prospect | None) -> str | None:
+    """Return why it is not known when a gang starts; None if it is, or was not looked at."""
+    return None if start is None else start.unknown or None
 
 
 def predicted_placement(placement: Placement) -> PredictedPlacement:
@@ -301,7 +315,7 @@ class Collected:
     """What an explanation of a gang is worked out from: values and copies, for whatever thread.
 
     What would help a gang that waits is searched for with `evictable`, if that is not None. `start` is when it is
-    expected to start, if it waits for others to end that have said when they will. `outdated` is freed with it.
+    expected to start, if it waits. `outdated` is freed with it.
     """
 
     view: GangView
@@ -309,7 +323,7 @@ class Collected:
     members: tuple[Pod, ...]
     inquiry: Inquiry
     evictable: Evictable | None
-    start: Start | None
+    start: Prospect | None
     outdated: Sequence[object] = ()
 
 
@@ -344,13 +358,18 @@ def _suggestions(collected: Collected) -> tuple[SuggestedChange, ...] | None:
 
 
 class Inspection:
-    """Collect what is to be told of a gang or of the cluster, as values that do not change afterwards."""
+    """Collect what is to be told of a gang or of the cluster, as values that do not change afterwards.
+
+    Attributes:
+        prospects: when the gangs that wait are expected to start.
+    """
 
     def __init__(self, admission: Admission, clock: Clock) -> None:
         """Read `admission`, as of the time of `clock`."""
         self._admission = admission
         self._clock = clock
         self._copies = Copies()
+        self.prospects = Prospects(admission)
 
     def gangs(self) -> Iterator[GangView]:
         """Iterate over how every gang stands, those of other schedulers included, each as of when it is asked for.
@@ -397,7 +416,7 @@ class Inspection:
             members=tuple(gang.members.values()),
             inquiry=inquiry,
             evictable=Evictable(self._admission, inquiry.live.queue, now) if suggesting else None,
-            start=next((keep.start for keep in self._admission.heads if keep.gang is gang), None),
+            start=self.prospects.of(gang),
             outdated=self._copies.outdated(),
         )
 

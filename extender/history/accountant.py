@@ -19,6 +19,7 @@ from extender.admission.admission import Admission
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.explain.documents import GangPhase
+from extender.explain.runtimes import LearnedRuntimes
 from extender.explain.views import gang_view
 from extender.history.lives import GpuCount, HeldNode, Life
 from extender.history.meters import GpuTotals, HourBook, Meter
@@ -74,13 +75,22 @@ class Accountant:
         most_ended: how many gangs that have gone may wait for a store.
     """
 
-    def __init__(self, admission: Admission, clock: Clock, user_label: str = "", *, recording: bool = False) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        clock: Clock,
+        user_label: str = "",
+        *,
+        recording: bool = False,
+        runtimes: LearnedRuntimes | None = None,
+    ) -> None:
         """Begin now; `user_label` is the label of pods that names their user. Without `recording` nothing is stored."""
         self._admission = admission
         self._model = admission.model
         self._clock = clock
         self._user_label = user_label
         self._recording = recording
+        self._runtimes = runtimes
         self._adopted = False
         now = self._now()
         self.totals = GpuTotals(now)
@@ -407,6 +417,9 @@ class Accountant:
         life.stop(at, left)
         phase = None if gang is None else gang_view(self._admission, gang).phase
         if phase is GangPhase.FINISHED:
+            if life.ended is None and life.started is not None and not life.evictions and self._runtimes is not None:
+                payer = life.payer
+                self._runtimes.note(payer.queue, payer.namespace, payer.user, max(at - life.started, 0.0))
             life.end(at, GangOutcome.SUCCEEDED)
         elif phase is GangPhase.FAILED:
             life.end(at, GangOutcome.EVICTED if left else GangOutcome.FAILED)

@@ -280,6 +280,12 @@ class Charges:
         )
         return twin
 
+    def apart(self) -> Charges:
+        """Return the same charges on queues of their own, to be charged there; who holds nodes is shared."""
+        twin = copy(self)
+        vars(twin).update(tree=self.tree.whole(), nonpreemptible=self.nonpreemptible.copy(), _promises={})
+        return twin
+
     def _rank(self, holder: tuple[GroupRef, Iterable[str]]) -> int:
         """Return the priority of the first pod of a holder: near enough to look at the low ones first."""
         charge = self._charges.get(next(iter(holder[1]), ""))
@@ -296,21 +302,21 @@ class Charges:
         assessment = _Assessment(self._model, self.tree, self._queue_of_pod)
         staying = [each for each in map(assessment.charge, leaving) if each is not None]
         for each in staying:
-            self._book(each, 1)
+            self.book(each, 1)
         try:
             yield
         finally:
             for each in staying:
-                self._book(each, -1)
+                self.book(each, -1)
             self._charge_ahead(charge, 1)
 
     def _charge_ahead(self, charge: Charge, sign: int) -> None:
         """Charge what is promised, or with -1 undo that; what has no quota counts once it is held."""
         if charge.queue:
-            self._book(charge, sign)
+            self.book(charge, sign)
             self._run(charge, 1, sign)
 
-    def _book(self, charge: Charge, times: int) -> None:
+    def book(self, charge: Charge, times: int) -> None:
         """Charge to a queue so many times, or with less than 0 undo that."""
         amounts, sign = charge.amounts, 1 if times > 0 else -1
         if times != sign:
@@ -327,25 +333,25 @@ class Charges:
             leaving.setdefault((charge.queue, charge.flavor, charge.preemptible), []).append(charge)
         together = [replace(each[0], amounts=sum_of(one.amounts for one in each)) for each in leaving.values()]
         for charge in together:
-            self._book(charge, -1)
+            self.book(charge, -1)
         try:
             yield
         finally:
             for charge in together:
-                self._book(charge, 1)
+                self.book(charge, 1)
 
     def _recharge(self, uids: Sequence[str], before: Charge | None, charge: Charge | None) -> None:
         """Charge pods otherwise than before: several if they were charged nothing, or are not any more."""
         if before is not None:
             for uid in uids:
                 del self._charges[uid]
-            self._book(before, -len(uids))
+            self.book(before, -len(uids))
             self._hold(before, uids, -1)
         if charge is not None:
             if before is not None and before.queue != charge.queue:
                 self.shifted |= {before.queue, charge.queue}
             self._charges |= dict.fromkeys(uids, charge)
-            self._book(charge, len(uids))
+            self.book(charge, len(uids))
             self._hold(charge, uids, 1)
 
     def _hold(self, charge: Charge, uids: Sequence[str], sign: int) -> None:

@@ -78,6 +78,11 @@ class Queues(Generic[_Entry]):
         return len(self._entries)
 
     @property
+    def entries(self) -> list[_Entry]:
+        """Return the entries of all queues, in no order."""
+        return list(self._entries.values())
+
+    @property
     def names(self) -> Collection[str]:
         """Return the queues in which any gang wants nodes."""
         return self._lines.keys()

@@ -273,6 +273,12 @@ class Sharing:
         twin.charges = self.charges.snapshot(self.tree.part(name))
         return twin
 
+    def apart(self) -> Sharing:
+        """Return the same queues, whose use in time to come is tried on copies, in whatever thread."""
+        twin = copy(self)
+        vars(twin).update(charges=self.charges.apart(), _options=SizedDict(_OPTIONS_BYTES))
+        return twin
+
     # What may be had.
 
     def options(self, name: str, amounts: Mapping[str, int], held: Iterable[str] = ()) -> Sequence[Option]:

@@ -14,7 +14,7 @@ from extender.objects.queue import Queue
 from extender.objects.reason import Problem
 from extender.queues.defaults import Defaults, admits
 from extender.queues.forest import Forest, NodeSelector, in_turn
-from extender.queues.member import Amounts, Key, QueueShare, age_of, sum_of
+from extender.queues.member import Amounts, Key, QueueShare, QuotaNode, age_of, sum_of
 
 Usage: TypeAlias = Mapping[str, Mapping[str, float]]
 """By queue and resource, the decayed mean usage of a queue and its children; never changed, only replaced."""
@@ -115,8 +115,20 @@ class QueueTree:
 
     def part(self, name: str) -> QueueTree:
         """Return a copy of the tree that a queue is in and of what is charged to it; an empty one if it is in none."""
-        member, twin = self._members.get(name), QueueTree()
-        below = [] if member is None else [member.path[-1]]
+        member = self._members.get(name)
+        return self._copy([] if member is None else [member.path[-1]])
+
+    def whole(self) -> QueueTree:
+        """Return a copy of all trees and of whatever is charged."""
+        twin = self._copy([*{id(each.path[-1]): each.path[-1] for each in tuple(self._members.values())}.values()])
+        for name, flavors in tuple(self._charged.items()):
+            for flavor, amounts in tuple(flavors.items()) if name not in twin else ():
+                twin.charge(name, flavor, dict(amounts))
+        return twin
+
+    def _copy(self, below: list[QuotaNode]) -> QueueTree:
+        """Return a copy of the trees with some roots, in whatever thread."""
+        twin = QueueTree()
         for each in below:
             below += tuple(each.children)  # in one step: the original may change meanwhile
             twin.put(each.queue)

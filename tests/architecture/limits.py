@@ -25,7 +25,8 @@ TRIPS: Mapping[str, Limit] = {
     "budget": Limit(8, goal=8),
     # Two of them with `caches`, which bounds in bytes what is remembered.
     # Two of them with the accounts of gangs and GPU-seconds, which stand beside the way to the engine.
-    "pod": Limit(18, goal=16),
+    # Three of them with how long gangs run and when those that wait are expected to start.
+    "pod": Limit(21, goal=16),
     "pass": Limit(35, goal=35),
     "explain": Limit(34, goal=35),
 }
@@ -55,7 +56,8 @@ COUNTS: Mapping[str, Limit] = {
     # What gangs used is kept in a store: accounts, tables, a thread that writes, two questions and two commands.
     # Lists have kubectl's namespaces, names, order, templates and watches, and shells complete what there is.
     # Callers are told apart: who they are, what they may list, and every answer without the rest.
-    "lines in extender": Limit(66_300, goal=38_000),
+    # When each gang that waits will start is worked out on copies, and how long gangs run is learned.
+    "lines in extender": Limit(67_100, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from extender.cluster.membership import Census
@@ -20,14 +19,14 @@ from extender.explain.explanation import (
     remarks,
     whereabouts,
 )
+from extender.explain.forecast import Prospect
+from extender.explain.runtimes import RuntimeSource
 from extender.explain.views import GangView
 from extender.objects.levels import Level, Levels
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.objects.sources.coscheduling import COSCHEDULING
-from extender.placement.backfill.outlook import ExpectedEnd
-from extender.placement.backfill.start import Start
 from extender.placement.placement import Better, Placement
 from tests.builders import as_sent
 
@@ -84,6 +83,7 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
         "headline": "Running, 329 GB/s predicted, within rack r1",
         "nextBetter": {"busBandwidthGBps": 475.0, "level": "rack", "domain": "r7", "fits": 3, "needed": 4},
         "expectedStart": None,
+        "startUnknown": None,
         "queue": {"name": None, "position": None, "of": 0, "positionInQueue": None, "ofQueue": 0, "ahead": []},
         "waterfall": [],
         "nearestMiss": None,
@@ -207,10 +207,19 @@ def test_bandwidths_have_no_more_digits_than_they_mean(value: float, text: str) 
 )
 def test_an_expected_start_is_told_with_what_it_waits_for(because: str, text: str, *, overdue: bool) -> None:
     """Work that has run longer than it declared is named as overdue."""
-    nothing = np.zeros((1, 1), dtype=np.int64)
-    at = 1767229200.0
-    start = Start(at, nothing, {}, ExpectedEnd("train", at, at, nothing, ()), because, overdue)
+    start = Prospect(1767229200.0, because, overdue, RuntimeSource.PROMISED)
     explained = replace(WAITS, start=start)
     assert text in remarks(explained)
     expected = ExpectedStart("2026-01-01T01:00:00Z", because or None, overdue)
     assert explanation(explained).expected_start == expected
+
+
+def test_a_start_that_rests_on_learned_runtimes_or_is_not_known_says_so() -> None:
+    """Why it is not known is a field of its own."""
+    learned = replace(WAITS, start=Prospect(1767229200.0, "default/old", source=RuntimeSource.LEARNED))
+    like = "if none comes before it and gangs run as long as those like them did, default/old last"
+    assert f"starts about 2026-01-01T01:00:00Z {like}" in remarks(learned)
+    unknown = explanation(replace(WAITS, start=Prospect(None, unknown="no end of another makes room")))
+    assert unknown.expected_start is None
+    assert unknown.start_unknown == "no end of another makes room"
+    assert "start not known: no end of another makes room" in unknown.remarks

@@ -39,6 +39,7 @@ class GangRow(ApiDocument, frozen=True):
     `gpus` are what its members ask for that have not ended; of these, `gpusHeld` are on the `nodes` that members are
     bound to, or that are reserved for them. `level` and `domain` are the smallest that its GPUs share. `position` is
     its place among those that wait (1 is evaluated first). `parts` is null of a gang that has none.
+    `startUnknown` says why it is not known when it will start.
     """
 
     namespace: str
@@ -62,6 +63,7 @@ class GangRow(ApiDocument, frozen=True):
     evicted: str | None
     parts: PartCounts | None = None
     position: Count | UnsetType | None = UNSET
+    start_unknown: str | None = None
 
     @property
     def key(self) -> str:

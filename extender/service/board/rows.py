@@ -14,7 +14,7 @@ from extender.cluster.tree import Tree
 from extender.control.controller import Controller
 from extender.explain.documents import GangPhase
 from extender.explain.drawing.tree import DrawnHolding, cells, written_gpus
-from extender.explain.explanation import expected_start, rounded, wait_reason
+from extender.explain.explanation import expected_start, rounded, start_unknown, wait_reason
 from extender.explain.views import GangView, gang_view
 from extender.hardware.products import PRODUCT_LABELS
 from extender.ledger.slots import Reservation
@@ -50,7 +50,7 @@ class GangRows:
             return None
         queue = admission.sharing.queue_of(gang)
         placement = self._placement(gang, view)
-        start = next((keep.start for keep in admission.heads if keep.gang is gang), None)
+        prospect = self._controller.inspection.prospects.of(gang)
         census, beside = view.census, admission.model.devices.gpus_beside(gang.members)
         held = _held(gang, admission.reservations.ledger.of_gang(gang.uid))
         return GangRow(
@@ -76,7 +76,8 @@ class GangRows:
             reason=None if view.wait is None else wait_reason(view.wait),
             since=gang.created or None,
             started_at=None if gang.started_at is None else time_text(gang.started_at),
-            expected_start=None if start is None else expected_start(start),
+            expected_start=expected_start(prospect),
+            start_unknown=start_unknown(prospect),
             bus_bandwidth=None if placement is None else rounded(placement.bus_bandwidth),
             level=None if placement is None else placement.level,
             domain=None if placement is None else placement.domain,

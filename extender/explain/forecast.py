@@ -1,0 +1,462 @@
+"""When every gang that waits will start: what runs ends when expected, and those that wait are tried as in a pass.
+
+On copies, in a thread, moment by moment of the calendar: what has ended by then gives back nodes and quota, and the
+line is gone through as a pass does, with the room that is kept for the first that do not fit. Not foreseen is who comes
+or is evicted meanwhile, who grows beyond its minimum, and who gets so old that it goes first.
+
+Example. Queue of 16 GPUs on two nodes of 8; `a` has node 1 until 100 s, `b` node 2 until 300 s, and three gangs wait:
+
+    moment   ended   free   first (16, 50 s)    second (8, 150 s)       third (8, does not say)
+    100      a       8      no: kept for it     no: ends at 250 + 60 s  no
+    300      b       16     starts at 300       no                      no
+    350      first   16                         starts at 350           starts at 350
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Final, NamedTuple
+
+from extender.admission.admission import Admission
+from extender.admission.cycle import Cycle, Entry
+from extender.admission.headearmarks import HeadEarmarks, declared
+from extender.clock import ManualClock
+from extender.cluster.gangs import Gang
+from extender.cluster.whatif import Replica
+from extender.explain.copies import Copies
+from extender.explain.inquiry import copying
+from extender.explain.runtimes import LearnedRuntimes, Runtime, RuntimeSource
+from extender.judge import HOPELESS, NoFit, joined, judge
+from extender.ledger.rejections import Vetoes
+from extender.objects.meta import time_text
+from extender.objects.podgroup import POD, GroupRef
+from extender.objects.reason import Wait
+from extender.placement.backfill.outlook import Calendar, Release
+from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, settled_on
+from extender.placement.earmark import ENDING_SECONDS
+from extender.placement.plan import Plan
+from extender.queues.charges import Charge
+from extender.queues.order import Position
+from extender.queues.sharing import Sharing
+
+#: Seconds from a decision until kubelets have taken the pods on, from when on runtimes count.
+TURNOVER_SECONDS: Final = 5.0
+#: Ends that lie so close together are one moment, the last of them: seconds, and a share of the time until then. So
+#: there are some 2,000 moments at most until the horizon.
+_CLOSE_SECONDS: Final = 1.0
+CLOSE_SHARE: Final = 0.005
+#: Further ahead nothing is foreseen (seconds).
+_HORIZON: Final = 90 * 86_400.0
+#: What is looked at in one step while a forecast is prepared on the event loop: some 0.3 ms.
+_PER_STEP: Final = 64
+#: Gangs that are named of those that do not say how long they run.
+_MOST_NAMED: Final = 3
+
+
+class Prospect(NamedTuple):
+    """When a gang is expected to start.
+
+    `at` is in epoch seconds, None if that is not known: `unknown` says why. `because` names whose end it waits for, ""
+    if for none, and `overdue` says that this should have ended. `source` is what it goes by.
+    """
+
+    at: float | None
+    because: str = ""
+    overdue: bool = False
+    source: RuntimeSource = RuntimeSource.DECLARED
+    unknown: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Occupant:
+    """What holds nodes: whose it is, its pods and charges, since when (epoch seconds, None: not yet), and how long."""
+
+    name: str
+    uids: Sequence[str]
+    charges: Sequence[tuple[Charge, int]]
+    began: float | None
+    runtime: Runtime | None
+
+
+@dataclass(slots=True, eq=False)
+class _InLine:
+    """A gang in line; `kind` is the same of all that fit where and when the others do."""
+
+    ref: GroupRef
+    uid: str
+    queue: str
+    position: Position
+    kind: tuple[object, ...]
+    request: PodSetRequest
+    copy: Callable[[], Gang]
+    runtime: Runtime | None
+    gated: Sequence[str]
+    _pod_set: PodSet | None = field(default=None, init=False)
+
+    def pod_set(self, table: Replica, cycle: Cycle) -> PodSet:
+        """Return what it asks for, on a copy of the gang."""
+        if self._pod_set is None:
+            gang = self.copy()
+            pods = [gang.members[uid] for uid in self.gated] or None
+            self._pod_set = PodSet(gang, self.request, _pods=pods)
+        gang = self._pod_set.gang
+        if gang.unplaced_count == len(gang.members) or self.gated:
+            return self._pod_set
+        self._pod_set.settled = settled_on(gang, table)
+        return joined(self._pod_set, table, cycle.views.tree)
+
+
+@dataclass(slots=True)
+class Foresight:
+    """All that a forecast rests on: values and copies, for one thread; with what is known of some gangs already."""
+
+    now: float
+    admission: Admission
+    views: CapacityViews
+    table: Replica
+    cycle: Cycle
+    runtimes: LearnedRuntimes
+    waiting: list[_InLine] = field(default_factory=list)
+    running: list[_Occupant] = field(default_factory=list)
+    prospects: dict[str, Prospect] = field(default_factory=dict)
+
+
+def foresee(admission: Admission, runtimes: LearnedRuntimes, now: float) -> Generator[None, None, Foresight]:
+    """Gather on the event loop what a forecast at `now` (epoch seconds) rests on, in steps; nothing is changed.
+
+    What changes between two steps is seen as it is then; the next forecast has it right.
+    Complexity: O(nodes) copied in bulk, O(gangs + pods) in steps.
+    """
+    nodes = Copies().nodes(admission)
+    scene = Foresight(now, admission, nodes.views, nodes.table, admission.tenure.decider.cycle, runtimes)
+    yield
+    awaiting = admission.reservations.awaiting
+    for number, entry in enumerate(admission.tenure.decider.queues.entries, start=1):
+        if entry.gang.uid in scene.cycle.firm:
+            scene.prospects[entry.gang.uid] = Prospect(now + ENDING_SECONDS)  # its place is being cleared
+        elif entry.core is not None and entry.gang.uid not in awaiting:
+            scene.waiting.append(_in_line(entry, entry.core, admission, runtimes))
+        if number % _PER_STEP == 0:
+            yield
+    yield from _gather_running(scene, awaiting)
+    return scene
+
+
+def _gather_running(scene: Foresight, awaiting: Collection[str]) -> Iterator[None]:
+    """Gather what holds nodes, and say of gangs that wait and stand in no line why they do not."""
+    admission, runtimes, now = scene.admission, scene.runtimes, scene.now
+    queued = {each.uid for each in scene.waiting}
+    pods = 0
+    for gang in list(admission.model.gangs):
+        wait = admission.reservations.waits.get(gang.uid)
+        elsewhere = gang.uid in queued or gang.uid in awaiting or gang.uid in scene.prospects
+        if wait is not None and not elsewhere:
+            scene.prospects[gang.uid] = Prospect(None, unknown=f"it waits for no room yet: {wait.reason.value}")
+        if gang.unplaced_count < len(gang.members) and admission.model.concerns(gang):
+            scene.running += _running(gang, admission, runtimes, now)
+        pods += len(gang.members) + 1
+        if pods > _PER_STEP:
+            pods = 0
+            yield
+    for number, pod in enumerate(list(admission.model.pods.values()), start=1):
+        if pod.group.api == POD and pod.bound and not admission.model.manages(pod):
+            seconds = declared(pod)
+            runtime = None if seconds is None else Runtime(seconds, RuntimeSource.DECLARED)
+            scene.running.append(_Occupant(pod.key, (pod.uid,), (), pod.started_at, runtime))
+        if number % (8 * _PER_STEP) == 0:
+            yield
+
+
+def _in_line(entry: Entry, core: PodSet, admission: Admission, runtimes: LearnedRuntimes) -> _InLine:
+    gang, reservation = entry.gang, admission.reservations.ledger.of_gang(entry.gang.uid)
+    alone = gang.unplaced_count < len(gang.members) or (gang.group is not None and gang.group.min_resources)
+    kind = (entry.queue, core.demand, gang.expected_duration, gang.preemptible, gang.uid if alone else "")
+    return _InLine(
+        ref=gang.ref,
+        uid=gang.uid,
+        queue=entry.queue,
+        position=entry.position,
+        kind=(entry.gated, entry.is_urgent, *kind),
+        request=core.demand,
+        copy=copying(gang, () if reservation is None else frozenset(reservation.slots)),
+        runtime=runtimes.expect(gang, admission.sharing),
+        gated=[pod.uid for pod in core.pods] if entry.gated else (),
+    )
+
+
+def _running(gang: Gang, admission: Admission, runtimes: LearnedRuntimes, now: float) -> Iterator[_Occupant]:
+    """Yield what a gang holds, and apart from that what is leaving already."""
+    table, charges = admission.model.table, admission.sharing.charges
+    staying, leaving = list[str](), list[str]()
+    for uid, pod in gang.members.items():
+        if table.claim_of(uid) is not None:
+            (leaving if pod.deleting else staying).append(uid)
+    began = gang.started_at
+    if leaving:
+        soon = Runtime(ENDING_SECONDS, RuntimeSource.DECLARED)
+        yield _Occupant(str(gang.ref), leaving, _charged(leaving, charges.of), now, soon)
+    if staying:
+        runtime = runtimes.expect(gang, admission.sharing, 0.0 if began is None else now - began)
+        yield _Occupant(str(gang.ref), staying, _charged(staying, charges.of), began, runtime)
+
+
+def _charged(uids: Iterable[str], charge_of: Callable[[str], Charge | None]) -> list[tuple[Charge, int]]:
+    """Return what is charged for pods, those that are charged the same together."""
+    found: dict[int, tuple[Charge, int]] = {}
+    for charge in filter(None, map(charge_of, uids)):
+        found[id(charge)] = charge, found.get(id(charge), (charge, 0))[1] + 1
+    return list(found.values())
+
+
+class Forecast:
+    """Play what is to come, in steps; what is known so far is there after each.
+
+    Attributes:
+        prospects: by UID, when each gang will start that waits; complete after `conclude`.
+        reached: the moment that has been played last (epoch seconds).
+    """
+
+    def __init__(self, scene: Foresight, close: float = CLOSE_SHARE) -> None:
+        """Begin with things as they are; what is gathered in `scene` is used up.
+
+        Ends are one moment that lie no further apart than `close` times the time until then, or a second.
+        """
+        admission = scene.admission
+        self._scene = scene
+        self._close = close
+        self._table = scene.table
+        self._sharing: Sharing = admission.sharing.apart()
+        self._model = copy(admission.model)
+        self._model.table = scene.table
+        self._opens = admission.tenure.spares.opens
+        self._clock = ManualClock(dt.datetime.fromtimestamp(scene.now, dt.UTC))
+        self._ends: list[tuple[float, int, _Occupant]] = []
+        self._serial = count()
+        self._declared: dict[int, Release] = {}
+        self._endless: list[str] = []
+        self._learned = False
+        self._overdue: set[str] = set()
+        tenure = admission.tenure
+        foresight = admission.settings.backfill != "none"
+        ending = self._declared  # whom room is kept for goes by what has declared when it ends
+        self._heads = HeadEarmarks(
+            self._model, self._clock, foresight=foresight, most=tenure.heads.most, releases=lambda _: ending.values()
+        )
+        self._freed: dict[str, str] = {}  # node -> whose end has freed something of it at this moment
+        self._last = ""
+        self._why: dict[tuple[object, ...], Wait] = {}
+        self._lines: dict[tuple[object, ...], deque[_InLine]] = {}
+        for each in sorted(scene.waiting, key=lambda one: one.position):
+            self._lines.setdefault(each.kind, deque()).append(each)
+        self.prospects = scene.prospects
+        self.reached = scene.now
+
+    def steps(self) -> Iterator[None]:
+        """Play until nothing is to come that is known of; each step is the judgement of one gang.
+
+        Complexity: O(moments x kinds of gangs x judgement + gangs that start x plan).
+        """
+        now = self._scene.now
+        for each in self._scene.running:
+            self._await_end(each, now)
+        yield
+        yield from self._pass()
+        while self._ends and self._lines and self._ends[0][0] < now + _HORIZON:
+            self._let_end(self._ends[0][0] + max(_CLOSE_SECONDS, self._close * (self._ends[0][0] - now)))
+            yield
+            yield from self._pass()
+
+    def conclude(self) -> None:
+        """Say of those that have not started why it is not known when they will."""
+        more = bool(self._ends)
+        for kind, line in self._lines.items():
+            wait = self._why.get(kind)
+            if wait is not None and wait.reason in HOPELESS:
+                why = f"no end of another makes room: {wait.reason.value}"
+            elif more:
+                why = f"later than {time_text(self.reached)}: it was not worked out further"
+            elif self._endless:
+                some = ", ".join(self._endless[:_MOST_NAMED])
+                others = f" and {len(self._endless) - _MOST_NAMED} more" if len(self._endless) > _MOST_NAMED else ""
+                why = f"not known how long these run: {some}{others}"
+            else:
+                why = f"no end of another makes room{'' if wait is None else f': {wait.reason.value}'}"
+            for each in line:
+                self.prospects[each.uid] = Prospect(None, unknown=why)
+
+    # What ends.
+
+    def _await_end(self, running: _Occupant, now: float) -> None:
+        """Remember when something will end, or that this is not known."""
+        began = now + TURNOVER_SECONDS if running.began is None else running.began
+        if running.runtime is None:
+            self._endless.append(running.name)
+            return
+        release = Release(began + running.runtime.seconds, tuple(running.uids), running.name)
+        for moment in Calendar((release,), now).moments:  # none of what is overdue for too long
+            if running.runtime.source is RuntimeSource.DECLARED:
+                self._declared[id(running)] = release
+            if moment.releases[0].overdue:
+                self._overdue.add(running.name)
+            heappush(self._ends, (moment.at, next(self._serial), running))
+            return
+        self._endless.append(running.name)
+
+    def _let_end(self, until: float) -> None:
+        """Let all end that does so by `until`; it is the moment of the last of them then."""
+        self._freed = {}
+        at = self.reached
+        while self._ends and self._ends[0][0] <= until:
+            at, _, running = heappop(self._ends)
+            self._declared.pop(id(running), None)
+            self._learned |= running.runtime is not None and running.runtime.source is RuntimeSource.LEARNED
+            self._last = running.name
+            for uid in running.uids:
+                claim = self._table.claim_of(uid)
+                if claim is not None:
+                    self._freed[claim.node] = running.name
+                    self._table.release(uid)
+            queues = dict[str, None]()
+            for charge, times in running.charges:
+                self._sharing.charges.book(charge, -times)
+                queues[charge.queue] = None
+            for queue in queues:
+                self._sharing.tree.count(queue, -1)
+        self._clock.advance(max(at - self.reached, 0.0))
+        self.reached = at
+
+    # Who starts.
+
+    def _pass(self) -> Iterator[None]:
+        """Go through the line as a pass does."""
+        live, kinds = self._scene.cycle, list(self._lines)
+        parts = (self._model, self._sharing, Vetoes(1.0, self._clock.monotonic), self._scene.views)
+        cycle = Cycle(*parts, self.reached, opens=self._opens)
+        cycle.firm, cycle.spares = live.firm, live.spares
+        held, is_last = set[str](), False
+        while kinds:
+            line, later = self._in_turn(kinds), list[tuple[object, ...]]()
+            while line:
+                _, _, kind = heappop(line)
+                first = self._lines[kind][0]
+                pod_set = first.pod_set(self._table, cycle)
+                urgent = not (first.position.not_partial and first.position.not_aged)
+                waits_for_lenders = not is_last and bool(first.queue) and not urgent
+                if waits_for_lenders and (first.queue in held or cycle.borrows(pod_set, first.queue)):
+                    held.add(first.queue)
+                    later.append(kind)
+                    continue
+                if self._starts(first, pod_set, cycle):
+                    self._lines[kind].popleft()
+                    if self._lines[kind]:
+                        line.append(((), next(self._serial), kind))
+                    else:
+                        del self._lines[kind]
+                    line = self._in_turn([each for _, _, each in line])
+                yield
+            if is_last:
+                break
+            kinds, is_last = later, True
+        self._heads.settle(cycle.heads)
+
+    def _in_turn(self, kinds: Iterable[tuple[object, ...]]) -> list[tuple[tuple[object, ...], int, tuple[object, ...]]]:
+        """Return a heap of kinds of gangs, by the first of each."""
+        line = [(self._turn_of(kind), next(self._serial), kind) for kind in kinds]
+        heapify(line)
+        return line
+
+    def _turn_of(self, kind: tuple[object, ...]) -> tuple[object, ...]:
+        first = self._lines[kind][0]
+        if not (first.position.not_partial and first.position.not_aged):
+            return (0, (), first.position)
+        return (1, self._sharing.turn(first.queue), first.position)
+
+    def _starts(self, waiting: _InLine, pod_set: PodSet, cycle: Cycle) -> bool:
+        """Judge a gang; let it start if it fits, or else stand in the way of others as it would."""
+        case = cycle.case(pod_set, waiting.queue, cycle.verdict_key(waiting.queue))
+        found = judge(case)
+        if isinstance(found, NoFit):
+            self._why[waiting.kind] = found.wait
+            if found.nodes and len(cycle.heads) < self._heads.most:
+                head = self._heads.head(waiting.position, case, case.view(found.nodes[0]), cycle)
+                cycle.heads += () if head is None else (head,)
+            if self._sharing.is_strict(waiting.queue):
+                cycle.ahead.setdefault(waiting.queue, (waiting.position, str(waiting.ref)))
+            return False
+        self._start(waiting, pod_set, found)
+        return True
+
+    def _start(self, waiting: _InLine, pod_set: PodSet, found: Plan) -> None:
+        gang, table, sharing = pod_set.gang, self._table, self._sharing
+        for uid, node in found.nodes.items():
+            table.claim(uid, node, gang.members[uid].shape)
+        table.occupancy.refresh()
+        charges = list[tuple[Charge, int]]()
+        if waiting.queue:
+            names = found.nodes.values()
+            flavor = self._flavor(waiting.queue, pod_set.amounts, next(iter(names), ""))
+            charge = Charge(waiting.ref, waiting.queue, flavor, pod_set.amounts, preemptible=gang.preemptible)
+            sharing.charges.book(charge, 1)
+            charges.append((charge, 1))
+            sharing.tree.count(waiting.queue, 1)
+        because = next((self._freed[node] for node in found.nodes.values() if node in self._freed), self._last)
+        source = RuntimeSource.LEARNED if self._learned else RuntimeSource.DECLARED
+        because = because if self.reached > self._scene.now else ""
+        self.prospects[waiting.uid] = Prospect(self.reached, because, because in self._overdue, source)
+        name, uids = str(waiting.ref), tuple(found.nodes)
+        self._await_end(_Occupant(name, uids, charges, None, waiting.runtime), self.reached)
+
+    def _flavor(self, queue: str, amounts: Mapping[str, int], node_name: str) -> str:
+        """Return the flavor that a gang on a node is charged to."""
+        node = self._table.find(node_name)
+        labels = {} if node is None else node.labels
+        for option in self._sharing.options(queue, amounts):
+            if all(labels.get(key) == value for key, value in option.selector):
+                return option.flavor
+        return ""
+
+
+class Prospects:
+    """What gangs that wait have been told of their start, and how true it came.
+
+    Attributes:
+        told: by UID, the prospect of each gang that waited when it was last looked ahead.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        """Nothing has been told yet."""
+        self._admission = admission
+        self.told: Mapping[str, Prospect] = {}
+        self._first: dict[str, float] = {}
+
+    def of(self, gang: Gang) -> Prospect | None:
+        """Return when a gang is expected to start, None if it does not wait, or that was not looked at yet.
+
+        For the first that wait room is kept, if what they wait for has declared its end: then that holds.
+        """
+        keep = next((keep for keep in self._admission.heads if keep.gang is gang), None)
+        if keep is not None and keep.start is not None:
+            return Prospect(keep.start.at, keep.start.because, keep.start.overdue, RuntimeSource.PROMISED)
+        return self.told.get(gang.uid) if gang.uid in self._admission.reservations.waits else None
+
+    def tell(self, told: Mapping[str, Prospect]) -> list[GroupRef]:
+        """Take in a new forecast; return the gangs for which it says something else than before."""
+        before, self.told = self.told, told
+        self._first = {uid: at for uid, at in self._first.items() if uid in told}
+        for uid, each in told.items():
+            if each.at is not None:
+                self._first.setdefault(uid, each.at)
+        waiting = self._admission.reservations.waits
+        gangs = (gang for gang in list(self._admission.model.gangs) if gang.uid in waiting)
+        return [gang.ref for gang in gangs if before.get(gang.uid) != told.get(gang.uid)]
+
+    def started(self, uid: str, at: float) -> float | None:
+        """Take in that a gang has started; return by how much that was later than it was told first (seconds)."""
+        said = self._first.pop(uid, None)
+        return None if said is None else at - said

@@ -1,0 +1,204 @@
+"""Every gang that waits is told when it will start, and it comes true where all runs as declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.admission.events import QueueSeen
+from extender.explain.forecast import CLOSE_SHARE, TURNOVER_SECONDS, Forecast, Prospect, foresee
+from extender.explain.runtimes import LearnedRuntimes, RuntimeSource
+from extender.objects.keys import Options
+from extender.objects.pod import Phase
+from extender.objects.queue import Flavor, PreemptionPolicy, Queue, QueueingStrategy, Quota, Reclaim, WithinQueue
+from extender.objects.topology import TopologyTerms
+from tests.examples import share
+from tests.explain.conftest import racked
+from tests.worlds import GPU, Job, World
+
+
+def forecast(world: World, runtimes: LearnedRuntimes | None = None, close: float = CLOSE_SHARE) -> dict[str, Prospect]:
+    """Return when each gang will start that waits, by its UID."""
+    gathering = foresee(world.admission, runtimes or LearnedRuntimes(), world.now)
+    scene = None
+    while scene is None:
+        try:
+            next(gathering)
+        except StopIteration as done:
+            scene = done.value
+    found = Forecast(scene, close)
+    for _ in found.steps():
+        pass
+    found.conclude()
+    return found.prospects
+
+
+def job(world: World, name: str, members: int, seconds: float | None, gpus: int = 8, **more: Any) -> Job:
+    """Create a gang that says how long it runs, or does not."""
+    topology = TopologyTerms(required=more.pop("required", ""))
+    options = Options(expected_duration=seconds, queue=more.pop("queue", ""), topology=topology)
+    return world.gang(name, members, gpus, group={"options": options}, **more)
+
+
+@dataclass
+class Play:
+    """Gangs that run exactly as long as they say, in a world whose clock goes from end to end.
+
+    `ends` has when gangs end that run, `started` when each started, both in epoch seconds.
+    """
+
+    world: World
+    runtimes: dict[str, float]
+    jobs: list[Job]
+
+    def __post_init__(self) -> None:
+        """Nothing has started yet."""
+        self.ends: dict[str, float] = {}
+        self.started: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Let the gangs run that have places."""
+        for each in self.jobs:
+            name = each.ref.name
+            if name in self.started or not each.reserved:
+                continue
+            self.started[name] = self.world.now
+            each.run()
+            began = self.world.now + TURNOVER_SECONDS
+            for index in range(len(each.pods)):
+                each.see(index, started_at=began)
+            self.ends[name] = began + self.runtimes[name]
+
+    def go_on(self) -> bool:
+        """Go to the next end; return whether there was one."""
+        if not self.ends:
+            return False
+        at = min(self.ends.values())
+        self.world.clock.advance(at - self.world.now)
+        for each in self.jobs:
+            if self.ends.get(each.ref.name) == at:
+                del self.ends[each.ref.name]
+                for index in range(len(each.pods)):
+                    each.see(index, phase=Phase.SUCCEEDED)
+        self.world.judge()
+        self.start()
+        return True
+
+
+NO_EVICTIONS = PreemptionPolicy(WithinQueue.NEVER, Reclaim.NEVER)
+GANGS = st.lists(
+    st.tuples(
+        st.integers(1, 4),
+        st.sampled_from([2, 4, 8]),
+        st.integers(1, 40).map(lambda each: 97.0 * each),
+        st.sampled_from(["one", "two"]),
+        st.integers(0, 1),
+        st.sampled_from(["", "", "rack"]),
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+def played(
+    gangs: Sequence[tuple[int, int, float, str, int, str]], strategy: QueueingStrategy, close: float
+) -> tuple[dict[str, Prospect], Play]:
+    """Return what was said of gangs once the first of them ran, and how it came."""
+    world = racked()
+    for name, quota in (("one", 16), ("two", 8)):
+        own = Queue(name, uid=name, parent="all", flavors=(Flavor("any", {GPU: Quota(quota)}),), strategy=strategy)
+        world.tell(QueueSeen(replace(own, preemption=NO_EVICTIONS)))
+    world.tell(QueueSeen(Queue("all", uid="all", flavors=(Flavor("any", {GPU: Quota(8)}),))))
+    play = Play(world, {}, [])
+    for index, (members, gpus, seconds, queue, priority, required) in enumerate(gangs):
+        play.runtimes[f"g{index}"] = seconds
+        created = job(world, f"g{index}", members, seconds, gpus, queue=queue, priority=priority, required=required)
+        play.jobs.append(created)
+    world.judge()
+    play.start()
+    world.judge()
+    return forecast(world, close=close), play
+
+
+@given(GANGS, st.sampled_from(QueueingStrategy))
+@share(0.5)
+def test_comes_true(gangs: list[tuple[int, int, float, str, int, str]], strategy: QueueingStrategy) -> None:
+    """To the second, where ends are not taken together: with quota that is lent, priorities, racks and backfill."""
+    said, play = played(gangs, strategy, close=0.0)
+    waiting = {each.ref.name: said.get(each.gang.uid) for each in play.jobs if each.ref.name not in play.started}
+    while play.go_on():
+        pass
+    for name, prospect in waiting.items():
+        assert prospect is not None
+        assert prospect.at == pytest.approx(play.started[name], abs=2.0) if name in play.started else not prospect.at
+
+
+@given(GANGS)
+@share(0.3)
+def test_comes_true_nearly_where_ends_are_taken_together(gangs: list[tuple[int, int, float, str, int, str]]) -> None:
+    """Never before the first end there is, and to some percent of the time until then."""
+    said, play = played(gangs, QueueingStrategy.BEST_EFFORT_FIFO, close=CLOSE_SHARE)
+    began, first = play.world.now, min(play.ends.values(), default=play.world.now)
+    waiting = {each.ref.name: said[each.gang.uid] for each in play.jobs if each.ref.name not in play.started}
+    while play.go_on():
+        pass
+    for name, prospect in waiting.items():
+        assert (name in play.started) == (prospect.at is not None)
+        if prospect.at is not None:
+            assert prospect.at >= first
+            assert abs(prospect.at - play.started[name]) <= 2.0 + 8 * CLOSE_SHARE * (play.started[name] - began)
+
+
+def test_unknown_is_said_with_its_reason() -> None:
+    """Who runs without saying how long is named; what would never fit is said to be so."""
+    world = World()
+    world.nodes(2)
+    job(world, "silent", 2, None).run()
+    waits, large = job(world, "waits", 1, 100.0), job(world, "large", 3, 100.0)
+    world.judge()
+    said = forecast(world)
+    assert said[waits.gang.uid] == Prospect(None, unknown="not known how long these run: default/silent")
+    assert said[large.gang.uid].unknown == "no end of another makes room: ExceedsCluster"
+
+
+def test_learned_runtimes_stand_in_for_those_that_are_not_declared() -> None:
+    """The median of three that ran in its namespace, and of those that ran longer once it has run for as long."""
+    world, learned = World(), LearnedRuntimes()
+    world.nodes(1)
+    running = job(world, "running", 1, None)
+    running.run()
+    running.see(0, started_at=world.now)
+    waits = job(world, "waits", 1, None)
+    for seconds in (100.0, 300.0):
+        learned.note("", "default", "", seconds)
+    assert forecast(world, learned)[waits.gang.uid].at is None
+    learned.note("", "default", "", 200.0)
+    found = forecast(world, learned)[waits.gang.uid]
+    assert found == Prospect(world.now + 200.0, "default/running", source=RuntimeSource.LEARNED)
+    world.later(250.0)
+    assert forecast(world, learned)[waits.gang.uid].at == world.now + 50.0
+
+
+def test_only_so_many_runtimes_are_remembered() -> None:
+    """Who has not run for longest is forgotten."""
+    world, learned = World(), LearnedRuntimes()
+    for number in range(2_001):
+        for seconds in (1.0, 2.0, 3.0):
+            learned.note("", f"team-{number}", "", seconds)
+    world.nodes(1)
+    assert learned.expect(job(world, "other", 1, None).gang, world.admission.sharing) is None
+    assert len(learned) == 2_000
+
+
+def test_what_a_forecast_rests_on_is_gathered_in_steps() -> None:
+    """Each looks at 64 gangs that wait, or at as many members of those that run."""
+    world = World()
+    world.nodes(1)
+    for number in range(200):
+        job(world, f"waits-{number}", 2, 100.0)
+    assert sum(1 for _ in foresee(world.admission, LearnedRuntimes(), world.now)) >= 1 + 200 // 64 + 600 // 66
