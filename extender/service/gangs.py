@@ -70,6 +70,7 @@ _Suggestions = Annotated[
     bool,
     Query(description="Search for the smallest changes with which the gang would start; takes longer than all else."),
 ]
+_Remarks = Annotated[bool, Query(description="Write beside the picture what `explain` remarks.")]
 
 
 class GangRoutes:
@@ -129,11 +130,11 @@ class GangRoutes:
         # To write it takes as long as to hand it to a thread once more, and waits for nothing.
         return fresh_json(msgspec.json.encode(replace(document, holders=holders)))
 
-    async def picture(self, namespace: str, name: str) -> Response:
+    async def picture(self, namespace: str, name: str, *, remarks: _Remarks = True) -> Response:
         """Answer with a picture as SVG."""
         ref = self._find(namespace, name)
         survey = self._controller.inspection.survey(ref)
-        _, drawn = await self._worked_out(ref, lambda facts: _draw(facts, survey), suggesting=False)
+        _, drawn = await self._worked_out(ref, lambda facts: _draw(facts, survey, told=remarks), suggesting=False)
         return Response(drawn, media_type="image/svg+xml", headers=_SVG_HEADERS)
 
     async def plan_moves(self, namespace: str, name: str) -> Response:
@@ -184,9 +185,9 @@ class GangRoutes:
         return await asyncio.get_running_loop().run_in_executor(thread, work)
 
 
-def _draw(facts: GangFacts, survey: Survey) -> str:
+def _draw(facts: GangFacts, survey: Survey, *, told: bool) -> str:
     name = str(facts.view.ref)
-    return render(draw(survey, name, f"{name}: {headline(facts)}", remarks(facts)))
+    return render(draw(survey, name, f"{name}: {headline(facts)}", remarks(facts) if told else ()))
 
 
 def _defragmentation(found: Defragmentation) -> DefragmentationDocument:

@@ -72,7 +72,7 @@ export class GangPage {
       const answer = await fetch(`${base}/explain?suggestions=true`, { cache: "no-store" });
       const told = answer.ok ? await answer.text() : await reason(answer);
       if (turn !== this.turn) return;
-      if (answer.ok) this.take(told, `${base}/picture.svg?${turn}`);
+      if (answer.ok) this.take(told, `${base}/picture.svg?remarks=false&${turn}`);
       else this.fail(told);
     } catch {
       if (turn === this.turn) this.fail("the service does not answer");

@@ -92,7 +92,7 @@ const WORDS = [
   () => showTimeline({ lanes: byId("timeline"), list: byId("events"), heading: byId("timeline-span") }, model, filter),
   () => showLatency(byId("latency"), byId("recording"), model),
   () => islands.update(model),
-  () => domains.update(model, filter),
+  () => domains.update(model, filter, () => picture.tree()),
 ];
 
 function words() {

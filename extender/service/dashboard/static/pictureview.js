@@ -25,7 +25,8 @@ export class PictureView {
     this.context = canvas.getContext("2d");
     this.viewport = new Viewport(() => this.moved());
     this.plan = null;
-    this.structure = -1;
+    this.structure = -1; // that is laid out
+    this.grown = -1; // that the tree is of
     this.focused = null;
     this.hovered = null;
     this.lifted = "";
@@ -71,6 +72,7 @@ export class PictureView {
     const width = this.host.clientWidth;
     if (!width) return;
     const tree = this.tree();
+    this.structure = this.model.structure;
     this.at = seen("at");
     const path = pathTo(tree, this.at);
     this.path = path.length ? path : [tree];
@@ -95,8 +97,8 @@ export class PictureView {
 
   /** Return the tree of all nodes, made again when some came, went or moved. */
   tree() {
-    if (this.structure !== this.model.structure) this.whole = this.model.tree();
-    this.structure = this.model.structure;
+    if (this.grown !== this.model.structure) this.whole = this.model.tree();
+    this.grown = this.model.structure;
     return this.whole;
   }
 

@@ -92,11 +92,11 @@ export class Stream {
       if (!/\n\r?\n/.test((parts.at(-2) ?? "").slice(-2) + parts.at(-1))) continue;
       const messages = parts.join("").split(/\r?\n\r?\n/);
       parts = [messages.pop()];
-      for (const message of messages) this.take(message);
+      for (const message of messages) await this.take(message);
     }
   }
 
-  take(message) {
+  async take(message) {
     let kind = "message";
     const data = [];
     for (const line of message.split(/\r?\n/)) {
@@ -104,7 +104,9 @@ export class Stream {
       else if (line.startsWith("data:")) data.push(line.slice(5));
     }
     if (!data.length) return;
-    this.told(kind, JSON.parse(data.join("\n")));
+    const told = JSON.parse(data.join("\n"));
+    if (kind === "board") await new Promise((resolve) => setTimeout(resolve)); // reading a large one is a task by itself
+    this.told(kind, told);
     this.pause = FIRST_PAUSE_MS;
     this.turned("live", "");
   }
