@@ -130,10 +130,12 @@ async def test_when_a_blocked_gang_starts_is_said(muster: Muster) -> None:
     await asyncio.sleep(1)
     start = inspection(muster).explain(REF).start
     assert start is not None
+    assert start.at is not None
     assert (start.at - now, start.because, start.overdue) == (3600, "default/old", False)
     await asyncio.sleep(3610)
     start = inspection(muster).explain(REF).start
     assert start is not None
+    assert start.at is not None
     assert (start.at - now, start.because, start.overdue) == (3660, "default/old", True)
 
 
