@@ -205,7 +205,7 @@ async def _serve(  # noqa: PLR0913, PLR0915, PLR0917 - all that the command line
         api = KubeClusterApi(transport, clock, instance=os.environ.get("POD_NAME") or socket.gethostname())
         lease = settings.scheduler_lease
         leadership = None if lease is None else LeaseHolder(identity, clock)
-        controller = Controller(settings, clock, api, metrics, leadership, store=_store(settings))
+        controller = Controller(settings, clock, api, metrics, leadership, store=_store(settings), forecasts=True)
         feeds = Feeds(
             transport,
             controller,

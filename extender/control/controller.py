@@ -76,11 +76,12 @@ class Controller:
         leadership: Leadership | None = None,
         *,
         store: HistoryStore | None = None,
+        forecasts: bool = False,
     ) -> None:
         """Put the parts together; nothing happens before `run`, and no question is answered before all is synced.
 
         `leadership` says whether this process may decide and write; without it, it always may. `store` is where the
-        history is kept, if anywhere.
+        history is kept, if anywhere. With `forecasts` a thread looks ahead: not in virtual time, which does not wait.
         """
         self._settings = settings
         self.clock = clock
@@ -133,6 +134,7 @@ class Controller:
                 every=every,
                 retention_days=retention,
             )
+        self._forecasts = forecasts
         self._healthy_until = -math.inf
         self._wake = asyncio.Event()
         self._expected: Awaited[str] = Awaited()
@@ -161,7 +163,8 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._outbox.run(), name="outbox")
                 group.create_task(self._decide(), name="admission")
-                group.create_task(self._forecaster.run(), name="forecast")
+                if self._forecasts:
+                    group.create_task(self._forecaster.run(), name="forecast")
                 if self.history is not None:
                     group.create_task(self.history.run(), name="history")
         finally:

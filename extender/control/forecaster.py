@@ -14,7 +14,7 @@ from extender.clock import Clock, thread_cpu_seconds
 from extender.control.dispatch import ChangedGangs
 from extender.control.historykeeper import Worker
 from extender.control.metrics import Metrics
-from extender.explain.forecast import Forecast, Foresight, Prospect, Prospects, foresee
+from extender.explain.forecast import Forecast, ForecastNews, Foresight, Prospects, foresee
 from extender.explain.runtimes import LearnedRuntimes
 
 log = structlog.get_logger("muster.forecast")
@@ -25,7 +25,7 @@ _EVERY: Final = 10.0
 _SLICE_SECONDS: Final = 0.003
 _RESTS: Final = 9
 #: Processor time of one forecast; what is further ahead is not worked out (seconds).
-_MOST_SECONDS: Final = 10.0
+_MOST_SECONDS: Final = 20.0
 
 
 class Forecaster:
@@ -80,11 +80,12 @@ class Forecaster:
                 box: list[Foresight] = [done.value]
                 break
             await asyncio.sleep(0)
-        forecast, spent = await self._worker.submit(lambda: self._work(box.pop()))
+        news, spent = await self._worker.submit(lambda: self._work(box.pop()))
         self._metrics.forecast_seconds.observe(spent)
-        self._changed.note(self._prospects.tell(forecast))
+        self._prospects.tell(news)
+        self._changed.note(news.changed)
 
-    def _work(self, scene: Foresight) -> tuple[dict[str, Prospect], float]:
+    def _work(self, scene: Foresight) -> tuple[ForecastNews, float]:
         """Work a forecast out in slices; return it, and the processor time that it took (seconds)."""
         forecast = Forecast(scene)
         began = since = thread_cpu_seconds()
@@ -96,7 +97,7 @@ class Forecaster:
                 self._pause(_RESTS * (now - since))
                 since = thread_cpu_seconds()
         forecast.conclude()
-        return forecast.prospects, thread_cpu_seconds() - began
+        return self._prospects.compare(forecast.prospects, scene.refs), thread_cpu_seconds() - began
 
     def started(self, uid: str) -> None:
         """Take in that a gang has started: how true came what it was told?"""

@@ -114,7 +114,10 @@ class _InLine:
 
 @dataclass(slots=True)
 class Foresight:
-    """All that a forecast rests on: values and copies, for one thread; with what is known of some gangs already."""
+    """All that a forecast rests on: values and copies, for one thread; with what is known of some gangs already.
+
+    `refs` are the gangs that wait, by UID.
+    """
 
     now: float
     admission: Admission
@@ -125,6 +128,7 @@ class Foresight:
     waiting: list[_InLine] = field(default_factory=list)
     running: list[_Occupant] = field(default_factory=list)
     prospects: dict[str, Prospect] = field(default_factory=dict)
+    refs: dict[str, GroupRef] = field(default_factory=dict)
 
 
 def foresee(admission: Admission, runtimes: LearnedRuntimes, now: float) -> Generator[None, None, Foresight]:
@@ -156,6 +160,8 @@ def _gather_running(scene: Foresight, awaiting: Collection[str]) -> Iterator[Non
     for gang in list(admission.model.gangs):
         wait = admission.reservations.waits.get(gang.uid)
         elsewhere = gang.uid in queued or gang.uid in awaiting or gang.uid in scene.prospects
+        if wait is not None:
+            scene.refs[gang.uid] = gang.ref
         if wait is not None and not elsewhere:
             scene.prospects[gang.uid] = Prospect(None, unknown=f"it waits for no room yet: {wait.reason.value}")
         if gang.unplaced_count < len(gang.members) and admission.model.concerns(gang):
@@ -422,6 +428,14 @@ class Forecast:
         return ""
 
 
+class ForecastNews(NamedTuple):
+    """What is told now, what each gang was told first (epoch seconds), and the gangs that are told something else."""
+
+    told: Mapping[str, Prospect]
+    first: dict[str, float]
+    changed: list[GroupRef]
+
+
 class Prospects:
     """What gangs that wait have been told of their start, and how true it came.
 
@@ -445,16 +459,17 @@ class Prospects:
             return Prospect(keep.start.at, keep.start.because, keep.start.overdue, RuntimeSource.PROMISED)
         return self.told.get(gang.uid) if gang.uid in self._admission.reservations.waits else None
 
-    def tell(self, told: Mapping[str, Prospect]) -> list[GroupRef]:
-        """Take in a new forecast; return the gangs for which it says something else than before."""
-        before, self.told = self.told, told
-        self._first = {uid: at for uid, at in self._first.items() if uid in told}
+    def compare(self, told: Mapping[str, Prospect], refs: Mapping[str, GroupRef]) -> ForecastNews:
+        """Return what a new forecast says otherwise than the last, of the gangs called `refs` by UID; in a thread."""
+        first = {uid: at for uid, at in dict(self._first).items() if uid in told}
         for uid, each in told.items():
             if each.at is not None:
-                self._first.setdefault(uid, each.at)
-        waiting = self._admission.reservations.waits
-        gangs = (gang for gang in list(self._admission.model.gangs) if gang.uid in waiting)
-        return [gang.ref for gang in gangs if before.get(gang.uid) != told.get(gang.uid)]
+                first.setdefault(uid, each.at)
+        return ForecastNews(told, first, [ref for uid, ref in refs.items() if self.told.get(uid) != told.get(uid)])
+
+    def tell(self, news: ForecastNews) -> None:
+        """Take in a new forecast."""
+        self.told, self._first = news.told, news.first
 
     def started(self, uid: str, at: float) -> float | None:
         """Take in that a gang has started; return by how much that was later than it was told first (seconds)."""
