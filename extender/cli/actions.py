@@ -17,7 +17,7 @@ import typer
 
 from extender.cli.asking import AskError, ServerError
 from extender.cli.connecting import EXIT_FAILED, context_namespace, refusals
-from extender.cli.options import ContextName, KubeconfigFile
+from extender.cli.options import ContextName, KubeconfigFile, NamespaceName
 from extender.cli.pods import Json, api_session
 from extender.cli.targets import (
     ClusterObjects,
@@ -79,15 +79,7 @@ class ActingOptions:
 class GangOptions(ActingOptions):
     """What every action about a gang takes."""
 
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "--namespace",
-            "-n",
-            metavar="NAME",
-            help="Namespace of a gang that is named without one. Default: that of the kubeconfig's context.",
-        ),
-    ] = None
+    namespace: NamespaceName = None
 
     def own_namespace(self) -> str:
         """Return the namespace of -n, else the context's; raise ServerError."""

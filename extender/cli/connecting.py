@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from extender.cli.asking import BAD_REQUEST, NOT_FOUND, Asker, AskError, Server, ServerError, gang_key
-from extender.cli.options import CONNECTION_PANEL, ContextName, KubeconfigFile, did_you_mean
+from extender.cli.options import CONNECTION_PANEL, ContextName, KubeconfigFile, NamespaceName, did_you_mean
 from extender.cli.pods import MusterPod, PodProxy, api_session, find_muster, forwarded
 
 T = TypeVar("T")
@@ -100,15 +100,7 @@ class Connection:
 class NamespaceOption:
     """In which namespace gangs are that are named without one: the field is an option."""
 
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "--namespace",
-            "-n",
-            metavar="NAME",
-            help="Namespace of what is named without one. Default: that of the kubeconfig's context.",
-        ),
-    ] = None
+    namespace: NamespaceName = None
 
     def own(self, connection: Connection) -> str:
         """Return the namespace that is meant where none is written, `default` where an address is asked."""

@@ -28,6 +28,15 @@ ContextName = Annotated[
         metavar="NAME", help="Context of the kubeconfig. Default: its current one.", rich_help_panel=CONNECTION_PANEL
     ),
 ]
+NamespaceName = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="Namespace of what is named without one. Default: that of the kubeconfig's context.",
+    ),
+]
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
