@@ -25,6 +25,7 @@ from extender.cli import (
     explain,
     gangs,
     history,
+    init,
     nodes,
     queues,
     serve,
@@ -93,7 +94,7 @@ def command_line(plugins: Iterable[EntryPoint]) -> typer.Typer:
     asking = (status, gangs, queues, nodes, top, capacity, events, watch, explain, history, defrag, snapshot)
     _add(built, "Ask a running Muster", asking)
     _add(built, "Act, by the API server", (actions,))
-    _add(built, "Run Muster", (serve, settings))
+    _add(built, "Run Muster", (init, serve, settings))
     built.command(epilog=_COMPLETION_EPILOG, rich_help_panel="Run Muster")(completion)
     for plugin in sorted(plugins, key=lambda each: each.name):
         try:

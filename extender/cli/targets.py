@@ -94,9 +94,9 @@ class ClusterObjects:
         """Merge `body` into an object; raise AskError."""
         self._send("PATCH", path + self._query, body)
 
-    def post(self, path: str, body: Json) -> None:
-        """Create an object; raise AskError."""
-        self._send("POST", path + self._query, body)
+    def post(self, path: str, body: Json) -> Json:
+        """Create an object, or have a review answered, and return it; raise AskError."""
+        return self._send("POST", path + self._query, body)
 
     def delete(self, path: str) -> None:
         """Delete an object and, by and by, what it has made; raise AskError."""
