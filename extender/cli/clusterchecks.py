@@ -76,7 +76,9 @@ class ClusterChecks:
         deployment = self._find(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/muster")
         installed = isinstance(deployment, Mapping) and bool(deployment.get("spec"))
         found = [version_finding(version), self._rights(installed=installed)]
-        found += self._crds(installed=installed)
+        if isinstance(deployment, ForbiddenError):
+            found.append(CheckFinding("Muster", CheckState.UNKNOWN, str(deployment)))
+        found += self._crds(installed=installed or isinstance(deployment, ForbiddenError))
         found += self._muster(deployment if installed else None, version)
         found += self._nodes(groups)
         found += self._devices(groups)

@@ -130,6 +130,15 @@ def gangs(  # noqa: PLR0913 - one parameter per option
         typer.Option(metavar="REASON", help="Only gangs that wait for this reason, such as InsufficientCapacity."),
     ] = None,
     queue: Annotated[str | None, typer.Option(metavar="NAME", help="Only gangs of this Queue.")] = None,
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "--selector",
+            "-l",
+            metavar="SELECTOR",
+            help="Only gangs whose PodGroup, else first pod, has such labels: team=a,tier in (x,y),!old.",
+        ),
+    ] = None,
     options: ListOptions,
     connection: Connection,
 ) -> None:
@@ -144,10 +153,10 @@ def gangs(  # noqa: PLR0913 - one parameter per option
         keys = scope.keys(names or (), connection)
         namespace = None if keys else scope.chosen(connection)
     wanted = {"namespace": namespace, "phase": phase and phase.capitalize(), "reason": reason, "queue": queue}
-    said = "".join(f", {name} {value}" for name, value in wanted.items() if value)
+    said = "".join(f", {name} {value}" for name, value in {**wanted, "labels": selector}.items() if value)
     listing = Listing(
         "gangs",
-        with_query("/api/v1/gangs", wanted),
+        with_query("/api/v1/gangs", {**wanted, "labelSelector": selector}),
         GangsDocument,
         "gangs",
         GangRow,

@@ -78,6 +78,14 @@ class Gang:
         return self._tally.kinds
 
     @property
+    def labels(self) -> Mapping[str, str]:
+        """Return the labels of the object that describes the gang, else of its first pod."""
+        if self.group is not None:
+            return self.group.labels
+        first = min(self.members.values(), key=lambda pod: (pod.created, pod.name), default=None)
+        return {} if first is None else first.labels
+
+    @property
     def held(self) -> Mapping[Shape, int]:
         """Return how many members of each shape hold resources on a node."""
         return self._tally.held

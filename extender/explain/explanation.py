@@ -393,6 +393,11 @@ class Inspection:
         namesakes = (pod for pod in model.pods.values() if pod.name == name and pod.namespace == namespace)
         return next((pod.group for pod in namesakes if model.gang_of(pod) is not None), None)
 
+    def labels(self) -> dict[tuple[str, str, str], Mapping[str, str]]:
+        """Return the labels of every gang, by its API, namespace and name."""
+        gangs = self._admission.model.gangs
+        return {(gang.ref.api, gang.ref.namespace, gang.ref.name): gang.labels for gang in gangs}
+
     def explain(self, ref: GroupRef) -> GangFacts:
         """Return how a gang stands, worked out on the spot; raise KeyError if there is none."""
         return self.complete(explain_further(self.collect(ref)))

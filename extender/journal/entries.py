@@ -68,7 +68,7 @@ class Settler:
                 labels=share_labels(value.labels),
             )
         if isinstance(value, PodGroup):
-            return replace(value, options=self._settled(value.options))
+            return replace(value, options=self._settled(value.options), labels=share_labels(value.labels))
         if isinstance(value, Suspendable):
             pods = tuple(replace(each, template=self.settled(each.template)) for each in value.pods)
             return replace(value, group=self.settled(value.group), pods=pods)

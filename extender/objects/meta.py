@@ -278,7 +278,7 @@ class Affinity(Struct, gc=False, frozen=True, rename="camel"):
 
 
 #: Source: apimachinery/pkg/api/validate/content IsLabelValue.
-_LABEL_VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+LABEL_VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +406,7 @@ def _is_sound_on_labels(requirement: Requirement) -> bool:
             counts = len(values) == 1 and parse_int64(values[0]) is not None
         case _:
             counts = False
-    return counts and all(map(_LABEL_VALUE.fullmatch, values))
+    return counts and all(map(LABEL_VALUE.fullmatch, values))
 
 
 def _is_sound_on_fields(requirement: Requirement) -> bool:
@@ -500,7 +500,7 @@ class LabelSet(Mapping[str, str]):
 NO_LABELS = LabelSet({}, ())
 
 
-def share_labels(labels: Mapping[str, str]) -> LabelSet:
+def share_labels(labels: Mapping[str, str] | None) -> LabelSet:
     """Return the same labels with keys and values that others share."""
     if not labels:
         return NO_LABELS

@@ -11,7 +11,7 @@ import msgspec
 from extender.objects.branches import Branch, LabelParts, of_roles
 from extender.objects.keys import ADMISSION_GATE, MOST_ROLES, NO_OPTIONS, Options, read_options
 from extender.objects.manifest import Manifest
-from extender.objects.meta import ObjectMeta, ObjectRef
+from extender.objects.meta import NO_LABELS, ObjectMeta, ObjectRef
 from extender.objects.peers import Reading, read_peer_queue, read_peers
 from extender.objects.podspec import Container, PodObject, PodSpec, PodTemplate, Resources
 from extender.objects.reason import Problem
@@ -152,7 +152,8 @@ class PodGroup:
     `about` is the object where it is no PodGroup, `steps` what its controller makes later. One that `goes_whole` loses
     no member by eviction but with all others. It is part of its `parent`, if it has one; one that consists of groups
     needs `parts_needed` of them. `label_parts` are those that members name by labels. `told` is the phase that Muster
-    last wrote to its status, "" for none; it decides nothing, nor does the `owner`, the object that made this one.
+    last wrote to its status, "" for none; it decides nothing, nor do the `labels` and the `owner`, the object that made
+    this one.
     """
 
     ref: GroupRef
@@ -176,6 +177,7 @@ class PodGroup:
     label_parts: tuple[LabelParts, ...] = ()
     told: str = field(default="", compare=False)
     owner: ObjectRef | None = field(default=None, compare=False)
+    labels: Mapping[str, str] = field(default=NO_LABELS, compare=False)
 
     def __post_init__(self) -> None:
         """Make a PodGroup with too many roles one that cannot be used: each of its pods would be compared with each.

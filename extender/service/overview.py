@@ -14,6 +14,8 @@ from extender.control.controller import Controller
 from extender.control.decisions import MOST_ENTRIES
 from extender.explain.demand import demand_row
 from extender.explain.documents import ApiDocument, DemandDocument, GangPhase, QueuesDocument
+from extender.objects.labelselector import LabelSelectorError, parse_selector
+from extender.objects.meta import LabelSelector
 from extender.objects.reason import Reason
 from extender.service.board.board import Board, BoardPicture
 from extender.service.board.documents import (
@@ -48,6 +50,9 @@ _FILTERS: Final[dict[str, tuple[Callable[[GangRow], str | None], frozenset[str] 
     "queue": (lambda row: row.queue, None),
     "namespace": (lambda row: row.namespace, None),
 }
+#: Parameter of `gangs` that is a selector of labels, called as the API server's.
+_LABELS: Final = "labelSelector"
+_LABELS_ARE: Final = "Only gangs whose PodGroup, else first pod, has such labels, as for `kubectl get -l`."
 _EVENT_PARAMETERS: Final[dict[str, Schema]] = {
     "after": {"type": "integer", "minimum": 0},
     "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ENTRIES},
@@ -66,6 +71,9 @@ class OverviewRoutes:
     def routes(self) -> list[ApiRoute]:
         """Return the routes."""
         filters = [query_parameter(name, _values(known)) for name, (_, known) in _FILTERS.items()]
+        filters.append(
+            query_parameter(_LABELS, {"type": "string"}, "Labels as for `kubectl get -l`, of the PodGroup or pod.")
+        )
         paging = [query_parameter(name, schema) for name, schema in _EVENT_PARAMETERS.items()]
         return [
             ApiRoute(
@@ -133,10 +141,18 @@ class OverviewRoutes:
 
     async def gangs(self, request: Request) -> Response:
         """Answer with a GangsDocument."""
-        wanted = _wanted(request)
-        return await self._written(
-            lambda picture: GangsDocument(tuple(row for row in gang_rows(picture) if _matches(row, wanted)))
-        )
+        wanted, picks = _wanted(request), _selector(request)
+        require_ready(self._controller)
+        labels = None if picks is None else self._controller.inspection.labels()
+
+        def write(picture: BoardPicture) -> GangsDocument:
+            rows = (row for row in gang_rows(picture) if _matches(row, wanted))
+            if picks is None or labels is None:
+                return GangsDocument(tuple(rows))
+            keyed = ((row, labels.get((row.api, row.namespace, row.name))) for row in rows)
+            return GangsDocument(tuple(row for row, said in keyed if said is not None and picks.matches(said)))
+
+        return await self._written(write)
 
     async def demand(self) -> Response:
         """Answer with a DemandDocument.
@@ -191,8 +207,8 @@ def _values(known: Iterable[str] | None) -> Schema:
 
 def _wanted(request: Request) -> dict[str, str]:
     """Return what rows are asked for."""
-    refuse_other_parameters(request, _FILTERS)
-    wanted = dict(request.query_params)
+    refuse_other_parameters(request, (*_FILTERS, _LABELS))
+    wanted = {name: value for name, value in request.query_params.items() if name != _LABELS}
     for name, value in wanted.items():
         known = _FILTERS[name][1]
         if known is not None and value not in known:
@@ -200,6 +216,15 @@ def _wanted(request: Request) -> dict[str, str]:
             hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
             raise HTTPException(BAD_REQUEST, f"{name} cannot be {value[:100]!r}; {hint}")
     return wanted
+
+
+def _selector(request: Request) -> LabelSelector | None:
+    """Return which labels are asked for, None for any."""
+    text = request.query_params.get(_LABELS)
+    try:
+        return None if text is None else parse_selector(text)
+    except LabelSelectorError as error:
+        raise HTTPException(BAD_REQUEST, str(error)) from error
 
 
 def _matches(row: GangRow, wanted: dict[str, str]) -> bool:

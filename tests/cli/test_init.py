@@ -146,6 +146,10 @@ def test_missing_rights(ready: Script, kubeconfig: Path) -> None:
     found = states(result)
     assert found["rights"] == "note"
     assert {found[each] for each in ("GPUs", "kube-scheduler", "profile", "DRA", "NUMA")} == {"unknown"}
+    forbidden(ready, OWN)
+    result = init(kubeconfig, "-o", "json")
+    assert (states(result)["Muster"], states(result)["rights"]) == ("unknown", "missing")
+    assert json.loads(result.stdout)["apply"] == []
     del ready.answers[OWN]
     result = init(kubeconfig)
     assert result.exit_code == 1

@@ -179,13 +179,15 @@ def test_gangs_can_be_named_for_other_commands(asked: Script) -> None:
 
 def test_gangs_are_chosen_by_muster(server: Script) -> None:
     """Every choice is a parameter of the question."""
-    path = "/api/v1/gangs?namespace=team&phase=Pending&reason=BehindHead&queue=a%2Fb"
+    path = "/api/v1/gangs?namespace=team&phase=Pending&reason=BehindHead&queue=a%2Fb&labelSelector=team%3Da%2C%21old"
     answer(server, path, {"gangs": []})
-    choices = ["-n", "team", "--phase", "pending", "--reason", "BehindHead", "--queue", "a/b"]
+    choices = ["-n", "team", "--phase", "pending", "--reason", "BehindHead", "--queue", "a/b", "-l", "team=a,!old"]
     answer(server, PATHS["queues"], {"queues": [queue("a/b")]})
     result = ask(server, "gangs", *choices)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "no gangs, namespace team, phase Pending, reason BehindHead, queue a/b\n"
+    assert (
+        result.stderr == "no gangs, namespace team, phase Pending, reason BehindHead, queue a/b, labels team=a,!old\n"
+    )
 
 
 def test_a_queue_that_is_not_there_is_told(server: Script) -> None:

@@ -201,6 +201,33 @@ def test_a_viewer_asks_through_the_api_servers_proxy(reachable: Reachable) -> No
     assert "192.0.2.2:10263" in reachable.network.asked
 
 
+def test_gangs_are_chosen_by_their_labels(reachable: Reachable) -> None:
+    """As kubectl's -l; what is no selector is refused in Muster's words."""
+    wait_until(
+        lambda: "default/train" in reachable.ask("viewer", "gangs", "-l", "muster.dev/gang=train", "-o", "name").stdout,
+        timeout_seconds=40,
+        description="the gang is chosen",
+    )
+    assert reachable.ask("viewer", "gangs", "-l", "muster.dev/gang!=train", "-o", "name").stdout == ""
+    refused = reachable.ask("viewer", "gangs", "-l", "a b")
+    assert (refused.exit_code, "label selector: 'a b' cannot be read" in refused.stderr) == (2, True)
+
+
+def test_a_cluster_is_checked_before_an_install(reachable: Reachable) -> None:
+    """An administrator is told what is missing, and whoever has no rights what may not be read."""
+    done = reachable.ask(reachable.running.admin_kubeconfig, "init", "-o", "json", "--muster-namespace", "elsewhere")
+    document = json.loads(done.stdout)
+    found = {each["check"]: each for each in document["findings"]}
+    assert done.exit_code == 1, done.stderr
+    assert (found["Kubernetes"]["state"], found["rights"]["state"]) == ("ok", "ok")
+    assert found["Muster"]["state"] == "missing"
+    assert any("helm" in each and "install muster" in each for each in document["apply"])
+    stranger = reachable.ask("stranger", "init", "-o", "json")
+    assert stranger.exit_code == 1, stranger.stderr
+    states = {each["check"]: each["state"] for each in json.loads(stranger.stdout)["findings"]}
+    assert (states["rights"], states["GPUs"], states["Muster"]) == ("missing", "unknown", "unknown")
+
+
 def test_kubectl_finds_it_as_a_plugin(reachable: Reachable, tmp_path: Path) -> None:
     """`kubectl muster gangs` is `muster gangs`, options and exit codes included."""
     plugin = tmp_path / "kubectl-muster"

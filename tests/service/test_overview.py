@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from extender.admission.events import NodeGone
+from extender.admission.events import GroupSeen, NodeGone, PodSeen
+from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.objects.sources.table import LABEL
 from tests.control.conftest import Muster
 
 READS = ("status", "gangs", "nodes", "capacity", "board", "events")
@@ -80,12 +84,39 @@ async def test_gangs_are_chosen_by_parameters(http: httpx.AsyncClient, busy: Mus
     assert await names("queue=team-a") == []
 
 
+async def test_gangs_are_chosen_by_labels(http: httpx.AsyncClient, busy: Muster) -> None:
+    """Those of the object that describes a gang count, as it is now; without one those of its first pod."""
+    ref = GroupRef(COSCHEDULING, "default", "waiting")
+    for team in ("a", "b"):
+        labels = {"team": team}
+        busy.controller.tell(
+            GroupSeen(PodGroup(ref, uid="waiting-uid", min_member=2, created="waiting", labels=labels))
+        )
+    for name, team in (("loose-0", "b"), ("loose-1", "a")):
+        pod = busy.pod(name, 1, GroupRef(LABEL, "default", "loose"))
+        busy.controller.tell(PodSeen(replace(pod, labels={"team": team})))
+    await judged(busy)
+
+    async def names(selector: str) -> set[str]:
+        answer = await http.get("/api/v1/gangs", params={"labelSelector": selector})
+        return {row["name"] for row in answer.json()["gangs"]}
+
+    assert await names("team=a") == set()
+    assert await names("team in (b, c)") == {"waiting", "loose"}
+    assert await names("!team") == {"placed"}
+    assert await names("") == {"waiting", "placed", "loose"}
+
+
 @pytest.mark.parametrize(
     ("query", "detail"),
     [
         ("gangs?phase=Sleeping", "phase cannot be 'Sleeping'; known: Failed, Finished, Pending, Running, Scheduling"),
         ("gangs?phase=Runnings", "phase cannot be 'Runnings'; did you mean Running?"),
-        ("gangs?nmaespace=a", "no parameter is called 'nmaespace'; known: phase, reason, queue, namespace"),
+        (
+            "gangs?nmaespace=a",
+            "no parameter is called 'nmaespace'; known: phase, reason, queue, namespace, labelSelector",
+        ),
+        ("gangs?labelSelector=a%3Db%3Dc", "label selector: 'b=c' in 'a=b=c' cannot be a label's value"),
         ("gangs?phase=Failed&phase=Running", "parameter phase is given 2 times"),
         ("nodes?x=1", "no parameter is called 'x'; known: none"),
         ("events?after=-1", "after is '-1', not a number from 0 on"),

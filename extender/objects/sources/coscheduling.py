@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.objects.meta import ConditionObject, Decoder, Int32, ObjectMeta, ResourceList
+from extender.objects.meta import ConditionObject, Decoder, Int32, ObjectMeta, ResourceList, share_labels
 from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
 from extender.objects.reason import Problem
@@ -80,6 +80,7 @@ def read_coscheduling(group: CoschedulingPodGroup) -> PodGroup:
         schedule_timeout=None if timeout is None else float(timeout),
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
+        labels=share_labels(meta.labels),
         options=read_group_options(meta, Reading()),
         problem=problem,
         told=_told(group.status or CoschedulingStatus()),

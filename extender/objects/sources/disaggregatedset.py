@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from extender.objects.branches import LabelParts
 from extender.objects.manifest import Manifest
-from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef, Requirement
+from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef, Requirement, share_labels
 from extender.objects.peers import Reading
 from extender.objects.podgroup import ANY_NAME, GroupRef, PodGroup, SubmittedPodSet, numbered, read_group_options
 from extender.objects.podspec import PodSpec
@@ -85,6 +85,7 @@ def read_disaggregated_set(workload: DisaggregatedSet) -> tuple[PodGroup, ...]:
             min_member=options.min_member or 1,
             created=meta.creation_timestamp or "",
             generation=meta.generation or 0,
+            labels=share_labels(meta.labels),
             options=options,
             problem=problem,
             about=ObjectRef.of(f"{DISAGGREGATED_SET}/v1", "DisaggregatedSet", meta),

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.objects.keys import is_level
-from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef
+from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef, share_labels
 from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
 from extender.objects.reason import quoted
@@ -106,6 +106,7 @@ def read_pod_gang(gang: PodGang, priority: int | None = None) -> PodGroup:
         priority=priority,
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
+        labels=share_labels(meta.labels),
         options=options,
         problem=problem,
         about=ObjectRef.of(f"{GROVE}/v1alpha1", "PodGang", meta),

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from extender.objects.branches import MOST_DEPTH, Branch
 from extender.objects.keys import is_level
-from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef
+from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef, share_labels
 from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
 from extender.objects.reason import Problem, quoted
@@ -91,6 +91,7 @@ def read_kai(group: KaiPodGroup, priority: int | None = None) -> PodGroup:
         priority=priority,
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
+        labels=share_labels(meta.labels),
         options=options,
         problem=problem or reading.refused,
         about=ObjectRef.of(f"{KAI}/v2alpha2", "PodGroup", meta),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef
+from extender.objects.meta import Decoder, Int32, ObjectMeta, ObjectRef, share_labels
 from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
 from extender.objects.podspec import PodSpec
@@ -164,6 +164,7 @@ def _common(
         priority=class_priority if spec.priority is None else spec.priority,
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
+        labels=share_labels(meta.labels),
         options=read_group_options(meta, reading),
         goes_whole=mode.all is not None,
         never_preempts=None if policy_name is None else policy_name == "Never",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from extender.objects.branches import Branch
 from extender.objects.keys import ROLE
-from extender.objects.meta import ObjectMeta, ObjectRef
+from extender.objects.meta import ObjectMeta, ObjectRef, share_labels
 from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupProgress, GroupRef, PodGroup, read_group_options
 from extender.objects.podspec import PodTemplate
@@ -72,6 +72,7 @@ def gang_of(
         role_minimums=tuple(sorted((role, count) for role, count in minimums.items() if count)),
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
+        labels=share_labels(meta.labels),
         options=options,
         about=about,
         steps=tuple(steps),

@@ -24,6 +24,7 @@ from extender.objects.meta import (
     Requirement,
     ResourceList,
     read_label_selector,
+    share_labels,
 )
 from extender.objects.peers import Reading
 from extender.objects.podgroup import GroupRef, PodGroup, read_group_options
@@ -166,6 +167,7 @@ def read_volcano(group: VolcanoPodGroup, priority: int | None = None) -> PodGrou
         priority=priority,
         created=meta.creation_timestamp or "",
         generation=meta.generation or 0,
+        labels=share_labels(meta.labels),
         options=options,
         problem=problem or reading.refused,
         label_parts=() if options.says_parts else tuple(subgroups.parts),
