@@ -36,6 +36,15 @@ def native(document: Json) -> PodGroup:
     return read_native(decode_native_pod_group(written(document)))
 
 
+def test_labels_are_kept_for_those_who_ask() -> None:
+    """They decide nothing: groups that differ in them alone are equal."""
+    for read in (coscheduling, native):
+        bare = read({"metadata": {"name": "train"}})
+        labelled = read({"metadata": {"name": "train", "labels": {"team": "a"}}})
+        assert dict(labelled.labels) == {"team": "a"}
+        assert labelled == bare
+
+
 def test_a_coscheduling_group_is_read_whole() -> None:
     """Identity, minimum, resources, timeout, generation and options are taken over."""
     document = coscheduling_json(
