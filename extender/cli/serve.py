@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from extender.control.metrics import Metrics
     from extender.history.store import HistoryStore
     from extender.kube.credentials import CredentialSource
+    from extender.kube.readservice import ReadSlice
     from extender.settings import Settings
 
 EXIT_FAILED = 1
@@ -107,6 +108,14 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         str | None,
         typer.Option(help="Hostname of the kube-scheduler beside this Muster, as in its Lease. Default: this one's."),
     ] = None,
+    read_slice: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="EndpointSlice to keep at this pod's address, $POD_IP, while it leads: a Service for readers follows. "
+            "Default: none.",
+        ),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="Least important lines to log.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="auto: console at a terminal, else json.")] = LogFormat.AUTO,
 ) -> None:
@@ -120,6 +129,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     from extender.cli.listening import ListenError, listen, raise_file_limit, run
     from extender.control.metrics import Metrics
     from extender.kube.credentials import CredentialsError, find_credentials
+    from extender.kube.readservice import ReadSlice
     from extender.service.certificates import CertificateError
     from extender.settings import SettingsError, load_settings
 
@@ -132,6 +142,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
         if callers.tls is not None:
             callers.tls.check()
         source = find_credentials(os.environ, kubeconfig, context)
+        pod = os.environ.get("POD_NAME") or socket.gethostname()
+        kept = None if read_slice is None else ReadSlice.of(read_slice, os.environ.get("POD_IP", ""), pod)
     except (SettingsError, CredentialsError, ValueError) as error:
         _stop(str(error), EXIT_CONFIGURATION)
     try:
@@ -147,7 +159,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     tune()
     raise_file_limit()
     try:
-        code = run(_serve(loaded, source, sockets, callers, identity or socket.gethostname(), metrics))
+        code = run(_serve(loaded, source, sockets, callers, identity or socket.gethostname(), metrics, kept))
     except (CertificateError, CredentialsError, ListenError) as error:
         _stop(str(error), EXIT_CONFIGURATION)
     finally:
@@ -163,7 +175,13 @@ def _stop(message: str, code: int) -> NoReturn:
 
 
 async def _serve(  # noqa: PLR0913, PLR0915, PLR0917 - all that the command line says
-    settings: Settings, source: CredentialSource, sockets: Sockets, callers: Callers, identity: str, metrics: Metrics
+    settings: Settings,
+    source: CredentialSource,
+    sockets: Sockets,
+    callers: Callers,
+    identity: str,
+    metrics: Metrics,
+    kept: ReadSlice | None,
 ) -> int:
     """Wire everything together and run until told to stop."""
     from random import Random
@@ -175,7 +193,8 @@ async def _serve(  # noqa: PLR0913, PLR0915, PLR0917 - all that the command line
     from extender.clock import SystemClock, thread_cpu_seconds
     from extender.control.controller import Controller
     from extender.control.health import LoopLag
-    from extender.control.leadership import LeaseHolder
+    from extender.control.leadership import LeaseHolder, OnlyReplica, leads
+    from extender.kube.readservice import follow_leader
     from extender.kube.reflector import Feeds
     from extender.kube.reviews import Reviews
     from extender.kube.rights import check_rights, needed
@@ -232,6 +251,9 @@ async def _serve(  # noqa: PLR0913, PLR0915, PLR0917 - all that the command line
         background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller), keep_memory_small()]
         background.append(check_version(transport, random=Random()))
         background.append(check_rights(transport, needed(lease), controller.health.refuse))
+        if kept is not None:
+            ruling = leadership or OnlyReplica()
+            background.append(follow_leader(transport, kept, lambda: leads(ruling, clock)))
         return await run_until_stopped(sites, background)
 
 

@@ -58,7 +58,8 @@ COUNTS: Mapping[str, Limit] = {
     # Callers are told apart: who they are, what they may list, and every answer without the rest.
     # When each gang that waits will start is worked out on copies, and how long gangs run is learned.
     # What a cluster has and lacks is told before an install, and gangs are chosen by labels.
-    "lines in extender": Limit(67_700, goal=38_000),
+    # The Service for readers is followed by a keeper of its own: 75 lines, an option and its wiring.
+    "lines in extender": Limit(67_780, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.

@@ -121,3 +121,11 @@ def test_a_port_that_is_taken_ends_it(kubeconfig: Path) -> None:
         )
     assert result.returncode == 1
     assert "cannot listen on 127.0.0.1" in result.stderr
+
+
+def test_a_slice_to_keep_needs_the_pods_address(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a name or POD_IP is wrong is said before anything is listened on."""
+    monkeypatch.delenv("POD_IP", raising=False)
+    result = CliRunner().invoke(app, ["serve", f"--kubeconfig={kubeconfig}", "--read-slice=muster-system/muster-read"])
+    assert result.exit_code == 2
+    assert "set it from the pod's status.podIP" in result.output
