@@ -89,6 +89,29 @@ def test_a_timer_that_is_cancelled_as_its_process_wakes_up_does_not_fire() -> No
     assert virtually(story) == ["answered"]
 
 
+def test_a_jump_of_the_steady_clock_makes_timers_of_a_process_due() -> None:
+    """What waits for less than the jump happens at once, the rest that much sooner, what was cancelled never."""
+
+    async def story(loop: ProcessLoop) -> list[str]:
+        said: list[str] = []
+
+        async def wait(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+            said.append(f"{seconds:g} at {loop.time():g}")
+
+        process = Process("muster", loop)
+        for seconds in (1, 5, 30):
+            process.start(wait(seconds))
+        given_up = process.spawn(wait(20))
+        await loop.reach(2)
+        given_up.cancel()
+        process.jump(10.0)
+        await loop.reach(40)
+        return said
+
+    assert virtually(story) == ["1 at 1", "5 at 2", "30 at 20"]
+
+
 def test_the_clocks_of_a_machine_can_be_wrong_each_for_itself() -> None:
     """The steady clock jumps ahead, the calendar goes anywhere, and the loop's time does neither."""
 

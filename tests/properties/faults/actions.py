@@ -545,7 +545,7 @@ def restart_scheduler(scene: Scene, _a: int, _b: int) -> None:
 def jump_clock(scene: Scene, a: int, b: int) -> None:
     """Let the steady clock jump forwards by minutes, or the wall clock anywhere."""
     if a % 2:
-        scene.world.clock.ahead += (5.0, 30.0, 90.0, 400.0)[b % 4]
+        scene.world.jump((5.0, 30.0, 90.0, 400.0)[b % 4])
     else:
         scene.world.clock.wall_ahead = (-3600.0, -5.0, 0.0, 86_400.0)[b % 4]
 

@@ -42,7 +42,7 @@ class ApiServerFront:
         told: takes in every Event, with the version at which it came.
     """
 
-    def __init__(self, cluster: Cluster, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, loop: ProcessLoop, clock: Clock) -> None:
         """Follow `cluster`; `clock` tells when a pod was evicted."""
         self.cluster = cluster
         self.loop = loop

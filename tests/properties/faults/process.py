@@ -31,7 +31,7 @@ class Process:
     it would have done piles up; what a dead one would have done, no `finally` excepted, never happens.
     """
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, loop: VirtualTimeLoop) -> None:
         """Run nothing yet."""
         self.name = name
         self.state = State.RUNNING
@@ -39,6 +39,7 @@ class Process:
         self._context = copy_context()
         self._context.run(_OWNER.set, self)
         self._missed: list[_Step] = []
+        self._timers: dict[_Step, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -57,8 +58,25 @@ class Process:
         task.add_done_callback(self._tasks.discard, context=Context())
         return task
 
+    def await_time(self, when: float, step: _Step) -> None:
+        """Take a step at `when` (seconds of the loop)."""
+        self._timers[step] = when
+
+    def jump(self, seconds: float) -> None:
+        """Set its steady clock forwards: what it does at a time is due so much sooner, as in any event loop."""
+        now = self._loop.time()
+        for step, when in list(self._timers.items()):
+            if step.handle is None or step.handle.cancelled():
+                del self._timers[step]
+                continue
+            self._timers[step] = due = max(now, when - seconds)
+            VirtualTimeLoop.call_at(self._loop, due, self.take, step, context=step.context)
+
     def take(self, step: _Step) -> None:
-        """Do one step of the process, unless it is stopped or the step was cancelled while it was."""
+        """Do one step of the process, unless it was done, it is stopped or the step was cancelled while it was."""
+        if step.timed and self._timers.pop(step, None) is None:
+            return
+        step.timed = False
         if self.state is not State.RUNNING:
             self._missed.append(step)
         elif step.handle is None or not step.handle.cancelled():
@@ -93,14 +111,15 @@ class Process:
             self._loop.call_soon(self.take, step, context=step.context)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Step:
-    """Something that the loop calls for a process, and the handle by which that can be cancelled."""
+    """Something that the loop calls for a process, at a time if `timed`, and the handle that can cancel it."""
 
     context: Context
     callback: Callable[..., object]
     arguments: tuple[Any, ...]
     handle: asyncio.Handle | None = None
+    timed: bool = False
 
 
 def _ignore(_task: asyncio.Task[object]) -> None:
@@ -138,7 +157,8 @@ class ProcessLoop(VirtualTimeLoop):
         owner = _OWNER.get() if context is None else context.get(_OWNER)
         if owner is None:
             return super().call_at(when, callback, *args, context=context)
-        step = _Step(context or copy_context(), callback, args)
+        step = _Step(context or copy_context(), callback, args, timed=True)
+        owner.await_time(when, step)
         step.handle = handle = super().call_at(when, owner.take, step, context=step.context)
         return handle
 
