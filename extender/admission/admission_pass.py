@@ -487,7 +487,8 @@ class AdmissionPass:
                 cycle.firm = self._firm()
             self._reservations.await_members(gang)
             return gang.spaces > 0
-        instead = self._make_room(entry, case, result, cycle) if key.obstacle is None and not key.ahead else None
+        barred = key.obstacle is not None or (key.ahead and gang.uid not in cycle.firm)
+        instead = None if barred else self._make_room(entry, case, result, cycle)
         gave_up = result.wait.reason is Reason.SEARCH_GAVE_UP
         entry.searches += gave_up
         if gave_up and entry.searches % MOST_SEARCHES:

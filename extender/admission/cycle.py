@@ -206,7 +206,8 @@ class Cycle:
         gang, quota = pod_set.gang, None
         offers: Sequence[FlavorOffer] = ANYWHERE
         if queue:
-            patient = self.frugal.get(self._sharing.root(queue), "") if self.frugal else ""
+            frugal = self.frugal if gang.uid not in self.firm else {}
+            patient = frugal.get(self._sharing.root(queue), "") if frugal else ""
             quota = QuotaCheck(self._sharing, gang.uid, queue, pod_set.amounts, patient, _fixed(pod_set))
             offers = [quota.offer(option) for option in self._options(pod_set, queue, known=known)]
         return Case(
@@ -222,9 +223,13 @@ class Cycle:
         )
 
     def _obstacle_of(self, pod_set: PodSet, queue: str, ahead: str, *, known: bool) -> Wait | None:
-        """Return why members of a gang do not start in its queue now, whatever is free."""
+        """Return why members of a gang do not start in its queue now, whatever is free.
+
+        A gang whose place is being cleared has had its turn: who comes ahead of it since then does not hold it up, or
+        others would leave in vain.
+        """
         gang, sharing = pod_set.gang, self._sharing
-        if ahead:
+        if ahead and gang.uid not in self.firm:
             return Wait(Reason.BEHIND_IN_QUEUE, names={"queue": queue, "head": ahead})
         # What is only thought of runs nowhere, whatever gang of its name does.
         holder = gang.ref if known else GroupRef(gang.ref.api, gang.ref.namespace, "")

@@ -7,20 +7,20 @@ from dataclasses import replace
 from extender.admission.events import EvictionRefused, GroupGone, PodGone, PodSeen, QueueGone, Rebuild, StandDown
 from extender.objects import keys
 from extender.objects.pod import Phase
-from extender.objects.queue import PreemptionPolicy, StopPolicy
+from extender.objects.queue import PreemptionPolicy, QueueingStrategy, StopPolicy
 from extender.objects.reason import Reason
 from tests.eviction.test_preemptions import RECLAIM, evicted, leave, running
 from tests.queues.test_sharing import gang, queue, tell
 from tests.worlds import Job, World
 
 
-def warned(world: World) -> tuple[Job, Job]:
-    """Return a gang that was given notice of two minutes, and the one it is to leave for."""
+def warned(world: World, strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO) -> tuple[Job, Job]:
+    """Return a gang that was given notice of two minutes, and the one it is to leave for in a queue of a strategy."""
     world.nodes(2)
     tell(
         world,
         queue("all"),
-        queue("red", 8, parent="all", preemption=RECLAIM),
+        queue("red", 8, parent="all", preemption=RECLAIM, strategy=strategy),
         queue("blue", 8, parent="all", preemption=replace(RECLAIM, grace=120.0)),
     )
     jobs = [gang(world, f"blue-{index}", 1, "blue") for index in range(2)]
@@ -70,6 +70,19 @@ class TestNotice:
         if not red.reserved:  # its own place is kept for it alone; it takes what comes first
             world.later(121)
         assert red.reserved or evicted(world)
+
+    def test_who_comes_ahead_in_a_strict_queue_meanwhile_does_not_take_the_turn(self, world: World) -> None:
+        """Others leave for a gang that was the first; one of a higher priority that lacks quota comes after it."""
+        victim, red = warned(world, QueueingStrategy.STRICT_FIFO)
+        urgent = gang(world, "urgent", 2, "red", priority=10)
+        behind = gang(world, "behind", 1, "red")
+        assert urgent.reason is Reason.QUOTA_EXCEEDED
+        assert (red.reason, behind.reason) == (Reason.PREEMPTING, Reason.BEHIND_IN_QUEUE)
+        world.later(121)
+        assert evicted(world) == {"Reclaimed": {pod.name for pod in victim.pods}}
+        leave(world, victim)
+        assert red.reserved
+        assert not behind.reserved
 
     def test_a_change_of_mind_about_the_queue_ends_it(self, world: World) -> None:
         """If the gang's queue is deleted it may not start, and nobody leaves for it."""

@@ -117,11 +117,14 @@ _ONE_BATCH_SECONDS = 1.0
 
 
 def _evictions(lives: Lives) -> Iterator[Eviction]:
-    """Iterate over the evictions from nodes through the Eviction API."""
-    said: dict[str, Change] = {}
+    """Iterate over the evictions from nodes through the Eviction API.
+
+    What was said last before one is about it: a Muster that said so may have died before it evicted the pod.
+    """
+    said: dict[str, list[Change]] = {}
     for event in lives.events:
         if "regarding" in event.object and _FOR.match(event.object.get("note", "")):
-            said.setdefault(event.object["regarding"]["uid"], event)
+            said.setdefault(event.object["regarding"]["uid"], []).append(event)
     for step in lives.steps:
         before, after = step.before, step.after
         if not (isinstance(before, PodFact) and isinstance(after, PodFact) and after.node) or before.ended:
@@ -131,9 +134,14 @@ def _evictions(lives: Lives) -> Iterator[Eviction]:
         if after.uid not in said:
             yield Eviction(step.change, before, None, "")
             continue
-        told = said[after.uid].object
+        events = said[after.uid]
+        told = max((each for each in events if each.at <= step.change.at), key=_at, default=events[0]).object
         found = _FOR.match(told["note"])
         yield Eviction(step.change, before, found and _known(lives, found[1], found[2]), told["reason"])
+
+
+def _at(change: Change) -> float:
+    return change.at
 
 
 def _known(lives: Lives, namespace: str, name: str) -> GroupKey | None:

@@ -126,21 +126,24 @@ class Tale:
         self._put("muster.dev/v1alpha1", "Queue", "all", {"spec": {}})
         self._put("muster.dev/v1alpha1", "Queue", name, {"spec": body})
 
+    def say_evicted(self, name: str, beneficiary: str, reason: str = "Preempted") -> None:
+        """Let Muster say that it evicts a pod for a gang."""
+        self._record(
+            "ADDED",
+            {
+                "apiVersion": "events.k8s.io/v1",
+                "kind": "Event",
+                "metadata": {"name": f"eviction-{name}", "namespace": "default"},
+                "reason": reason,
+                "note": f"evicted for default/{beneficiary}: because",
+                "regarding": {"kind": "Pod", "name": name, "uid": self._objects["Pod", name]["metadata"]["uid"]},
+            },
+        )
+
     def evict(self, name: str, beneficiary: str = "", reason: str = "Preempted") -> None:
         """Let Muster evict a pod, for a gang or for nobody, and say so."""
-        uid = self._objects["Pod", name]["metadata"]["uid"]
         if beneficiary:
-            self._record(
-                "ADDED",
-                {
-                    "apiVersion": "events.k8s.io/v1",
-                    "kind": "Event",
-                    "metadata": {"name": f"eviction-{name}", "namespace": "default"},
-                    "reason": reason,
-                    "note": f"evicted for default/{beneficiary}: because",
-                    "regarding": {"kind": "Pod", "name": name, "uid": uid},
-                },
-            )
+            self.say_evicted(name, beneficiary, reason)
         self._edit(name, status={"conditions": [{"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}]})
         self.delete("Pod", name)
 

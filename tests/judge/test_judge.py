@@ -572,6 +572,21 @@ class TestOwnEvictions:
         assert [violation.promise for violation in found] == ["P7"]
         assert "had not started" in found[0].text
 
+    def test_what_was_said_last_before_an_eviction_counts(self, tale: Tale) -> None:
+        """A Muster that said who is evicted for whom may die before it does that; the next one has others in mind."""
+        low = self.gang(tale, "low", 1, 0)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        self.gang(tale, "early", 1, 10)
+        (high,) = self.gang(tale, "high", 1, 10)
+        tale.say_evicted("low-0", "early")
+        tale.wait(60)
+        tale.evict("low-0", "high")
+        tale.wait(1)
+        tale.start(high, on="n")
+        tale.wait(100)
+        assert "P7" not in promises(tale)
+
     def test_others_are_evicted_for_the_same_gang(self, tale: Tale) -> None:
         """Those that left for a gang were enough; others need not go for it, too."""
         for node, name in enumerate(("low", "more")):

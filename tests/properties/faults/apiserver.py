@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextvars import Context
 
@@ -16,6 +15,7 @@ from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.evictions import evict
 from muster_lab.simulation.objects import ROWS, ObjectChange, Stored, key_of
 from tests.properties.faults.apiline import Line, Stream
+from tests.properties.faults.process import ProcessLoop
 
 #: Where collections are.
 KINDS = {
