@@ -58,9 +58,14 @@ class Process:
         task.add_done_callback(self._tasks.discard, context=Context())
         return task
 
-    def await_time(self, when: float, step: _Step) -> None:
-        """Take a step at `when` (seconds of the loop)."""
+    def expect(self, when: float, step: _Step) -> None:
+        """Note that a step is due at `when` (seconds of the loop)."""
         self._timers[step] = when
+
+    def ring(self, step: _Step) -> None:
+        """Do a step that is due, unless a jump of the clock made it due before."""
+        if self._timers.pop(step, None) is not None:
+            self.take(step)
 
     def jump(self, seconds: float) -> None:
         """Set its steady clock forwards: what it does at a time is due so much sooner, as in any event loop."""
@@ -70,13 +75,10 @@ class Process:
                 del self._timers[step]
                 continue
             self._timers[step] = due = max(now, when - seconds)
-            VirtualTimeLoop.call_at(self._loop, due, self.take, step, context=step.context)
+            VirtualTimeLoop.call_at(self._loop, due, self.ring, step, context=step.context)
 
     def take(self, step: _Step) -> None:
-        """Do one step of the process, unless it was done, it is stopped or the step was cancelled while it was."""
-        if step.timed and self._timers.pop(step, None) is None:
-            return
-        step.timed = False
+        """Do one step of the process, unless it is stopped or the step was cancelled while it was."""
         if self.state is not State.RUNNING:
             self._missed.append(step)
         elif step.handle is None or not step.handle.cancelled():
@@ -113,13 +115,12 @@ class Process:
 
 @dataclass(slots=True, eq=False)
 class _Step:
-    """Something that the loop calls for a process, at a time if `timed`, and the handle that can cancel it."""
+    """Something that the loop calls for a process, and the handle by which that can be cancelled."""
 
     context: Context
     callback: Callable[..., object]
     arguments: tuple[Any, ...]
     handle: asyncio.Handle | None = None
-    timed: bool = False
 
 
 def _ignore(_task: asyncio.Task[object]) -> None:
@@ -157,9 +158,9 @@ class ProcessLoop(VirtualTimeLoop):
         owner = _OWNER.get() if context is None else context.get(_OWNER)
         if owner is None:
             return super().call_at(when, callback, *args, context=context)
-        step = _Step(context or copy_context(), callback, args, timed=True)
-        owner.await_time(when, step)
-        step.handle = handle = super().call_at(when, owner.take, step, context=step.context)
+        step = _Step(context or copy_context(), callback, args)
+        owner.expect(when, step)
+        step.handle = handle = super().call_at(when, owner.ring, step, context=step.context)
         return handle
 
 
