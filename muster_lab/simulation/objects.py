@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from extender.control.ports import WatchedKind
-from extender.control.watched import PROVISIONING, WATCHED, Watched
+from extender.control.watched import LEASE, PROVISIONING, WATCHED, Watched
 from extender.objects.budget import DisruptionBudget, read_budget
 from extender.objects.deviceclass import DeviceClass, read_device_class
 from extender.objects.devicetaintrule import DeviceTaintRule, read_device_taint_rule
@@ -56,7 +56,7 @@ POD_TEMPLATES: Final = Watched(
 )
 
 #: All that is kept, by its name.
-ROWS: Final[Mapping[str, Watched[Any]]] = {row.name: row for row in (*WATCHED, PROVISIONING, POD_TEMPLATES)}
+ROWS: Final[Mapping[str, Watched[Any]]] = {row.name: row for row in (*WATCHED, LEASE, PROVISIONING, POD_TEMPLATES)}
 
 _VALUES: Final[Mapping[str, Callable[[Any], Value]]] = {
     WatchedKind.POD: SeenPod.pod,

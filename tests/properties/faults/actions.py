@@ -13,6 +13,8 @@ from extender.control.ports import ApiError, WatchedKind
 from extender.objects.pod import Phase
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
 from tests.properties.faults.apiline import Stream, Wreck, WriteFault
+from tests.properties.faults.election import LEASE_SECONDS
+from tests.properties.faults.host import Host
 from tests.properties.faults.population import GPUS, PICKY_STEM, Gang, Population
 from tests.properties.faults.process import State
 from tests.properties.faults.verbline import CallFault, Mishap
@@ -304,7 +306,7 @@ def _fault_writes(scene: Scene, a: int, b: int, wreck: Wreck) -> None:
     sort = _WRITES[a % len(_WRITES)]
     fault = WriteFault(wreck, _LATE[b % len(_LATE)], _STATUSES[b // 8 % len(_STATUSES)])
     scene.world.record.writes.append(fault.seconds)
-    faults = scene.world.line.faults.setdefault(sort, deque())
+    faults = scene.world.host(a // 32).line.faults.setdefault(sort, deque())
     if len(faults) < 4:
         faults.extend([fault] * (1 + a // 8 % 3))
 
@@ -352,20 +354,22 @@ def refuse_writes(scene: Scene, a: int, b: int) -> None:
 
 
 @action(Theme.WRITES, 1)
-def api_away(scene: Scene, _a: int, b: int) -> None:
-    """Take the API server away for a while."""
+def api_away(scene: Scene, a: int, b: int) -> None:
+    """Take the API server away for a while: from all hosts, or from one."""
     world = scene.world
-    world.line.down = True
-    for stream in list(world.front.streams):
-        stream.end(ApiError(0, "Disconnected", "connection lost"))
+    hosts = world.hosts if a % 2 else [world.host(a // 2)]
     seconds = _SPELLS[b % len(_SPELLS)] * 4
-    world.later(seconds, _api_back, world)
+    for host in hosts:
+        host.line.down = True
+        for stream in host.streams():
+            stream.end(ApiError(0, "Disconnected", "connection lost"))
+        world.later(seconds, _api_back, host)
     world.record.news.append(2 * seconds + 1.0)  # the pauses between attempts to connect grow as it lasts
     world.record.writes.append(seconds)
 
 
-def _api_back(world: World) -> None:
-    world.line.down = False
+def _api_back(host: Host) -> None:
+    host.line.down = False
 
 
 # Watches.
@@ -378,7 +382,7 @@ _RECONNECT_SECONDS = 1.0
 def delay_watch(scene: Scene, a: int, b: int) -> None:
     """Let news of a kind come late, until further notice."""
     seconds = (0.0, *_LATE)[b % (len(_LATE) + 1)]
-    scene.world.line.lag[_kind(scene, a)] = seconds
+    scene.world.host(a // 256).line.lag[_kind(scene, a)] = seconds
     scene.world.record.news.append(seconds)
 
 
@@ -438,7 +442,7 @@ _VERBS = ("bind", "bind", "filter", "filter", "preempt", "prioritize")
 def _fault_calls(scene: Scene, a: int, b: int, mishap: Mishap) -> None:
     """Let something happen to the next one or two calls of a verb."""
     fault = CallFault(mishap, _LATE[b % len(_LATE)])
-    faults = scene.world.calls.faults.setdefault(_VERBS[a % len(_VERBS)], deque())
+    faults = scene.world.host(a // 32).calls.faults.setdefault(_VERBS[a % len(_VERBS)], deque())
     if len(faults) < 3:
         faults.extend([fault] * (1 + a // 8 % 2))
 
@@ -491,33 +495,38 @@ def refuse_node(scene: Scene, a: int, b: int) -> None:
 
 
 @action(Theme.PROCESSES, 2)
-def kill_muster(scene: Scene, _a: int, b: int) -> None:
-    """Kill Muster now."""
-    scene.world.restart_after = 1.0 + _SPELLS[b % len(_SPELLS)]
-    scene.world.kill_muster()
+def kill_muster(scene: Scene, a: int, b: int) -> None:
+    """Kill Muster now, or its host."""
+    host = scene.world.host(a)
+    host.restart_after = 1.0 + _SPELLS[b % len(_SPELLS)]
+    host.kill_muster()
+    if a // 2 % 4 == 0:
+        host.restart_scheduler()
 
 
 @action(Theme.PROCESSES, 3)
 def kill_at_write(scene: Scene, a: int, b: int) -> None:
     """Kill Muster as it writes."""
-    scene.world.restart_after = 1.0 + _SPELLS[b % len(_SPELLS)]
+    host = scene.world.host(a // 32)
+    host.restart_after = 1.0 + _SPELLS[b % len(_SPELLS)]
     sort = _WRITES[a % len(_WRITES)]
     fault = WriteFault(Wreck.KILLED_BEFORE if b // 8 % 2 else Wreck.KILLED_AFTER)
-    scene.world.line.faults.setdefault(sort, deque()).append(fault)
+    host.line.faults.setdefault(sort, deque()).append(fault)
 
 
 @action(Theme.PROCESSES, 2)
 def kill_at_call(scene: Scene, a: int, b: int) -> None:
     """Kill Muster as it serves."""
-    scene.world.restart_after = 1.0 + _SPELLS[b % len(_SPELLS)]
+    host = scene.world.host(a // 32)
+    host.restart_after = 1.0 + _SPELLS[b % len(_SPELLS)]
     fault = CallFault(Mishap.KILLED_BEFORE if b // 8 % 2 else Mishap.KILLED_AFTER)
-    scene.world.calls.faults.setdefault(_VERBS[a % len(_VERBS)], deque()).append(fault)
+    host.calls.faults.setdefault(_VERBS[a % len(_VERBS)], deque()).append(fault)
 
 
 @action(Theme.PROCESSES, 2)
 def pause_muster(scene: Scene, a: int, b: int) -> None:
     """Stop Muster for a while."""
-    replica = scene.world.replica
+    replica = scene.world.host(a // 32).replica
     if replica is not None and replica.process.state is State.RUNNING:
         replica.process.pause()
         seconds = _SPELLS[b % len(_SPELLS)] * (5 if a % 8 == 0 else 1)
@@ -527,27 +536,42 @@ def pause_muster(scene: Scene, a: int, b: int) -> None:
 
 
 @action(Theme.PROCESSES, 1)
-def pause_scheduler(scene: Scene, _a: int, b: int) -> None:
+def pause_scheduler(scene: Scene, a: int, b: int) -> None:
     """Stop kube-scheduler for a while."""
-    process = scene.world.scheduler_process
+    process = scene.world.host(a).scheduler
     if process.state is State.RUNNING:
         process.pause()
         scene.world.later(_SPELLS[b % len(_SPELLS)], process.resume)
 
 
 @action(Theme.PROCESSES, 2)
-def restart_scheduler(scene: Scene, _a: int, _b: int) -> None:
+def restart_scheduler(scene: Scene, a: int, _b: int) -> None:
     """Kill kube-scheduler and start another one."""
-    scene.world.start_scheduler()
+    scene.world.host(a).restart_scheduler()
+
+
+@action(Theme.PROCESSES, 1)
+def freeze_host(scene: Scene, a: int, b: int) -> None:
+    """Stop all that runs on a host for about as long as its Lease lasts, where others can take over."""
+    world, host = scene.world, scene.world.host(a)
+    running = [each for each in host.processes() if each.state is State.RUNNING]
+    if len(world.hosts) > 1 and running:
+        seconds = (4.0, 11.0, 16.0, 18.0, 40.0)[b % 5]
+        for process in running:
+            process.pause()
+            world.later(seconds, process.resume)
+        world.record.news.append(min(seconds, LEASE_SECONDS))
+        world.record.writes.append(min(seconds, LEASE_SECONDS))
 
 
 @action(Theme.PROCESSES, 1)
 def jump_clock(scene: Scene, a: int, b: int) -> None:
     """Let the steady clock jump forwards by minutes, or the wall clock anywhere."""
+    host = scene.world.host(a // 2)
     if a % 2:
-        scene.world.jump((5.0, 30.0, 90.0, 400.0)[b % 4])
+        host.jump((5.0, 30.0, 90.0, 400.0)[b % 4])
     else:
-        scene.world.clock.wall_ahead = (-3600.0, -5.0, 0.0, 86_400.0)[b % 4]
+        host.clock.wall_ahead = (-3600.0, -5.0, 0.0, 86_400.0)[b % 4]
 
 
 def _gang(scene: Scene, number: int) -> Gang | None:
@@ -561,7 +585,8 @@ def _node(scene: Scene, number: int) -> str:
 def _kind(scene: Scene, number: int) -> str:
     if scene.people.claims_devices and number // 16 % 4 == 0:
         return WatchedKind.RESOURCE_CLAIM
-    kinds = (WatchedKind.POD, WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE)
+    kinds = [WatchedKind.POD, WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE]
+    kinds += [WatchedKind.LEASE] * (len(scene.world.hosts) - 1)
     return kinds[number % len(kinds)]
 
 

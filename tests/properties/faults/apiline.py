@@ -76,7 +76,7 @@ class Stream:
         """Carry `kind` over `line`."""
         self.kind = kind
         self.stalled = False
-        self._line = line
+        self.line = line
         self._loop = loop
         self._on_the_way: deque[tuple[float, bytes]] = deque()
         self._arrived: list[bytes] = []
@@ -87,7 +87,7 @@ class Stream:
 
     def send(self, data: bytes) -> None:
         """Put bytes on the way; they arrive in order."""
-        due = self._loop.time() + self._line.watch_latency + self._line.lag.get(self.kind, 0.0)
+        due = self._loop.time() + self.line.watch_latency + self.line.lag.get(self.kind, 0.0)
         if self._on_the_way:
             due = max(due, self._on_the_way[-1][0])
         self._on_the_way.append((due, data))

@@ -27,6 +27,7 @@ KINDS = {
     "/api/v1/namespaces": WatchedKind.NAMESPACE,
     "/apis/muster.dev/v1alpha1/queues": WatchedKind.QUEUE,
     "/apis/policy/v1/poddisruptionbudgets": WatchedKind.DISRUPTION_BUDGET,
+    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases": WatchedKind.LEASE,
     "/apis/resource.k8s.io/v1/deviceclasses": WatchedKind.DEVICE_CLASS,
     "/apis/resource.k8s.io/v1/resourceslices": WatchedKind.RESOURCE_SLICE,
     "/apis/resource.k8s.io/v1/resourceclaims": WatchedKind.RESOURCE_CLAIM,

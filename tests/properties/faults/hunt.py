@@ -54,7 +54,8 @@ def complaint(story: Story, played: Played) -> str:
     lines = [
         (
             f"seed {story.seed!r}: {', '.join(_wrongs(played))} broken in {len(story.steps)} steps; for {wrong} "
-            f"these {len(smallest.steps)} are enough, on {story.nodes} nodes{' with devices' * story.claims}, "
+            f"these {len(smallest.steps)} are enough, on {story.nodes} nodes{' with devices' * story.claims}"
+            f"{', two replicas' * (story.replicas > 1)}, "
             f"{story.pace}:"
         ),
         *(f"    {step}," for step in smallest.steps),

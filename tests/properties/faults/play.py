@@ -19,6 +19,8 @@ from tests.properties.faults.world import World
 
 #: Quiet is looked at so often (seconds), and so many times at most: the longest pause of Muster's is two minutes.
 _ROUND_SECONDS, _MOST_ROUNDS = 10.0, 90
+#: After so long one of several replicas leads: the Lease of another has lapsed, and that is known (seconds).
+_ELECTED_SECONDS = 25.0
 #: How long one is waited for that cannot run (in rounds): longer than it may keep what it does not use.
 _HOPELESS_ROUNDS = 13
 
@@ -48,12 +50,13 @@ def play(story: Story, settings: Settings | None = None) -> Played:
 async def _play(story: Story, settings: Settings) -> Played:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, ProcessLoop)
-    world = World(loop, story.pace, settings)
+    world = World(loop, story.pace, settings, story.replicas)
     try:
         people = Population(world.cluster, story.nodes, claims_devices=story.claims)
         Owners(world, people)
         open_queues(people, 4)
-        world.line.overtake = people.recreate
+        for host in world.hosts:
+            host.line.overtake = people.recreate
         scene = Scene(world, people)
         await world.pass_time(2.0)
         for step in story.steps:
@@ -89,7 +92,7 @@ def _of_devices(world: World, people: Population, nodes: int) -> Iterator[Violat
 async def _calm(world: World, people: Population) -> None:
     """Let faults end, give everybody what they need, and let gangs that run come to their end, so that others can."""
     world.heal()
-    await world.pass_time(1.0)
+    await world.pass_time(1.0 if len(world.hosts) == 1 else _ELECTED_SECONDS)
     for name in people.nodes:
         people.add_node(name)
     open_queues(people)

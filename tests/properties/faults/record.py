@@ -24,8 +24,9 @@ _EVICTED = {"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}
 
 @dataclass(slots=True)
 class _Call:
-    """A bind call, and when it was answered (seconds)."""
+    """A bind call to the Muster of a host, and when it was answered (seconds)."""
 
+    host: str
     at: float
     uid: str
     node: str
@@ -87,9 +88,9 @@ class Record:
             self._hindrances.append((self._obstructed_at, self.loop.time()))
             self._obstructed_at = None
 
-    def arrived(self, uid: str, node: str) -> _Call:
+    def arrived(self, host: str, uid: str, node: str) -> _Call:
         """Note that a bind call has reached Muster; return it, to be told when it is answered."""
-        call = _Call(self.loop.time(), uid, node)
+        call = _Call(host, self.loop.time(), uid, node)
         self._calls.append(call)
         return call
 
@@ -97,11 +98,16 @@ class Record:
         """Note that a bind call was answered."""
         call.until = self.loop.time()
 
-    def died(self) -> None:
-        """Note that Muster was killed; it holds no call any more."""
+    def died(self, host: str) -> None:
+        """Note that the Muster of a host was killed; it holds no call any more."""
         self._deaths.append(self.loop.time())
         for call in self._calls:
-            call.until = min(call.until, self.loop.time())
+            if call.host == host:
+                call.until = min(call.until, self.loop.time())
+
+    def took_over(self) -> None:
+        """Note that another Muster leads, which begins with what the cluster says, as one that was started again."""
+        self._deaths.append(self.loop.time())
 
     def calm(self) -> None:
         """Note that from now on nothing goes wrong, and there is room for everybody."""

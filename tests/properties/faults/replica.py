@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from extender.clock import Clock
 from extender.control.controller import Controller
+from extender.control.leadership import Leadership
 from extender.control.metrics import Metrics
 from extender.kube.reflector import Feeds
 from extender.kube.writer import KubeClusterApi
@@ -21,6 +22,7 @@ from muster_lab.simulation.scheduler.extender import PREFIX, TransportError
 from tests.properties.faults.apiline import Line
 from tests.properties.faults.apiserver import ApiServerFront
 from tests.properties.faults.client import Client
+from tests.properties.faults.election import LEASE
 from tests.properties.faults.process import Process
 from tests.properties.faults.record import Record
 
@@ -29,11 +31,12 @@ _OK = 200
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a Muster finds around itself.
+    """What a Muster finds around itself, on a `host`.
 
     `record` is told of bind calls, `crashed` of an error that nobody expected.
     """
 
+    host: str
     front: ApiServerFront
     line: Line
     clock: Clock
@@ -49,15 +52,17 @@ class Replica:
         controller: the real one.
     """
 
-    def __init__(self, name: str, settings: Settings, around: Surroundings) -> None:
-        """Start it."""
+    def __init__(
+        self, name: str, settings: Settings, around: Surroundings, leadership: Leadership | None = None
+    ) -> None:
+        """Start it; with `leadership` it is one of several."""
         self.process = Process(name, around.front.loop)
         self._around = around
         metrics = Metrics()
         client = Client(around.front, around.line, self.process)
         api = KubeClusterApi(client, around.clock, name)
-        self.controller = Controller(settings, around.clock, api, metrics)
-        feeds = Feeds(client, self.controller, random=Random(name))
+        self.controller = Controller(settings, around.clock, api, metrics, leadership)
+        feeds = Feeds(client, self.controller, random=Random(name), lease=None if leadership is None else LEASE)
         routes = VerbRoutes(self.controller, settings, metrics, around.clock).routes()
         self._verbs: dict[str, ASGIApp] = {route.path: route.app for route in routes}
         for work in (self.controller.run(), feeds.run()):
@@ -68,7 +73,7 @@ class Replica:
         if path != f"{PREFIX}/bind":
             return await self._ask(path, body)
         arguments = orjson.loads(body)
-        call = self._around.record.arrived(arguments["PodUID"], arguments["Node"])
+        call = self._around.record.arrived(self._around.host, arguments["PodUID"], arguments["Node"])
         try:
             return await self._ask(path, body)
         finally:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.properties.faults.actions import Theme
+from tests.properties.faults.host import Pace
 from tests.properties.faults.sharing import ACTIONS
-from tests.properties.faults.world import Pace
 
 #: How long to let things run after a step (seconds): mostly a moment in the middle of something.
 _PAUSES = ((0.42, 0.0, 0.0), (0.28, 0.0, 0.01), (0.18, 0.01, 0.5), (0.09, 0.5, 3.0), (0.03, 3.0, 40.0))
 
-#: The share of stories in which devices are claimed.
-_CLAIMING = 0.4
+#: The shares of stories in which devices are claimed, and in which there are two replicas.
+_CLAIMING, _REPLICATED = 0.4, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ class Step:
 class Story:
     """All that will happen. What a step is done to follows from its numbers and from what is there then.
 
-    With `claims` nodes have devices of Dynamic Resource Allocation, too, and some gangs claim these.
+    With `claims` nodes have devices of Dynamic Resource Allocation, too, and some gangs claim these. `replicas` is how
+    many kube-schedulers there are, each with its Muster.
     """
 
     seed: str
     nodes: int
     claims: bool
+    replicas: int
     pace: Pace
     steps: tuple[Step, ...]
 
@@ -61,9 +63,10 @@ def write_story(seed: str, length: int) -> Story:
         scheduler_watch=random.choice((0.0, 0.001, 0.01, 0.1)),
         call=random.choice((0.0, 0.0005, 0.005)),
     )
-    # By a draw of its own: what else happens is the same in either case.
+    # By draws of their own: what else happens is the same in either case.
     claims = Random(f"{seed} claims").random() < _CLAIMING
-    return Story(seed, random.randint(1, 4), claims, pace, steps)
+    replicas = 1 + (Random(f"{seed} replicas").random() < _REPLICATED)
+    return Story(seed, random.randint(1, 4), claims, replicas, pace, steps)
 
 
 def _emphasis(theme: Theme, other: Theme) -> float:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass
 from typing import Any
 
 from extender.control.ports import WatchedKind
@@ -15,25 +13,11 @@ from extender.settings import Settings
 from muster_lab.simulation.claim_controller import ClaimController
 from muster_lab.simulation.cluster import Cluster
 from muster_lab.simulation.kubelet import Kubelet
-from muster_lab.simulation.scheduler.extender import ExtenderClient
-from muster_lab.simulation.scheduler.scheduler import Scheduler
-from tests.properties.faults.apiline import Line
 from tests.properties.faults.apiserver import ApiServerFront
+from tests.properties.faults.host import Host, Pace, Site
 from tests.properties.faults.population import PICKY_STEM
-from tests.properties.faults.process import MachineClock, Process, ProcessLoop
+from tests.properties.faults.process import MachineClock, ProcessLoop
 from tests.properties.faults.record import Record
-from tests.properties.faults.replica import Replica, Surroundings
-from tests.properties.faults.verbline import Listener, VerbLine
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long things take where nothing is wrong (seconds): a write, news to Muster and to the scheduler, a call."""
-
-    write: float
-    muster_watch: float
-    scheduler_watch: float
-    call: float
 
 
 class World:
@@ -42,83 +26,33 @@ class World:
     Attributes:
         cluster: the API server's objects.
         front: the API server as a client sees it.
-        line: Muster's line to the API server.
-        calls: the scheduler's line to Muster.
-        clock: the machine's clocks, as Muster reads them.
-        replica: the Muster that runs; None while there is none.
+        hosts: kube-schedulers with their Musters; if there are several, one of them leads.
         record: what the judge is shown.
         crashes: errors of Muster that nobody expected.
-        injected: how often each fault was injected.
     """
 
-    def __init__(self, loop: ProcessLoop, pace: Pace, settings: Settings) -> None:
-        """Start the scheduler and Muster on an empty cluster."""
+    def __init__(self, loop: ProcessLoop, pace: Pace, settings: Settings, replicas: int = 1) -> None:
+        """Start schedulers and Musters on an empty cluster."""
         self.loop = loop
-        self.pace = pace
-        self._settings = settings
-        self.clock = MachineClock(loop)
-        self.cluster = Cluster(self.clock)
+        clock = MachineClock(loop)
+        self.cluster = Cluster(clock)
         self.record = Record(loop, self.cluster)
-        self.front = ApiServerFront(self.cluster, loop, self.clock)
+        self.front = ApiServerFront(self.cluster, loop, clock)
         self.front.told = self.record.told
-        self.line = Line(pace.write, pace.muster_watch, killed=self.kill_muster, refused=self.record.refused)
-        self.calls = VerbLine(loop, pace.call)
         self.crashes: list[str] = []
-        self.injected: Counter[str] = Counter()
         self.quiet = False
         self.obstacles: set[tuple[str, int]] = set()
-        self._kubelet = Kubelet(self.cluster, self.clock)
+        self._kubelet = Kubelet(self.cluster, clock)
         ClaimController(self.cluster)
-        self._processes: list[Process] = []
-        self._starts = 0
-        self.replica: Replica | None = None
-        self._listener: Listener | None = None
-        self.restart_after = 1.0
-        self.scheduler_process = self._new_scheduler()
-        self.start_muster()
+        shared = (loop, self.cluster, self.front, self.record, settings, pace, self.crashes.append, self._ruled_out)
+        site = Site(*shared, elects=replicas > 1)
+        clocks = [clock, *(MachineClock(loop) for _ in range(1, replicas))]
+        self.hosts = [Host(f"muster-{number}", site, each) for number, each in enumerate(clocks)]
         loop.set_exception_handler(self._complain)
 
-    def start_muster(self) -> None:
-        """Start a Muster unless one runs."""
-        if self.replica is not None:
-            return
-        self._starts += 1
-        around = Surroundings(self.front, self.line, self.clock, self.record, self.crashes.append)
-        replica = self.replica = Replica(f"muster-{self._starts}", self._settings, around)
-        self._processes.append(replica.process)
-        self._listener = self.calls.listener = Listener(replica.process, replica.answer, self.kill_muster)
-
-    def kill_muster(self) -> None:
-        """Kill Muster in the middle of whatever it does; it is started again after `restart_after` seconds."""
-        if self.replica is None or self._listener is None:
-            return
-        self.replica.process.kill()
-        self.replica = None
-        self.calls.listener = None
-        self.calls.hang_up(self._listener)
-        for stream in list(self.front.streams):
-            self.front.close(stream)
-        self.record.died()
-        self.loop.call_later(self.restart_after, self.start_muster, context=Context())
-
-    def start_scheduler(self) -> None:
-        """Start a kube-scheduler in place of the one that runs; what that was about to do is lost."""
-        self.scheduler_process.kill()
-        self.scheduler_process = self._new_scheduler()
-
-    def _new_scheduler(self) -> Process:
-        process = Process("kube-scheduler", self.loop)
-        self._processes.append(process)
-        names = self._settings.scheduler_names
-        scheduler = Scheduler(self.cluster, self.clock, names, ExtenderClient(self.calls.post), self._ruled_out)
-        process.start(self._run_scheduler(scheduler))
-        return process
-
-    async def _run_scheduler(self, scheduler: Scheduler) -> None:
-        try:
-            await scheduler.run(self.pace.scheduler_watch)
-        except Exception as error:  # noqa: BLE001 - a fault of the model would look like one of Muster
-            self.crashes.append(f"the model of kube-scheduler ended with {error!r}")
+    def host(self, number: int) -> Host:
+        """Return the host that a number stands for."""
+        return self.hosts[number % len(self.hosts)]
 
     def _ruled_out(self, pod: Pod, node: str) -> bool:
         if pod.name.startswith(PICKY_STEM):
@@ -128,21 +62,11 @@ class World:
     def heal(self) -> None:
         """Put an end to all faults of processes and lines."""
         self.quiet = True
-        self.line.heal()
-        self.calls.heal()
         self.obstacles.clear()
-        self.clock.wall_ahead = 0.0
         for stream in self.front.streams:
             stream.release()
-        for process in self._processes:
-            process.resume()
-        self.start_muster()
-
-    def jump(self, seconds: float) -> None:
-        """Set the steady clock of the machine forwards, by which Muster lives."""
-        self.clock.ahead += seconds
-        if self.replica is not None:
-            self.replica.process.jump(seconds)
+        for host in self.hosts:
+            host.heal()
 
     async def pass_time(self, seconds: float) -> None:
         """Let everything happen that is due within `seconds`."""
@@ -158,11 +82,9 @@ class World:
 
     async def close(self) -> None:
         """Stop everything."""
-        self.line.down = True
-        self.calls.listener = None
         self.loop.set_exception_handler(lambda *_: None)
-        for process in self._processes:
-            await process.bury()
+        for host in self.hosts:
+            await host.close()
 
     def _complain(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Keep what the loop complains of, except for futures whose owner is dead."""
