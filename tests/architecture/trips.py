@@ -30,10 +30,11 @@ from extender.service.board.board import Board
 from extender.service.stream import Stream
 from extender.settings import Settings
 from muster_lab.simulation.scenario import DisruptionLimit
+from tests.properties.faults.host import Pace
 from tests.properties.faults.population import Gang, Population
 from tests.properties.faults.process import Process, ProcessLoop
 from tests.properties.faults.replica import Replica
-from tests.properties.faults.world import Pace, World
+from tests.properties.faults.world import World
 
 OWN = Path(extender.__file__).parent
 #: The packages that decide: a pass, as a trip, is what it crosses of them. What waits for it, notes it and writes what
@@ -85,9 +86,10 @@ class Cluster:
         """Fill the cluster; nothing has happened yet."""
         self._world = world
         self._people = Population(world.cluster, 5)
-        world.scheduler_process.pause()
-        assert world.replica is not None
-        self._replica: Replica = world.replica
+        (self._host,) = world.hosts
+        self._host.scheduler.pause()
+        assert self._host.replica is not None
+        self._replica: Replica = self._host.replica
 
     async def settle(self) -> None:
         """Let everything happen that is under way."""
@@ -150,7 +152,7 @@ class Cluster:
     async def explain(self, gang: str) -> set[str]:
         """Return what runs for the question why a gang waits."""
         metrics = Metrics()
-        stream = Stream(Board(self._replica.controller, metrics, self._world.clock))
+        stream = Stream(Board(self._replica.controller, metrics, self._host.clock))
         app = create_view_app(self._replica.controller, Settings(), metrics, stream)
         trace = Trace()
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster") as client:
