@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 
 from extender.control.leadership import LeaseHolder
 from extender.objects.pod import Pod
@@ -143,7 +144,7 @@ class Host:
     def _new_scheduler(self) -> Process:
         process = Process(f"kube-scheduler of {self.name}", self._site.loop)
         self._processes.append(process)
-        process.start(self._guard(self._stand(process) if self._site.elects else self._schedule()))
+        process.start(self._guard(partial(self._stand, process) if self._site.elects else self._schedule))
         return process
 
     async def _stand(self, process: Process) -> None:
@@ -153,7 +154,7 @@ class Host:
         election = Election(site.cluster, self.clock, identity, lambda: not self.line.down)
         await election.win()
         site.record.took_over()
-        process.start(self._guard(self._schedule()))
+        process.start(self._guard(self._schedule))
         await election.keep()
         process.kill()
         site.loop.call_later(_RESTART, self._replace, process, context=Context())
@@ -167,8 +168,8 @@ class Host:
         scheduler = Scheduler(site.cluster, self.clock, site.settings.scheduler_names, extender, site.ruled_out)
         await scheduler.run(site.pace.scheduler_watch)
 
-    async def _guard(self, work: Awaitable[None]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except Exception as error:  # noqa: BLE001 - a fault of the model would look like one of Muster
             self._site.crashed(f"the model of kube-scheduler ended with {error!r}")
