@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import TypeVar
 from extender.control.ports import ApiError, WatchedKind
 from extender.objects.pod import Phase
 from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
+from muster_lab.simulation.virtual_time import EPOCH
 from tests.properties.faults.apiline import Stream, Wreck, WriteFault
 from tests.properties.faults.election import LEASE_SECONDS
 from tests.properties.faults.host import Host
@@ -266,6 +268,15 @@ def announce_end(scene: Scene, a: int, b: int) -> None:
 def _take_away(scene: Scene, name: str) -> None:
     if not scene.world.quiet:
         scene.people.remove_node(name)
+
+
+@action(Theme.NODES, 1)
+def silence_node(scene: Scene, a: int, b: int) -> None:
+    """Let a node answer no more, and perhaps after a while again."""
+    world, name = scene.world, _node(scene, a)
+    scene.people.silence(name, (EPOCH + dt.timedelta(seconds=world.loop.time())).isoformat())
+    if b % 2:
+        world.later(_SPELLS[b // 2 % len(_SPELLS)] * 4, scene.people.add_node, name)
 
 
 @action(Theme.NODES, 5)

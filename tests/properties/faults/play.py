@@ -17,6 +17,8 @@ from tests.properties.faults.sharing import Owners, open_queues
 from tests.properties.faults.story import Story
 from tests.properties.faults.world import World
 
+#: A node counts as lost, and as well again, after seconds rather than after most of a minute.
+SETTINGS = Settings(node_lost_seconds=4.0)
 #: Quiet is looked at so often (seconds), and so many times at most: the longest pause of Muster's is two minutes.
 _ROUND_SECONDS, _MOST_ROUNDS = 10.0, 90
 #: After so long one of several replicas leads: the Lease of another has lapsed, and that is known (seconds).
@@ -44,7 +46,7 @@ class Played:
 def play(story: Story, settings: Settings | None = None) -> Played:
     """Play a story on a loop of its own; equal stories give equal results."""
     with asyncio.Runner(loop_factory=ProcessLoop) as runner:
-        return runner.run(_play(story, settings or Settings()))
+        return runner.run(_play(story, settings or SETTINGS))
 
 
 async def _play(story: Story, settings: Settings) -> Played:

@@ -36,6 +36,8 @@ _PICKY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 
 PICKY_STEM = "picky-"
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _TAINT = {"key": "maintenance", "effect": "NoSchedule"}
+_UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+_READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 _SPOT_NOTICE = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
 
 #: The PriorityClasses that there are, by the priority they stand for.
@@ -315,7 +317,7 @@ class Population:
         try:
             self._cluster.create(WatchedKind.NODE, node_manifest(ScenarioNode(name, allocatable)))
         except ApiError:
-            self._node(name, lambda json: json["status"].update(allocatable=allocatable))
+            self._node(name, lambda json: json["status"].update(allocatable=allocatable, conditions=[_READY]))
             self._node(name, lambda json: json["spec"].update(taints=[], unschedulable=False))
         if self.claims_devices:
             self.publish(name, GPUS)
@@ -347,6 +349,12 @@ class Population:
     def announce_end(self, name: str) -> None:
         """Taint a node as an agent does that was told that the node will be taken away."""
         self._node(name, lambda json: json["spec"].update(taints=[_SPOT_NOTICE]))
+
+    def silence(self, name: str, since: str) -> None:
+        """Say of a node that its kubelet does not answer, as the node lifecycle controller does, `since` a time."""
+        unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": since}
+        self._node(name, lambda json: json["status"].update(conditions=[unknown]))
+        self._node(name, lambda json: json["spec"].update(taints=[_UNREACHABLE]))
 
     def shrink(self, name: str, gpus: int) -> None:
         """Leave a node with fewer GPUs, as a device plugin does that finds some broken."""

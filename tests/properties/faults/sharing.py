@@ -38,6 +38,7 @@ _LIMITS: tuple[Json, ...] = ({}, {}, {"borrowingLimit": "0"}, {"borrowingLimit":
 _WAYS: tuple[Json, ...] = (
     *({}, {}, {}, {"queueingStrategy": "StrictFIFO"}, {"maxRunningGangs": 1}, {"weight": "3"}),
     *({"stopPolicy": "Hold"}, {"stopPolicy": "HoldAndDrain"}),
+    *({"spares": {"nodes": 1}}, {"spares": {"nodes": 1, "lendBelow": 5}}),
 )
 #: Seconds until an evicted pod's controller has created it again; None: it does not.
 _RETURNS = (None, 0.0, 1.0, 5.0)
