@@ -12,8 +12,8 @@ import structlog
 from extender.admission.admission import Admission
 from extender.clock import Clock, thread_cpu_seconds
 from extender.control.dispatch import ChangedGangs
-from extender.control.historykeeper import Worker
 from extender.control.metrics import Metrics
+from extender.control.worker import Worker
 from extender.explain.forecast import Forecast, ForecastNews, Foresight, Prospects, foresee
 from extender.explain.runtimes import LearnedRuntimes
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import queue
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
@@ -18,8 +16,10 @@ import structlog
 
 from extender.clock import Clock
 from extender.control.metrics import Metrics
+from extender.control.worker import BusyWorkerError, Worker
+from extender.explain.runtimes import LearnedRuntimes
 from extender.history.accountant import Accountant
-from extender.history.records import Batch, StoreError, SupersededError
+from extender.history.records import Batch, StoredState, StoreError, SupersededError
 
 if TYPE_CHECKING:
     from extender.history.store import HistoryStore
@@ -31,59 +31,8 @@ log = structlog.get_logger("muster.history")
 _DAY: Final = 86_400.0
 #: How often what is too old is looked for (seconds).
 _FORGET_EVERY: Final = 3600.0
-#: Calls that may wait for a store; it is asked by people, and a page asks for four at a time.
-_MOST_CALLS: Final = 100
 #: How long the last batch may take when Muster is told to stop (seconds); Kubernetes gives it 30 in all.
 _LAST_WRITE: Final = 3.0
-
-
-class Worker:
-    """One thread for calls that block. It is a daemon: a call that hangs does not keep the process from ending."""
-
-    def __init__(self, name: str) -> None:
-        """Start the thread with the first call."""
-        self._name = name
-        self._calls: queue.Queue[Callable[[], None]] = queue.Queue(_MOST_CALLS)
-        self._thread: threading.Thread | None = None
-
-    def submit(self, call: Callable[[], R]) -> asyncio.Future[R]:
-        """Make a call after those before it, unless its outcome is cancelled by then; return that, to be awaited.
-
-        Raises StoreError if too many wait.
-        """
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[R] = loop.create_future()
-
-        def settle(result: R | None, error: BaseException | None) -> None:
-            if outcome.done():
-                return
-            if error is None:
-                outcome.set_result(result)  # type: ignore[arg-type]  # of type R if there is no error
-            else:
-                outcome.set_exception(error)
-
-        def run() -> None:
-            if outcome.cancelled():
-                return
-            try:
-                result, error = call(), None
-            except Exception as raised:  # noqa: BLE001 - it is raised where the outcome is awaited
-                result, error = None, raised
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, result, error)
-
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
-        try:
-            self._calls.put_nowait(run)
-        except queue.Full as full:
-            raise StoreError(f"{_MOST_CALLS} questions wait for the store already") from full
-        return outcome
-
-    def _run(self) -> None:
-        while True:
-            self._calls.get()()
 
 
 class HistoryKeeper:
@@ -139,7 +88,11 @@ class HistoryKeeper:
 
     async def read(self, call: Callable[[HistoryStore], R]) -> R:
         """Return what a call finds in the store, in a thread; raise StoreError if it cannot be asked."""
-        return await self._reader.submit(lambda: call(self.store))
+        try:
+            asked = self._reader.submit(lambda: call(self.store))
+        except BusyWorkerError as error:
+            raise StoreError(f"{error} for the store") from error
+        return await asked
 
     async def turn(self) -> None:
         """Write what has changed, if the store is there; else see to it that what waits stays bounded."""
@@ -172,10 +125,11 @@ class HistoryKeeper:
         if not accountant.adopted:
             self._batch, self._seq, self._name = None, 0, uuid4().hex
             name, known = self._name, accountant.known()
-            stored = await self._called(lambda: store.load(name, known))
+            stored, learned = await self._called(lambda: _loaded(store, name, known))
             if not self._records():
                 return
             accountant.adopt(stored)
+            accountant.runtimes.adopt(learned)
         while True:
             if self._batch is None:
                 self._batch, self._seq = accountant.take(), self._seq + 1
@@ -231,3 +185,11 @@ class HistoryKeeper:
         if count:
             self._metrics.history_dropped.inc(self._accountant.dropped - self._dropped)
         self._dropped = self._accountant.dropped
+
+
+def _loaded(store: HistoryStore, name: str, known: list[str]) -> tuple[StoredState, LearnedRuntimes]:
+    """Return what a store knows, and the runtimes that are learned from it; in a thread: that takes some 50 ms."""
+    stored, learned = store.load(name, known), LearnedRuntimes()
+    for past in stored.runtimes:
+        learned.note(*past)
+    return stored, learned

@@ -54,8 +54,21 @@ class LearnedRuntimes:
             samples = self._samples.setdefault(key, deque(maxlen=_MOST_SAMPLES))
             samples.append(seconds)
             self._samples.move_to_end(key)
+        self._bound()
+
+    def _bound(self) -> None:
         while len(self._samples) > _MOST_KEYS:
             self._samples.popitem(last=False)
+
+    def adopt(self, stored: LearnedRuntimes) -> None:
+        """Take what a store knows, in the place of what was remembered of the same users and queues.
+
+        Else what ended before the store was read would count twice. `stored` is used up.
+        """
+        for key, samples in self._samples.items():
+            stored._samples.setdefault(key, samples)
+        self._samples = stored._samples
+        self._bound()
 
     def expect(self, gang: Gang, sharing: Sharing, elapsed: float = 0.0) -> Runtime | None:
         """Return how long a gang runs that has run for `elapsed` seconds; None if it does not say, and none tells.

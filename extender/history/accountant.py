@@ -90,7 +90,7 @@ class Accountant:
         self._clock = clock
         self._user_label = user_label
         self._recording = recording
-        self._runtimes = runtimes
+        self.runtimes = LearnedRuntimes(user_label) if runtimes is None else runtimes
         self._adopted = False
         now = self._now()
         self.totals = GpuTotals(now)
@@ -417,9 +417,9 @@ class Accountant:
         life.stop(at, left)
         phase = None if gang is None else gang_view(self._admission, gang).phase
         if phase is GangPhase.FINISHED:
-            if life.ended is None and life.started is not None and not life.evictions and self._runtimes is not None:
+            if life.ended is None and life.started is not None and not life.evictions:
                 payer = life.payer
-                self._runtimes.note(payer.queue, payer.namespace, payer.user, max(at - life.started, 0.0))
+                self.runtimes.note(payer.queue, payer.namespace, payer.user, max(at - life.started, 0.0))
             life.end(at, GangOutcome.SUCCEEDED)
         elif phase is GangPhase.FAILED:
             life.end(at, GangOutcome.EVICTED if left else GangOutcome.FAILED)

@@ -150,15 +150,26 @@ class Batch(NamedTuple):
     usage: Mapping[tuple[int, Payer], HourSums] = {}
 
 
+class PastRuntime(NamedTuple):
+    """How long a gang ran that succeeded and was never evicted (seconds), and whose it was."""
+
+    queue: str
+    namespace: str
+    user: str
+    seconds: float
+
+
 class StoredState(NamedTuple):
     """What a store knows of what was going on as of `at` (epoch seconds), None if it knows nothing yet.
 
-    `gangs` are those that have not ended, and those that were asked for, by UID.
+    `gangs` are those that have not ended, and those that were asked for, by UID. `runtimes` are those of the latest
+    gangs that ended, the latest last.
     """
 
     at: float | None = None
     gangs: Mapping[str, GangRecord] = {}
     pods: Sequence[OpenPod] = ()
+    runtimes: Sequence[PastRuntime] = ()
 
 
 class StoreError(Exception):

@@ -59,7 +59,8 @@ COUNTS: Mapping[str, Limit] = {
     # When each gang that waits will start is worked out on copies, and how long gangs run is learned.
     # What a cluster has and lacks is told before an install, and gangs are chosen by labels.
     # The Service for readers is followed by a keeper of its own: 75 lines, an option and its wiring.
-    "lines in extender": Limit(67_780, goal=38_000),
+    # 60 more: runtimes that are learned from the history, and a module for threads with calls that block.
+    "lines in extender": Limit(67_840, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.

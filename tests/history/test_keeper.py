@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import signal
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,11 @@ from structlog.testing import capture_logs
 
 from extender.admission.events import NodeSeen, PodGone, PodSeen
 from extender.control.controller import Controller
-from extender.control.historykeeper import HistoryKeeper, Worker
+from extender.control.historykeeper import HistoryKeeper
 from extender.control.metrics import Metrics
 from extender.control.ports import LeaseGone, LeaseSeen
 from extender.control.watched import REQUIRED_KINDS
+from extender.explain.runtimes import Runtime, RuntimeSource
 from extender.history.records import Batch, GangQuery, GangRecord, HourSums, Payer, StoredState, StoreError
 from extender.history.store import HistoryStore, open_sqlite
 from extender.objects.lease import Lease
@@ -210,19 +212,54 @@ async def test_what_a_refused_batch_takes_with_it_counts_as_dropped(path: Path) 
     assert kept(path) == []
 
 
-async def test_questions_that_nobody_waits_for_are_not_asked() -> None:
-    """While a call hangs others come together: those that are cancelled are passed by, and too many are refused."""
-    worker, go_on, asked = Worker("test"), threading.Event(), list[int]()
-    first = worker.submit(lambda: go_on.wait(HANGS))
-    await asyncio.sleep(0.1)
-    waiting = [worker.submit(partial(asked.append, number)) for number in range(100)]
-    with pytest.raises(StoreError, match="100 questions wait for the store already"):
-        await worker.submit(lambda: None)
-    for each in waiting[:-1]:
-        each.cancel()
+async def test_too_many_questions_at_a_time_are_refused(muster: Muster) -> None:
+    """As an error of the store: those who read know what to make of it."""
+    begun, go_on, asking = threading.Event(), threading.Event(), keeper(muster)
+
+    def hang(_: HistoryStore) -> None:
+        begun.set()
+        go_on.wait(HANGS)
+
+    calls = [asyncio.create_task(asking.read(hang))]
+    await until(begun.is_set)
+    calls += [asyncio.create_task(asking.read(hang)) for _ in range(100)]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreError, match="100 calls wait already for the store"):
+        await asking.read(lambda _: None)
     go_on.set()
-    await asyncio.gather(first, waiting[-1])
-    assert asked == [99]
+    await asyncio.gather(*calls)
+
+
+KILLED = """
+import os, signal, sys
+from extender.history.records import Batch, GangRecord
+from extender.history.store import HistoryStore
+store = HistoryStore(sys.argv[1])
+store.load("me", [])
+ended = dict(queue="", user="", started=100.0, outcome="Succeeded")
+gangs = [GangRecord(f"g{n}", "default", f"g{n}", "pod", ended=100.0 + 10 * n, **ended) for n in range(1, 6)]
+others = [GangRecord("lost", "default", "lost", "pod", ended=9100.0, evictions=1, **ended)]
+store.write("me", 1, Batch(10_000.0, gangs + others))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+async def test_runtimes_that_were_learned_survive_a_kill(path: Path) -> None:
+    """The process after it goes by those of the gangs in the history, apart from those that were evicted."""
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, str(path))
+    assert await killed.wait() == -signal.SIGKILL
+    muster = recorded(HistoryStore(str(path)))
+    muster.controller.tell(PodSeen(pod("new", 1)))
+    admission = muster.controller.admission
+    gang = next(iter(admission.model.gangs))
+    learned = muster.controller.accountant.runtimes
+    assert learned.expect(gang, admission.sharing) is None
+    await keeper(muster).turn()
+    assert learned.expect(gang, admission.sharing) == Runtime(30.0, RuntimeSource.LEARNED)
+    for _ in range(2):  # read again they count once
+        muster.controller.accountant.release()
+        await keeper(muster).turn()
+    assert learned.expect(gang, admission.sharing, elapsed=35.0) == Runtime(45.0, RuntimeSource.LEARNED)
 
 
 async def test_a_mistake_in_the_last_turn_ends_nothing_else(muster: Muster) -> None:
