@@ -38,7 +38,8 @@ def queues(
     """Show the tree of Queues: nominal quota, what of it is used, what is borrowed from others and lent to them.
 
     In the bar, full blocks are used quota, shaded ones borrowed, light ones lent; WAIT and RUN count gangs. Only GPUs
-    and the like are listed where a Queue has them; with --sort-by there is no tree.
+    and the like are listed where a Queue has them; with --sort-by there is no tree. With a NAME or -o wide there is
+    what users and groups run that the Queue limits: those that use most, NOMINAL being their limit.
 
     Exit codes: 0 shown, also if there are none; 1 Muster cannot be asked; 2 refused arguments; 3 no such Queue.
     """
@@ -51,7 +52,9 @@ def queues(
         QueueRow,
         lambda row: row.name,
         lambda wide: _columns(wide=wide),
-        lambda _, rows, wide: _rows([("", row) for row in rows] if flat else tree(rows), wide=wide),
+        lambda _, rows, wide: _rows(
+            [("", row) for row in rows] if flat else tree(rows), wide=wide, payers=wide or bool(names)
+        ),
         nothing="no Queues: gangs are ordered by priority and age alone (docs/queues.md)",
         names=names or (),
     )
@@ -95,7 +98,7 @@ def _columns(*, wide: bool) -> list[Column]:
     return [*shown, Column("MESSAGE")] if wide else shown
 
 
-def _rows(found: Iterable[tuple[str, QueueRow]], *, wide: bool) -> Iterator[tuple[QueueRow, list[Cell]]]:
+def _rows(found: Iterable[tuple[str, QueueRow]], *, wide: bool, payers: bool) -> Iterator[tuple[QueueRow, list[Cell]]]:
     for lead, queue in found:
         every = queue.flavors
         devices = [use for use in every if "/" in use.resource]
@@ -108,6 +111,12 @@ def _rows(found: Iterable[tuple[str, QueueRow]], *, wide: bool) -> Iterator[tupl
             more = [*_reserved(use), f"{queue.share:.2f}"] if wide else []
             yield queue, [name, *_use(use), *more, *gangs, *said]
             name, gangs, said = " " * len(lead), ["", "", ""], said and [""]
+        for each in queue.running if payers else ():
+            who = f"{each.kind} {each.name or '(no label)'}"
+            for what, used, most in (("GPUs", each.gpus, each.most_gpus), ("gangs", each.gangs, each.most_gangs)):
+                drawn = "" if most is None else bar([(used, "\u2588", "green")], max(most, used), _BAR_CELLS)
+                cells = [f"{who}: {what}", drawn, str(used), "-" if most is None else str(most), "-", "-"]
+                yield queue, [name, *cells, *(["-"] * 3 if wide else []), *gangs, *said]
 
 
 def _reserved(use: QuotaUse | None) -> tuple[str, str]:

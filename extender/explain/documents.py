@@ -328,12 +328,24 @@ class QuotaUse(ApiDocument, frozen=True):
     reserved: Count = 0
 
 
+class PayerUse(ApiDocument, frozen=True):
+    """What a user or a group (`kind`) runs in a Queue that limits it, and in those below; null: any number."""
+
+    kind: str
+    name: str
+    gpus: Count
+    gangs: Count
+    most_gpus: Count | None
+    most_gangs: Count | None
+
+
 class QueueRow(ApiDocument, frozen=True):
     """How a Queue stands.
 
     An inactive Queue starts nothing; `reason` (one word) and `message` say why. An active one has a message if
     something is wrong with it all the same. `share` is the largest of its resources' shares, weighed: the order of
     Queues goes by it. Gangs of children are not counted. `pending_since` is when the oldest that waits was created.
+    `running` is what those run that use most, of users and of groups, where the Queue limits what one may run.
     """
 
     name: str
@@ -346,6 +358,7 @@ class QueueRow(ApiDocument, frozen=True):
     admitted_gangs: Count
     flavors: tuple[QuotaUse, ...]
     pending_since: Time | None = None
+    running: tuple[PayerUse, ...] = ()
 
 
 class QueuesDocument(ApiDocument, frozen=True):

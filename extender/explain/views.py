@@ -6,19 +6,22 @@ import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from heapq import nsmallest
 from typing import Any, Final
 
-from msgspec import to_builtins
+from msgspec import structs, to_builtins
 
 from extender.admission.admission import Admission
 from extender.cluster.gangs import Gang
 from extender.cluster.membership import Census
 from extender.eviction.spares import SpareCount
-from extender.explain.documents import GangPhase, PartCounts, QueueRow, QuotaUse
+from extender.explain.documents import GangPhase, PartCounts, PayerUse, QueueRow, QuotaUse
+from extender.objects.keys import PREFIX
 from extender.objects.podgroup import GroupRef
-from extender.objects.queue import format_usage
+from extender.objects.queue import RunningLimit, format_usage
 from extender.objects.reason import Wait
 from extender.objects.requests import format_amount
+from extender.queues.charges import Running
 from extender.queues.sharing import Sharing
 
 
@@ -155,6 +158,9 @@ def gang_view(admission: Admission, gang: Gang) -> GangView:
     return view(gang, slots, reservations.waits.get(gang.uid), managed=managed, evicted=evicted)
 
 
+#: Users, and groups, whose usage is told of each Queue: the status of one is to stay small.
+_MOST_PAYERS: Final = 20
+
 #: Fields of a row that a Queue's own name and spec say, or its `Active` condition.
 _SAID_ELSEWHERE: Final = frozenset({"name", "parent", "active", "reason", "message"})
 
@@ -208,6 +214,7 @@ class QueueReport:
             **counts,
             "flavors": _quantities(self.row.flavors),
             "share": f"{self.row.share:.6g}",
+            "running": [{key: said for key, said in each.items() if said is not None} for each in counts["running"]],
             "history": [{"resource": name, "usage": format_usage(name, usage)} for name, usage in self.history],
             "historyAt": self.history_at or None,
             "spares": None if self.spares is None else asdict(self.spares),
@@ -237,10 +244,13 @@ def queue_reports(admission: Admission) -> Iterator[QueueReport]:
         if gang.ref not in sharing.charges.holders(queue := sharing.queue_of(gang)):
             pending[queue].append(gang.created)
     reserved = _reserved(admission)
+    running = sharing.charges.running_in(name for name, queue in sharing.queues.items() if queue.limits)
     for name in sorted(sharing.queues):
         if name in sharing.queues:
             spares = admission.tenure.spares.counts.get(name)
-            yield replace(_report(name, sharing, pending[name], reserved), spares=spares)
+            report = _report(name, sharing, pending[name], reserved)
+            payers = tuple(_payers(sharing.queues[name].limits, running.get(name, {})))
+            yield replace(report, row=structs.replace(report.row, running=payers), spares=spares)
 
 
 def _reserved(admission: Admission) -> Counter[tuple[str, str, str]]:
@@ -284,6 +294,14 @@ def _report(
         history=tuple(sorted(past.items())),
         history_at="" if as_of is None or not past else _time(as_of),
     )
+
+
+def _payers(limits: Iterable[RunningLimit], running: Running) -> Iterator[PayerUse]:
+    """Yield what users and groups run that a queue limits, those of each kind that use most first."""
+    for limit in limits:
+        found = [(-gpus, -len(gangs), name) for (label, name), (gpus, gangs) in running.items() if label == limit.label]
+        for gpus, gangs, name in nsmallest(_MOST_PAYERS, found):
+            yield PayerUse(limit.label.removeprefix(PREFIX), name, -gpus, -gangs, limit.gpus, limit.gangs)
 
 
 def _uses(name: str, sharing: Sharing, reserved: Mapping[tuple[str, str, str], int]) -> tuple[QuotaUse, ...]:

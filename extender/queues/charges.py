@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from extender.caches import size_of, sized_cache
 from extender.cluster.claims import Claim
@@ -21,6 +21,9 @@ from extender.objects.queue import Queue
 from extender.queues.member import age_of, sum_of
 from extender.queues.nonpreemptible import NonPreemptibleUse
 from extender.queues.tree import QueueTree
+
+#: GPUs and gangs that each payer, as (label, value), runs.
+Running: TypeAlias = dict[tuple[str, str], tuple[int, set[GroupRef]]]
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 
@@ -226,6 +229,17 @@ class Charges:
                 gpus += use.gpus
                 gangs |= use.pods.keys()
         return gpus, gangs
+
+    def running_in(self, queues: Iterable[str]) -> dict[str, Running]:
+        """Return the same of everything that runs in some queues and those below them, by queue and payer."""
+        found: dict[str, Running] = {name: {} for name in queues}
+        for payer, uses in self._running.items():
+            for name, use in uses.items() if found else ():
+                for queue in self.tree.path(name) if name in self.tree else ():
+                    if queue in found:
+                        gpus, gangs = found[queue].get(payer, (0, set[GroupRef]()))
+                        found[queue][payer] = gpus + use.gpus, gangs | use.pods.keys()
+        return found
 
     def lowest_priority(self, name: str) -> int | None:
         """Return the lowest priority of pods that hold nodes in a queue, None if none do."""

@@ -255,6 +255,21 @@ def test_queues_list_devices_first(server: Script) -> None:
     assert "said" in wide
 
 
+def test_queues_tell_what_users_run_where_that_is_limited(server: Script) -> None:
+    """With a name, or in a wide table: a line each of GPUs and of gangs, with the limit where there is one."""
+    running = [
+        {"kind": "user", "name": "jane", "gpus": 16, "gangs": 2, "mostGpus": 32, "mostGangs": None},
+        {"kind": "group", "name": "", "gpus": 0, "gangs": 1, "mostGpus": None, "mostGangs": 4},
+    ]
+    answer(server, PATHS["queues"], {"queues": [queue("team", running=running)]})
+    assert "jane" not in ask(server, "queues").stdout
+    for words in (["team"], ["-o", "wide"]):
+        lines = [" ".join(line.split()) for line in ask(server, "queues", *words).stdout.splitlines()]
+        assert any(line.startswith("user jane: GPUs \u2588\u2588\u2588\u2588\u2588\u2588") for line in lines), lines
+        assert any(line.startswith("user jane: gangs 2 - - -") for line in lines), lines
+        assert any(line.startswith("group (no label): gangs \u2588\u2588\u2588") for line in lines), lines
+
+
 def test_queues_without_a_root_are_shown_too(server: Script) -> None:
     """Whoever is his own ancestor, and whoever's parent is not there."""
     answer(server, PATHS["queues"], {"queues": [queue("a", "b"), queue("b", "a"), queue("c", "gone")]})

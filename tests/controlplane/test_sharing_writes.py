@@ -10,7 +10,7 @@ import pytest
 
 from extender.clock import ManualClock, SystemClock
 from extender.control.ports import ApiError, BudgetError, PodKey
-from extender.explain.documents import QueueRow, QuotaUse
+from extender.explain.documents import PayerUse, QueueRow, QuotaUse
 from extender.explain.views import QueueReport
 from extender.kube.credentials import KubeConfig
 from extender.kube.transport import Transport
@@ -185,6 +185,10 @@ STATUS = QueueReport(
             QuotaUse("a100", GPU, nominal=16, used=24, borrowed=8, lent=0),
             QuotaUse("a100", "cpu", nominal=0, used=1500, borrowed=0, lent=0),
         ),
+        running=(
+            PayerUse("user", "jane", gpus=16, gangs=2, most_gpus=32, most_gangs=None),
+            PayerUse("group", "", gpus=0, gangs=1, most_gpus=None, most_gangs=4),
+        ),
     ),
     generation=1,
     history=((GPU, 20.25), ("cpu", 1250.5)),
@@ -204,6 +208,10 @@ class TestUpdateQueueStatus:
         amounts = {"used": "24", "reserved": "0", "borrowed": "8", "lent": "0", "nominal": "16"}
         assert status["flavors"][0]["resources"][0] == {"name": GPU, **amounts}
         assert (status["share"], status["pendingGangs"], status["admittedGangs"]) == ("0.25", 1, 3)
+        assert status["running"] == [
+            {"kind": "user", "name": "jane", "gpus": 16, "gangs": 2, "mostGpus": 32},
+            {"kind": "group", "name": "", "gpus": 0, "gangs": 1, "mostGangs": 4},
+        ]
         (condition,) = status["conditions"]
         assert (condition["type"], condition["status"], condition["reason"]) == ("Active", "True", "Ready")
         queue = read_queue(decode_queue(written(document)))

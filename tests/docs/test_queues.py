@@ -53,7 +53,7 @@ def test_the_table_has_every_field_of_the_spec(queues: Page) -> None:
     fields = set(_paths(QueueSpec, ""))
     parts = ("borrowWithinCohort", "fairSharing", "consolidation")
     containers = {"flavors[].resources", "preemption", "perUser", "perGroup", *(f"preemption.{part}" for part in parts)}
-    assert rows.keys() - {"flavors[].resources[]", "share", "pendingGangs", "history", "conditions"} == (
+    assert rows.keys() - {"flavors[].resources[]", "share", "pendingGangs", "running", "history", "conditions"} == (
         fields - containers
     )
     crd = yaml.safe_load((ROOT / "manifests" / "queue-crd.yaml").read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from extender.clock import ManualClock
 from extender.control.ports import ApiError
-from extender.explain.documents import QueueRow, QuotaUse
+from extender.explain.documents import PayerUse, QueueRow, QuotaUse
 from extender.explain.views import QueueReport
 from extender.kube.status import QueueStatusWriter
 from extender.kube.transport import Transport
@@ -36,6 +36,7 @@ STATUS = QueueReport(
             QuotaUse("spot", "memory", nominal=4 * GI, used=3 * GI, borrowed=0, lent=0),
         ),
         pending_since="2025-12-31T23:00:00Z",
+        running=(PayerUse("user", "jane", gpus=16, gangs=2, most_gpus=32, most_gangs=None),),
     ),
     generation=4,
     history=((GPU, 20.25), ("cpu", 1250.5)),
@@ -100,6 +101,7 @@ async def test_status_is_a_patch_with_uid_and_version(script: ApiScript, writer:
         "pendingGangs": 2,
         "admittedGangs": 3,
         "pendingSince": "2025-12-31T23:00:00Z",
+        "running": [{"kind": "user", "name": "jane", "gpus": 16, "gangs": 2, "mostGpus": 32}],
         "history": [{"resource": GPU, "usage": "20.25"}, {"resource": "cpu", "usage": "1.2505"}],
         "historyAt": "2026-01-01T00:00:00Z",
         "spares": None,  # of a Queue that keeps none, where it had some before

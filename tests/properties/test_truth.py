@@ -30,11 +30,11 @@ from extender.control.metrics import Metrics
 from extender.explain.documents import Explanation, GangPhase, MemberState, NearestDomain, QueueRow
 from extender.explain.explanation import explanation
 from extender.explain.views import GroupStatus
-from extender.objects.keys import Options
+from extender.objects.keys import GROUP, USER, Options
 from extender.objects.node import UNSCHEDULABLE_TAINT, Node
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import GroupRef, PodGroup
-from extender.objects.queue import Flavor, PreemptionPolicy, Queue, Quota
+from extender.objects.queue import Flavor, PreemptionPolicy, Queue, Quota, RunningLimit
 from extender.objects.reason import Reason
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.topology import TopologyTerms
@@ -54,6 +54,8 @@ from tests.control.conftest import Muster, ScriptedApi, Term
 GPU = "nvidia.com/gpu"
 LEVELS = [{"name": "block", "nodeLabel": "block"}, {"name": "rack", "nodeLabel": "rack"}]
 QUOTAS: Final = {"red": 16, "green": 8}
+LIMITS: Final = RunningLimit(USER, gangs=3, gpus=12), RunningLimit(GROUP, gangs=4)
+USERS: Final = {"jane": {USER: "jane", GROUP: "ml"}, "ali": {USER: "ali", GROUP: "ml"}, "": {}}
 UNKNOWN = "none"
 
 #: Numeric fields that are not recomputed here, each with why, and what looks at it instead.
@@ -182,7 +184,7 @@ class Story:
             flavors = (Flavor("any", {GPU: Quota(quota)}),)
             policy = PreemptionPolicy()
             self.tell(QueueSeen(Queue(name, uid=name, parent="all", flavors=flavors, preemption=policy)))
-        self.tell(QueueSeen(Queue("all", uid="all")))
+        self.tell(QueueSeen(Queue("all", uid="all", limits=LIMITS)))
 
     def tell(self, event: Any) -> None:
         """Let the controller hear of something."""
@@ -269,7 +271,8 @@ class Story:
         self.tell(GroupSeen(group))
         for index in range(members):
             gpus = (1, 2, 4, 8, 0)[(second + (index == 0)) % 5]
-            self.see(self._pod(f"{ref.name}-{index}", gpus, group=ref, gated=second % 7 == 0, priority=third % 2))
+            pod = self._pod(f"{ref.name}-{index}", gpus, group=ref, gated=second % 7 == 0, priority=third % 2)
+            self.see(replace(pod, labels=tuple(USERS.values())[(first + second) % 3]))
 
     def _foreign(self, first: int, second: int, _third: int) -> None:
         gpus = 1 + second % 4
@@ -484,8 +487,32 @@ class Recomputed:
             self.same("queues[].pendingGangs", shown[name].pending_gangs, len(waiting))
         # There are two: what one has borrowed is the other's.
         self.same("queues[].flavors[].lent", list(lent.values()), list(borrowed.values())[::-1])
+        self.running(shown["all"])
         for use in shown["all"].flavors:
             assert (use.used, use.nominal) == (used_in_all, sum(QUOTAS.values()))
+
+    def running(self, row: QueueRow) -> None:
+        """Compare what each user and each group runs in the Queue that limits it."""
+        gpus, gangs = Counter[tuple[str, str]](), defaultdict[tuple[str, str], set[GroupRef]](set)
+        for ref in (ref for ref, group in self.objects.groups.items() if group.options.queue in QUOTAS):
+            for pod in (self.objects.pods[name] for name in self.objects.placed(ref)):
+                for label in (USER, GROUP):
+                    payer = label.partition("/")[2], pod.labels.get(label, "")
+                    gpus[payer] += pod.shape.gpus
+                    gangs[payer].add(ref)
+        where, shown = "queues[].running[]", {(each.kind, each.name): each for each in row.running}
+        self.same(
+            f"{where}.gpus", {payer: each.gpus for payer, each in shown.items()}, {key: gpus[key] for key in gangs}
+        )
+        self.same(
+            f"{where}.gangs",
+            {payer: each.gangs for payer, each in shown.items()},
+            {key: len(gangs[key]) for key in gangs},
+        )
+        most = {"user": (12, 3), "group": (None, 4)}
+        for each in row.running:
+            self.same(f"{where}.mostGpus", each.most_gpus, most[each.kind][0])
+            self.same(f"{where}.mostGangs", each.most_gangs, most[each.kind][1])
 
     # The whole.
 

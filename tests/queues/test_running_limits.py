@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from extender.admission.events import PodSeen
 from extender.cluster.gangs import Gang
+from extender.explain.documents import PayerUse
 from extender.explain.inquiry import inquire
+from extender.explain.views import queue_reports
 from extender.objects.keys import GROUP, USER, Options
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import PreemptionPolicy, QueueingStrategy, RunningLimit
@@ -157,3 +159,34 @@ def test_what_runs_is_counted_the_same_however_it_came(world: World) -> None:
         assert charges.running((USER, "bo"), "all") == (0, set())
     other.look_at_queues(["team"])
     assert other.running((USER, "ali"), "team")[0] == 16
+
+
+def test_what_each_runs_is_told_of_the_queue_that_limits_it(world: World) -> None:
+    """Users and groups of it and those below it, most first, those without a label together; of no other Queue."""
+    world.nodes(8)
+    limits = RunningLimit(USER, gpus=48), RunningLimit(GROUP, gangs=4)
+    tell(world, queue("all", 64, limits=limits), queue("team", parent="all"), queue("other", parent="all"))
+    of(world, "small", "jane", group="ml").run()
+    of(world, "large", "ali", members=2, group="ml", to="other").run()
+    world.gang("nameless", 1, 8, options=Options(queue="team"))
+    world.judge()
+    reports = {report.name: report.row.running for report in queue_reports(world.admission)}
+    assert reports["all"] == (
+        PayerUse("user", "ali", gpus=16, gangs=1, most_gpus=48, most_gangs=None),
+        PayerUse("user", "", gpus=8, gangs=1, most_gpus=48, most_gangs=None),
+        PayerUse("user", "jane", gpus=8, gangs=1, most_gpus=48, most_gangs=None),
+        PayerUse("group", "ml", gpus=24, gangs=2, most_gpus=None, most_gangs=4),
+        PayerUse("group", "", gpus=8, gangs=1, most_gpus=None, most_gangs=4),
+    )
+    assert reports["team"] == reports["other"] == ()
+
+
+def test_only_those_that_run_most_are_told(world: World) -> None:
+    """The status of a Queue stays small, however many users there are."""
+    world.nodes(3)
+    tell(world, queue("team", 24, limits=(RunningLimit(USER, gpus=8),)))
+    for place in range(21):
+        of(world, f"gang-{place}", f"user-{place}", gpus=1 + (place > 19)).run()
+    (report,) = queue_reports(world.admission)
+    assert len(report.row.running) == 20
+    assert (report.row.running[0].name, report.row.running[0].gpus) == ("user-20", 2)

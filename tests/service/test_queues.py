@@ -33,6 +33,7 @@ async def test_every_queue_is_told_with_its_quota(http: httpx.AsyncClient, muste
             {"name": "h100", "resource": GPU, "nominal": 16, "used": 0, "borrowed": 0, "lent": 0, "reserved": 0}
         ],
         "pendingSince": None,
+        "running": [],
     }
 
 
@@ -52,7 +53,7 @@ async def test_the_openapi_document_describes_them(http: httpx.AsyncClient) -> N
     schemas = openapi["components"]["schemas"]
     assert set(schemas["QueueRow"]["properties"]) == {
         *("name", "parent", "active", "reason", "message", "share", "flavors"),
-        *("pendingGangs", "admittedGangs", "pendingSince"),
+        *("pendingGangs", "admittedGangs", "pendingSince", "running"),
     }
     assert set(schemas["QuotaUse"]["properties"]) == {
         *("name", "resource", "nominal", "used", "borrowed", "lent", "reserved")
