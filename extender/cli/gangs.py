@@ -27,6 +27,7 @@ COLUMNS = (
     Column("QUEUE"),
     Column("POS", right=True),
     Column("AGE", right=True),
+    Column("STARTS", right=True),
     Column("REASON"),
 )
 WIDE_COLUMNS = (
@@ -38,8 +39,7 @@ WIDE_COLUMNS = (
     Column("NODES", right=True),
     Column("GB/S", right=True),
     Column("WITHIN"),
-    Column("STARTS"),
-    Column("REASON"),
+    *COLUMNS[7:9],
     Column("MESSAGE"),
 )
 
@@ -54,6 +54,7 @@ def gang_cells(row: GangRow, now: dt.datetime) -> list[Cell]:
         row.queue or "-",
         _count(row.position or None),
         age(row.since, now),
+        starts(row, now),
         (row.evicted or "") if row.reason is None else row.reason.code,
     ]
 
@@ -70,8 +71,7 @@ def wide_cells(row: GangRow, now: dt.datetime) -> list[Cell]:
         _count(row.nodes or None),
         "-" if row.bus_bandwidth is None else f"{row.bus_bandwidth:.0f}",
         within(row) or "-",
-        starts(row, now),
-        cells[7],
+        *cells[7:9],
         with_local_times((row.evicted or "") if row.reason is None else row.reason.message),
     ]
 
@@ -87,11 +87,11 @@ def within(row: GangRow) -> str:
 
 
 def starts(row: GangRow, now: dt.datetime) -> str:
-    """Return when a waiting gang is expected to start: `in 5m`, `overdue`, `unknown`; `-` where that was not asked."""
+    """Return in how long a waiting gang is expected to start: `5m`, `now`, `overdue`, `-` where that is not known."""
     expected = row.expected_start
     if expected is None:
-        return "unknown" if row.start_unknown else "-"
-    return "overdue" if expected.overdue else until(expected.at, now)
+        return "-"
+    return "overdue" if expected.overdue else until(expected.at, now).removeprefix("in ")
 
 
 def _count(value: int | None) -> str:
@@ -145,7 +145,8 @@ def gangs(  # noqa: PLR0913 - one parameter per option
     """List the gangs: those that wait in the order of the queue, then the others by age.
 
     MEMBERS says how many are bound to nodes or have succeeded, of how many minMember asks for; GPUS what the members
-    that have not ended ask for; POS is the place in that order.
+    that have not ended ask for; POS is the place in that order; STARTS says in how long one that waits is expected to
+    start.
 
     Exit codes: 0 listed, also if there are none; 1 Muster cannot be asked; 2 refused arguments; 3 no such gang.
     """

@@ -10,6 +10,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from extender.cli.commands import app
+from extender.clock import SystemClock
+from extender.objects.meta import time_text
 from tests.cli.answers import answer, gang, node, queue, status, use, waiting
 from tests.cli.conftest import Script
 
@@ -149,10 +151,24 @@ def test_a_muster_that_is_not_ready_has_an_exit_code_of_its_own(server: Script) 
 def test_gangs_are_listed_as_muster_orders_them(asked: Script) -> None:
     """Members that have a node, the place in the queue, the reason."""
     first, second, third = table(ask(asked, "gangs"))
-    assert first == ["GANG", "PHASE", "MEMBERS", "GPUS", "QUEUE", "POS", "AGE", "REASON"]
+    assert first == ["GANG", "PHASE", "MEMBERS", "GPUS", "QUEUE", "POS", "AGE", "STARTS", "REASON"]
     assert second[:6] == ["team/next", "Pending", "0/4", "32", "-", "1"]
     assert second[-1] == "InsufficientCapacity"
     assert third[:6] == ["team/train", "Running", "4/4", "32", "-", "-"]
+
+
+def test_gangs_that_wait_say_when_they_start(server: Script) -> None:
+    """In how long, as ages are written; nothing where that is not known."""
+    at = time_text(SystemClock().now().timestamp() + 725)
+    rows = [
+        waiting("team/soon", expectedStart={"at": at, "waitsFor": "a", "overdue": False}),
+        waiting("team/unknown", startUnknown="no end of another makes room"),
+        gang("team/runs"),
+    ]
+    answer(server, PATHS["gangs"], {"gangs": rows})
+    _, soon, unknown, runs = ask(server, "gangs").stdout.splitlines()
+    assert soon.split()[7] in {"12m", "12m4s", "12m5s"}
+    assert (unknown.split()[7], runs.split()[7]) == ("-", "-")
 
 
 def test_wide_gangs_have_all_that_is_known(server: Script) -> None:

@@ -29,8 +29,8 @@ READS = (
     "/api/v1/gangs/serving/serve-chat/explain?suggestions=true",
 )
 
-#: Ages: a process takes its time to print.
-_AGE = re.compile(r"\b\d+[smh]\w*")
+#: Ages, and how far ahead a start is: a process takes its time to print.
+_AGE = re.compile(r"\b\d+[smh]\w*|\bnow\b")
 
 #: curl as a shell sees it: it prints what it is called with.
 _CURL = "curl() { printf '%s\\0' \"$@\"; }"
