@@ -92,14 +92,8 @@ class Server(Asker):
         self.where = name or url
 
     def show_token(self, file: Path) -> None:
-        """Show the bearer token in a file with every question; raise ServerError if it cannot be read, or is none."""
-        try:
-            token = file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeError) as error:
-            raise ServerError(f"--token-file {file}: {error}") from error
-        if not token or any(character.isspace() for character in token):
-            raise ServerError(f"--token-file {file} holds no token: one word is expected")
-        self._token = token
+        """Show the bearer token in a file with every question; raise ServerError as `read_token`."""
+        self._token = read_token(file)
 
     @classmethod
     def at(cls, url: str, ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> Self:
@@ -153,6 +147,17 @@ class Server(Asker):
             return AskError(detail, answer.status)
         kind = UnknownPathError if answer.status == NOT_FOUND else AskError
         return kind(f"{self._url}{path} answered {answer.status} {answer.reason}; is that where the verbs are?")
+
+
+def read_token(file: Path) -> str:
+    """Return the bearer token in a file; raise ServerError if it cannot be read, or is none."""
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        raise ServerError(f"--token-file {file}: {error}") from error
+    if not token or any(character.isspace() for character in token):
+        raise ServerError(f"--token-file {file} holds no token: one word is expected")
+    return token
 
 
 def _address(url: str) -> SplitResult:

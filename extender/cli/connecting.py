@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from extender.cli.asking import BAD_REQUEST, NOT_FOUND, Asker, AskError, Server, ServerError, gang_key
+from extender.cli.asking import BAD_REQUEST, NOT_FOUND, Asker, AskError, Server, ServerError, gang_key, read_token
 from extender.cli.options import CONNECTION_PANEL, ContextName, KubeconfigFile, NamespaceName, did_you_mean
 from extender.cli.pods import MusterPod, PodProxy, api_session, find_muster, forwarded
 
@@ -90,7 +90,8 @@ class Connection:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="File with a bearer token, for --server: Muster shows what its user may list.",
+            help="File with a bearer token: Muster shows what its user may list. Default: the kubeconfig's, where "
+            "Muster asks for one.",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -212,7 +213,6 @@ def _check(connection: Connection) -> None:
     """Raise ServerError for options that are of no use for the way to Muster."""
     if connection.server is None:
         tls = {"ca-file": connection.ca_file, "cert-file": connection.cert_file, "key-file": connection.key_file}
-        tls["token-file"] = connection.token_file
         if given := next((name for name, file in tls.items() if file is not None), None):
             raise ServerError(f"--{given} is for --server https://...; a kubeconfig has its own")
         return
@@ -229,12 +229,15 @@ def _check(connection: Connection) -> None:
 def _by_kubeconfig(connection: Connection, listener: MusterPort) -> Iterator[Asker]:
     if connection.via is Via.PROXY and listener is MusterPort.VERBS:
         raise ServerError("--via proxy: the listener behind it changes nothing; use --via port-forward, or --server")
+    token = "" if connection.token_file is None else read_token(connection.token_file)
     with api_session(connection.kubeconfig, connection.context) as api:
         pod = find_muster(api, connection.muster_namespace)
         port = proxied_port(pod, connection.via, listener)
         if port is not None:
-            yield PodProxy(api, pod, port)
+            yield PodProxy(api, pod, port, token)
             return
+    if token:
+        raise ServerError(f"--token-file: a port-forward to {pod} reaches a listener that asks for none; leave it out")
     with forwarded(pod, pod.verbs_port, connection.kubeconfig, connection.context) as muster:
         yield muster
 

@@ -168,16 +168,30 @@ class ApiSession:
 
     def send(self, method: str, path: str, timeout: float, body: Json | None = None) -> bytes:
         """Return the answer to a request; raise ApiError for a refusal, AskError without an answer in time."""
-        parts = urlsplit(path)
-        sends = {"POST": self.transport.post, "PATCH": self.transport.patch, "DELETE": self.transport.delete}
-        if send := sends.get(method):
-            return self._run(lambda: send(path, dict(body or {})), timeout)
-        return self._run(lambda: self.transport.get(parts.path, dict(parse_qsl(parts.query))), timeout)
+        given = dict(body or {})
+        if method == "POST":
+            return self._run(lambda: self.transport.post(path, given), timeout)
+        if method == "PATCH":
+            return self._run(lambda: self.transport.patch(path, given), timeout)
+        if method == "DELETE":
+            return self._run(lambda: self.transport.delete(path, given), timeout)
+        return self._run(lambda: self.transport.get(*_parted(path)), timeout)
 
-    def chunks(self, path: str, idle_seconds: float, right: str) -> Iterator[bytes]:
-        """Yield the bytes of a stream as they come; raise AskError as `ask`, and when the stream breaks."""
-        parts = urlsplit(path)
-        stream = self.transport.stream(parts.path, dict(parse_qsl(parts.query)), idle_timeout_seconds=idle_seconds)
+    def ask_pod(self, path: str, timeout: float, right: str, token: str, body: Json | None = None) -> bytes:
+        """Return the answer of a pod behind the proxy, a POST if there is a body; raise AskError as `ask`."""
+        shown = _showing(token)
+        with _worded(right):
+            if body is not None:
+                return self._run(lambda: self.transport.post(path, dict(body), shown), timeout)
+            return self._run(lambda: self.transport.get(*_parted(path), shown), timeout)
+
+    def token(self) -> str:
+        """Return what the Authorization header says to the API server, "" where a certificate does."""
+        return self._run(self.transport.token, ANSWER_SECONDS)
+
+    def chunks(self, path: str, idle_seconds: float, right: str, token: str) -> Iterator[bytes]:
+        """Yield the bytes of a pod's stream as they come; raise AskError as `ask`, and when the stream breaks."""
+        stream = self.transport.stream(*_parted(path), idle_timeout_seconds=idle_seconds, headers=_showing(token))
         with _worded(right):
             arriving = self._run(stream.__aenter__)
             try:
@@ -191,6 +205,19 @@ class ApiSession:
             return self.runner.run(question, timeout)
         except TimeoutError as error:
             raise AskError(f"no answer through the API server within {timeout or 0:g} s") from error
+
+
+def _showing(token: str) -> Mapping[str, str]:
+    """Return the header that shows a pod behind the proxy a token, none for ""."""
+    from extender.kube.api import TOKEN_HEADER
+
+    return {TOKEN_HEADER: token} if token else {}
+
+
+def _parted(path: str) -> tuple[str, dict[str, str]]:
+    """Return a path and its query."""
+    parts = urlsplit(path)
+    return parts.path, dict(parse_qsl(parts.query))
 
 
 @contextlib.contextmanager
@@ -237,20 +264,51 @@ def find_muster(api: ApiSession, namespace: str) -> MusterPod:
 
 
 class PodProxy(Asker):
-    """Muster's listener for people, behind the API server's proxy to its pod."""
+    """Muster's listener for people, behind the API server's proxy to its pod.
 
-    def __init__(self, api: ApiSession, pod: MusterPod, port: int) -> None:
+    The proxy takes the Authorization header away. So a token goes by another one, and only to a Muster that asks for
+    it: from the API server to the pod it travels as plain HTTP.
+    """
+
+    def __init__(self, api: ApiSession, pod: MusterPod, port: int, token: str = "") -> None:
+        """Ask with `token`, else, where one is asked for, with the kubeconfig's."""
         self._api = api
+        self._token = f"Bearer {token}" if token else ""
         self._base = f"/api/v1/namespaces/{pod.namespace}/pods/http:{pod.name}:{port}/proxy"
         self._right = f"pods/proxy in namespace {pod.namespace}"
         self.where = f"{pod} (through the API server's proxy)"
 
     def _ask(self, method: str, path: str, timeout: float, body: bytes | None) -> bytes:
         right = f"{'create' if method == 'POST' else 'get'} {self._right}"
-        return self._api.ask(method, self._base + path, timeout, right, None if body is None else json.loads(body))
+        document = json.loads(body or b"{}") if method == "POST" else None
+        while True:
+            try:
+                return self._api.ask_pod(self._base + path, timeout, right, self._token, document)
+            except AskError as error:
+                self._show_token(error)
 
     def _chunks(self, path: str, idle_seconds: float) -> Iterator[bytes]:
-        return self._api.chunks(self._base + path, idle_seconds, f"get {self._right}")
+        while True:
+            try:
+                yield from self._api.chunks(self._base + path, idle_seconds, f"get {self._right}", self._token)
+            except AskError as error:
+                self._show_token(error)
+            else:
+                return
+
+    def _show_token(self, refused: AskError) -> None:
+        """Show the kubeconfig's token from now on if Muster refused for want of one; else raise what was refused."""
+        if refused.status != _UNAUTHORIZED or self._token:
+            raise refused
+        token = self._api.token()
+        if not token:
+            raise AskError(
+                f"{self.where} answers only callers who show a token, and this kubeconfig has none: a client "
+                "certificate ends at the API server. Give one by --token-file (kubectl create token NAME makes one), "
+                "or, as an administrator, use --via port-forward",
+                _UNAUTHORIZED,
+            ) from refused
+        self._token = token
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from random import Random
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Raw, Struct
 
@@ -33,6 +33,9 @@ class PatchForm(StrEnum):
 TIMEOUT = "Timeout"
 DISCONNECTED = "Disconnected"
 UNREADABLE = "Unreadable"
+
+#: Where a bearer token goes to a pod behind the API server's proxy, which takes the Authorization header away.
+TOKEN_HEADER: Final = "X-Muster-Authorization"  # noqa: S105 - the name of a header
 
 #: HTTP statuses that mean something to more than one kind of request.
 NOT_FOUND, CONFLICT = 404, 409

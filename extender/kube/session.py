@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -34,6 +35,7 @@ class ServerRequest:
     content_type: str = ""
     body: JsonObject | None = None
     query: Query | None = None
+    headers: Mapping[str, str] | None = None
 
 
 class ServerSession:
@@ -69,6 +71,11 @@ class ServerSession:
         if token := configuration.api_key.get(_TOKEN):
             self._headers["Authorization"] = token
 
+    @property
+    def token(self) -> str:
+        """Return the value of the Authorization header, "" where a certificate or nothing says who asks."""
+        return self._headers.get("Authorization", "")
+
     def connects_alike(self, fresh: Configuration) -> bool:
         """Tell whether `fresh` differs in its token at most. A client certificate may differ behind its path."""
         if fresh.cert_file:
@@ -81,9 +88,9 @@ class ServerSession:
         Raises aiohttp's ClientError, TimeoutError or OSError when no answer comes.
         """
         query = "?" + urlencode(request.query, safe="/", quote_via=quote) if request.query else ""
-        headers, body = self._headers, None
+        headers, body = {**self._headers, **(request.headers or {})}, None
         if request.body is not None:
-            headers = headers | {"Content-Type": request.content_type}
+            headers["Content-Type"] = request.content_type
             body = msgspec.json.encode(request.body)
         return await self._http.request(
             request.method,

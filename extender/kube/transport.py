@@ -8,7 +8,7 @@ is aiohttp's, and costs a quarter more than aiohttp alone (docs/decisions/0029).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
@@ -98,13 +98,22 @@ class Transport:
         """Close."""
         await self.close()
 
-    async def get(self, path: str, query: Query) -> bytes:
-        """Read an object or a list."""
-        return await _whole_body(await self._open(ServerRequest("GET", path, self._timeout, query=query)))
+    async def token(self) -> str:
+        """Return the value of the Authorization header that is sent, "" where there is none."""
+        await self._renew_if_due()
+        return self._session.token
 
-    async def post(self, path: str, body: JsonObject) -> bytes:
+    async def get(self, path: str, query: Query, headers: Mapping[str, str] | None = None) -> bytes:
+        """Read an object or a list."""
+        return await _whole_body(
+            await self._open(ServerRequest("GET", path, self._timeout, query=query, headers=headers))
+        )
+
+    async def post(self, path: str, body: JsonObject, headers: Mapping[str, str] | None = None) -> bytes:
         """Create an object."""
-        return await _whole_body(await self._open(ServerRequest("POST", path, self._timeout, JSON, body)))
+        return await _whole_body(
+            await self._open(ServerRequest("POST", path, self._timeout, JSON, body, headers=headers))
+        )
 
     async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
         """Change an object and return it as stored."""
@@ -116,11 +125,11 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, query: Query, *, idle_timeout_seconds: float
+        self, path: str, query: Query, *, idle_timeout_seconds: float, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and yield its bytes as they arrive, cut anywhere."""
         timeout = ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_timeout_seconds)
-        response = await self._open(ServerRequest("GET", path, timeout, query=query))
+        response = await self._open(ServerRequest("GET", path, timeout, query=query, headers=headers))
         try:
             yield _chunks(response)
         finally:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.clock import Clock
 from extender.control.controller import Controller
+from extender.kube.api import TOKEN_HEADER
 from extender.kube.reviews import Caller, ReviewError, Reviews, UnknownCallerError
 from extender.kube.rights import Access
 from extender.service.sight import (
@@ -55,8 +56,8 @@ _NODES: Final = Access("list", "", "nodes")
 _QUEUES: Final = Access("list", "muster.dev", "queues")
 
 WHO_CALLS: Final = (
-    "this listener answers callers who show a token (Authorization: Bearer ...); the API server's proxy takes it away: "
-    "ask at the listener's address (--server, --token-file), or through the page's login"
+    "this listener answers callers who show a token: Authorization: Bearer ..., or, through the API server's proxy, "
+    f"which takes that away, {TOKEN_HEADER}: Bearer ...; an older command line shows none by a kubeconfig"
 )
 
 
@@ -101,7 +102,8 @@ class AccessGuard:
 
     async def _sight(self, scope: Scope, path: str) -> Sight:
         """Return what the caller of a request may see; raise RefusedError if it may not ask at all."""
-        kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+        headers = Headers(scope=scope)
+        kind, _, token = (headers.get("authorization") or headers.get(TOKEN_HEADER, "")).partition(" ")
         if not token or kind.lower() != "bearer":
             if self._anonymous:
                 return EVERYTHING

@@ -61,7 +61,8 @@ COUNTS: Mapping[str, Limit] = {
     # The Service for readers is followed by a keeper of its own: 75 lines, an option and its wiring.
     # 60 more: runtimes that are learned from the history, and a module for threads with calls that block.
     # What each user and group runs of what a Queue lets one run is counted and shown: 50 lines.
-    "lines in extender": Limit(67_840, goal=38_000),
+    # Tokens go through the API server's proxy by a header of their own; answers say how much they leave out.
+    "lines in extender": Limit(68_600, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.
