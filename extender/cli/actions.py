@@ -16,7 +16,7 @@ from urllib.parse import quote
 import typer
 
 from extender.cli.asking import AskError, ServerError
-from extender.cli.connecting import EXIT_FAILED, context_namespace, refusals
+from extender.cli.connecting import EXIT_FAILED, Connection, NamespaceOption, refusals
 from extender.cli.options import ContextName, KubeconfigFile, NamespaceName
 from extender.cli.pods import Json, api_session
 from extender.cli.targets import (
@@ -70,20 +70,12 @@ class ActingOptions:
     kubeconfig: KubeconfigFile = None
     context: ContextName = None
 
-    def own_namespace(self) -> str:
-        """Return where a gang is that is named without a namespace; raise ServerError."""
-        return "default"
-
 
 @dataclass(frozen=True, slots=True)
 class GangOptions(ActingOptions):
     """What every action about a gang takes."""
 
     namespace: NamespaceName = None
-
-    def own_namespace(self) -> str:
-        """Return the namespace of -n, else the context's; raise ServerError."""
-        return self.namespace or context_namespace(self.kubeconfig, self.context)
 
 
 def register(app: typer.Typer) -> None:
@@ -346,7 +338,10 @@ class Acting:
 def _acting(command: str, options: ActingOptions) -> Iterator[Acting]:
     """Reach the API server for a command; what goes wrong ends it as `refusals` says."""
     with refusals(command):
-        namespace = options.own_namespace()
+        namespace = "default"  # of no use where no gang is named
+        if isinstance(options, GangOptions):
+            way = Connection(kubeconfig=options.kubeconfig, context=options.context)
+            namespace = NamespaceOption(options.namespace).own(way)
         with api_session(options.kubeconfig, options.context) as api:
             cluster = ClusterObjects(api, dry_run=options.dry_run is DryRun.SERVER, namespace=namespace)
             yield Acting(cluster, options.dry_run)

@@ -135,16 +135,11 @@ def _own_namespace(connection: Connection) -> str | None:
     """Return the namespace of the kubeconfig's context, None where an address is asked; raise ServerError."""
     if connection.server is not None:
         return None
-    _check(connection)
-    return context_namespace(connection.kubeconfig, connection.context)
-
-
-def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
-    """Return the namespace that kubectl would take: the context's, else `default`; raise ServerError."""
     from extender.kube.credentials import CredentialsError, find_credentials, read_namespace
 
+    _check(connection)
     try:
-        return read_namespace(find_credentials(os.environ, kubeconfig, context))
+        return read_namespace(find_credentials(os.environ, connection.kubeconfig, connection.context))
     except CredentialsError as error:
         raise ServerError(f"{error}; or --server with Muster's address") from error
 

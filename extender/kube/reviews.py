@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Final
 
 from extender.caches import SizedDict, size_of
 from extender.clock import Clock
 from extender.control.ports import ApiError
 from extender.kube.api import UNREADABLE, ApiServer, JsonObject
-from extender.kube.rights import Access
-from extender.objects.meta import DecodeError, Decoder
+from extender.kube.rights import Access, ReviewStatus, UserInfo, decode_review
+from extender.objects.meta import DecodeError
 
 #: How long an answer counts (seconds): a right that is taken away is seen by then.
 ANSWER_SECONDS: Final = 30.0
@@ -37,37 +35,6 @@ class UnknownCallerError(Exception):
 
 class ReviewError(Exception):
     """The API server did not say who a caller is, or what it may do; the message says what to do about that."""
-
-
-class UserInfo(Struct, frozen=True):
-    """A user as the API server knows it. Source: k8s.io/api/authentication/v1 UserInfo."""
-
-    username: str = ""
-    uid: str = ""
-    groups: list[str] | None = None
-    extra: dict[str, list[str]] | None = None
-
-    def subject(self) -> JsonObject:
-        """Return the fields that name it in a SubjectAccessReview."""
-        fields: dict[str, Any] = {"user": self.username, "uid": self.uid, "groups": self.groups, "extra": self.extra}
-        return {name: value for name, value in fields.items() if value}
-
-
-class AnsweredStatus(Struct, frozen=True):
-    """What the API server said of a token, or of an access."""
-
-    authenticated: bool = False
-    user: UserInfo | None = None
-    allowed: bool = False
-
-
-class AnsweredReview(Struct, frozen=True):
-    """A TokenReview or a SubjectAccessReview, as answered."""
-
-    status: AnsweredStatus | None = None
-
-
-decode_answered = Decoder(AnsweredReview)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +80,14 @@ class Reviews:
             self._allowed.keep(key, known, 400 + size_of(access.namespace))
         return known[1]
 
-    async def _asked(self, path: str, body: JsonObject) -> AnsweredStatus:
+    async def _asked(self, path: str, body: JsonObject) -> ReviewStatus:
         """Return what the API server says, when it is this question's turn."""
         if self._waiting >= _MOST_WAITING:
             raise ReviewError("too many callers are being looked up; try again")
         self._waiting += 1
         try:
             async with self._slots:
-                return decode_answered(await self._api.post(path, body)).status or AnsweredStatus()
+                return decode_review(await self._api.post(path, body)).status or ReviewStatus()
         except ApiError as error:
             what = path.rpartition("/")[2]
             if error.status == _FORBIDDEN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import structlog
 from msgspec import Struct
@@ -36,15 +36,31 @@ class Rule(Struct, gc=False, frozen=True, rename="camel"):
     resource_names: list[str] | None = None
 
 
+class UserInfo(Struct, frozen=True):
+    """A user as the API server knows it. Source: k8s.io/api/authentication/v1 UserInfo."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+    def subject(self) -> JsonObject:
+        """Return the fields that name it in a SubjectAccessReview."""
+        fields: dict[str, Any] = {"user": self.username, "uid": self.uid, "groups": self.groups, "extra": self.extra}
+        return {name: value for name, value in fields.items() if value}
+
+
 class ReviewStatus(Struct, gc=False, frozen=True, rename="camel"):
-    """What is granted: by rules, or one access."""
+    """What is granted, by rules or one access, or whom a token is of."""
 
     resource_rules: list[Rule] | None = None
-    allowed: bool | None = None
+    allowed: bool = False
+    authenticated: bool = False
+    user: UserInfo | None = None
 
 
 class Review(Struct, gc=False, frozen=True):
-    """A SelfSubjectRulesReview or a SelfSubjectAccessReview, as answered."""
+    """A review of rules, an access or a token, as answered."""
 
     status: ReviewStatus | None = None
 

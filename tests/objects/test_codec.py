@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from extender import kube, objects
 from extender.hardware.calibration import decode_config_map
 from extender.kube.api import decode_object_list, decode_status
-from extender.kube.reviews import decode_answered
 from extender.kube.rights import decode_review
 from extender.kube.status import decode_conditioned
 from extender.kube.version import decode_version
@@ -88,7 +87,6 @@ DOCUMENTS: dict[Decoder[Any], object] = {
             }
         ],
     },
-    decode_answered: {"status": {"authenticated": True, "user": {"username": "ann", "uid": "u", "groups": ["team-a"]}}},
     decode_priority_class: OBJECTS["PriorityClass"],
     decode_coscheduling_pod_group: builders.coscheduling_json(minMember=4, minResources={"cpu": 4}),
     decode_native_pod_group: OBJECTS["NativePodGroup"],
@@ -219,6 +217,8 @@ DOCUMENTS: dict[Decoder[Any], object] = {
     decode_review: {
         "status": {
             "allowed": True,
+            "authenticated": True,
+            "user": {"username": "ann", "uid": "u", "groups": ["team-a"]},
             "resourceRules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}],
         }
     },

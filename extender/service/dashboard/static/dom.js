@@ -35,6 +35,18 @@ export function replace(element, ...children) {
   element.replaceChildren(...present(children));
 }
 
+/** Return the way back from a page. */
+export function crumbs(href, words) {
+  return el("nav", { class: "crumbs", "aria-label": "Back" }, el("a", { href }, `← ${words}`));
+}
+
+/** Fill the place of a page: the way back, if any, its title, which gets the focus, what is beside that, and the rest. */
+export function showPage(host, { back, title, beside }, ...rest) {
+  const heading = el("h1", { tabindex: "-1" }, title);
+  replace(host, back && crumbs(...back), el("div", { class: "gang-head" }, heading, beside), rest);
+  heading.focus();
+}
+
 /** Set an element's text where it is another one: what has not changed is not read out again. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;

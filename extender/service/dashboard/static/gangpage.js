@@ -2,7 +2,7 @@
 
 import { swatch } from "./colours.js";
 import { commandList, gangCommands } from "./commands.js";
-import { byId, el, replace } from "./dom.js";
+import { byId, crumbs, el, replace } from "./dom.js";
 import { count } from "./format.js";
 import { callout, facts, lead, left, memberTable, panel, parts, phase, right } from "./gangparts.js";
 import { COLOURED } from "./model.js";
@@ -13,6 +13,7 @@ import { reason } from "./stream.js";
 const CHANGED_MS = 1_000;
 const WAITING_MS = 10_000;
 const RETRY_MS = 5_000;
+const BACK = ["#/", "All of the cluster"];
 
 /** Shows gangs in `host`, one at a time, and asks again when the model has news of the one shown. */
 export class GangPage {
@@ -37,7 +38,7 @@ export class GangPage {
     if (this.name === name) return;
     this.name = name;
     this.told = "";
-    replace(this.host, crumbs(), heading(name), el("p", { class: "dim" }, "Asking …"));
+    replace(this.host, crumbs(...BACK), heading(name), el("p", { class: "dim" }, "Asking …"));
     byId("gang-title").focus();
     this.ask();
   }
@@ -92,7 +93,7 @@ export class GangPage {
     this.told = "";
     const past = el("a", { href: pageLink("history", ...this.name.split("/")) }, "What the history has of it");
     const words = el("p", { class: "notice" }, `${why}; trying again.`);
-    replace(this.host, crumbs(), heading(this.name), words, el("p", {}, past));
+    replace(this.host, crumbs(...BACK), heading(this.name), words, el("p", {}, past));
     this.later(RETRY_MS);
   }
 
@@ -107,7 +108,7 @@ export class GangPage {
     const mark = placed && swatch(this.modes.gang(this.name));
     replace(
       this.host,
-      crumbs(),
+      crumbs(...BACK),
       el("div", { class: "gang-head" }, mark, heading(name), phase(gang)),
       lead(gang),
       callout(gang, this.model.now()),
@@ -144,10 +145,6 @@ export class GangPage {
     const again = links.find((each) => each.getAttribute("href") === link) ?? byId("gang-title");
     again.focus({ preventScroll: true });
   }
-}
-
-function crumbs() {
-  return el("nav", { class: "crumbs", "aria-label": "Back" }, el("a", { href: "#/" }, "← All of the cluster"));
 }
 
 function heading(name) {

@@ -2,7 +2,7 @@
 
 import { Asking, ask, unanswered } from "./asking.js";
 import { Curves, lanes } from "./curves.js";
-import { el, replace } from "./dom.js";
+import { el, replace, showPage } from "./dom.js";
 import { clock, count, span, tenths } from "./format.js";
 import { panel } from "./gangparts.js";
 import { chapters, named, OUTCOMES, outcome, PastTable } from "./past.js";
@@ -68,13 +68,12 @@ export class HistoryPage {
     );
     const form = el("form", { class: "past-form", role: "search", "aria-label": "Gangs that ended" }, fields);
     form.addEventListener("submit", (event) => event.preventDefault());
-    replace(
+    showPage(
       this.host,
-      el("div", { class: "gang-head" }, el("h1", { tabindex: "-1" }, "History"), this.spans.frame),
+      { title: "History", beside: this.spans.frame },
       this.trouble,
       el("div", { class: "stack" }, this.curves.frame, panel("Gangs that ended", form, this.past.frame)),
     );
-    this.host.querySelector("h1").focus();
   }
 
   close() {
@@ -133,14 +132,7 @@ export class PastGangPage {
     if (this.name === name) return;
     Object.assign(this, { name, names });
     replace(this.body, el("p", { class: "dim" }, "Asking …"));
-    replace(
-      this.host,
-      el("nav", { class: "crumbs", "aria-label": "Back" }, el("a", { href: pageLink("history") }, "← History")),
-      el("div", { class: "gang-head" }, el("h1", { tabindex: "-1" }, name)),
-      this.link,
-      this.body,
-    );
-    this.host.querySelector("h1").focus();
+    showPage(this.host, { back: [pageLink("history"), "History"], title: name }, this.link, this.body);
     this.update();
     this.asking.start();
   }

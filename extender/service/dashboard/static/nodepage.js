@@ -3,7 +3,7 @@
 import { Asking, unanswered } from "./asking.js";
 import { swatch } from "./colours.js";
 import { Chart, lanes } from "./curves.js";
-import { bar, el, replace } from "./dom.js";
+import { bar, el, replace, showPage } from "./dom.js";
 import { count, domainName, many } from "./format.js";
 import { panel } from "./gangparts.js";
 import { tally } from "./model.js";
@@ -53,10 +53,9 @@ export class NodePage {
     Object.assign(this, { name, stamp: "" });
     replace(this.trouble);
     replace(this.lanes, el("p", { class: "dim" }, "Asking …"));
-    replace(
+    showPage(
       this.host,
-      el("nav", { class: "crumbs", "aria-label": "Back" }, el("a", { href: pageLink("nodes") }, "← All nodes")),
-      el("div", { class: "gang-head" }, el("h1", { tabindex: "-1" }, `Node ${name}`), this.spans.frame),
+      { back: [pageLink("nodes"), "All nodes"], title: `Node ${name}`, beside: this.spans.frame },
       this.trouble,
       el(
         "div",
@@ -67,7 +66,6 @@ export class NodePage {
         panel("Gangs that were here", this.past.frame),
       ),
     );
-    this.host.querySelector("h1").focus();
     this.update();
     this.asking.start();
   }

@@ -2,7 +2,7 @@
 
 import { Asking, ask, unanswered } from "./asking.js";
 import { Curves } from "./curves.js";
-import { el, replace, say } from "./dom.js";
+import { el, replace, say, showPage } from "./dom.js";
 import { count, many, tenths } from "./format.js";
 import { panel } from "./gangparts.js";
 import { PlacedTable, WaitingTable } from "./gangs.js";
@@ -63,14 +63,9 @@ export class PayerPage {
     this.name = name;
     const { noun } = this.kind;
     replace(this.trouble);
-    replace(
+    showPage(
       this.host,
-      el(
-        "nav",
-        { class: "crumbs", "aria-label": "Back" },
-        el("a", { href: pageLink(this.path) }, `← All ${this.path}`),
-      ),
-      el("div", { class: "gang-head" }, el("h1", { tabindex: "-1" }, `${noun} ${name}`), this.spans.frame),
+      { back: [pageLink(this.path), `All ${this.path}`], title: `${noun} ${name}`, beside: this.spans.frame },
       this.count,
       this.trouble,
       el(
@@ -82,7 +77,6 @@ export class PayerPage {
         panel("Gangs that ended", this.past.frame),
       ),
     );
-    this.host.querySelector("h1").focus();
     this.below = "";
     this.asking.start();
     this.update();
