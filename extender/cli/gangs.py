@@ -13,7 +13,7 @@ from extender.cli.completing import gang_names
 from extender.cli.connecting import Connection, Scope, reached, refusals
 from extender.cli.listing import Listing, ListOptions, run
 from extender.cli.options import did_you_mean
-from extender.cli.printing import Cell, Column, age, phase, until, with_local_times
+from extender.cli.printing import Cell, Column, age, hidden_gangs, note, phase, until, with_local_times
 from extender.clock import SystemClock
 from extender.explain.documents import QueuesDocument
 from extender.service.board.documents import GangRow, GangsDocument
@@ -169,6 +169,8 @@ def gangs(  # noqa: PLR0913 - one parameter per option
         names=keys,
     )
     found = run(listing, options, connection)
+    if found.document.hidden and not keys:
+        note(hidden_gangs(found.document.hidden))
     if queue is not None and not found.every:
         with refusals("gangs"):
             _check_queue(queue, connection)

@@ -43,6 +43,12 @@ def note(message: str) -> None:
     typer.echo(message, err=True)
 
 
+def hidden_gangs(count: int) -> str:
+    """Say how many gangs are of namespaces that the caller may not list."""
+    are = "gang of other namespaces is" if count == 1 else "gangs of other namespaces are"
+    return f"{count} {are} not shown: you may not list podgroups there"
+
+
 def duration(seconds: float) -> str:
     """Write a time in two units at most, coarser the longer it is. Source: k8s.io/apimachinery HumanDuration."""
     whole = max(int(seconds), 0)

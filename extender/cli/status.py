@@ -10,7 +10,7 @@ from rich.text import Text
 
 from extender.cli.connecting import Connection, answered, refusals
 from extender.cli.output import DOCUMENT, DocumentFormat, Output, print_answer
-from extender.cli.printing import age, bar, cleaned, console, milliseconds, read_time, size
+from extender.cli.printing import age, bar, cleaned, console, hidden_gangs, milliseconds, read_time, size
 from extender.service.board.documents import StatusDocument
 
 EXIT_NOT_READY = 3
@@ -54,13 +54,18 @@ def describe(answer: StatusDocument, *, wide: bool) -> Iterator[Text]:
     for reason in answer.unready:
         yield Text("  ") + cleaned(reason)
     nodes, gpus = answer.nodes, answer.gpus
-    yield _line("nodes", f"{nodes.total}, {nodes.schedulable} take pods, {nodes.with_gpus} have GPUs")
-    whole = gpus.allocatable
-    parts = [(gpus.used, "\u2588", "green"), (gpus.reserved, "\u2592", "cyan")]
-    text = f"{whole}: {gpus.used} used, {gpus.reserved} reserved, {gpus.free} free  "
-    yield _line("GPUs", text) + bar(parts, whole, _BAR_CELLS)
+    if "nodes" in answer.hidden:
+        yield _line("nodes", "not shown: you may not list nodes")
+    else:
+        yield _line("nodes", f"{nodes.total}, {nodes.schedulable} take pods, {nodes.with_gpus} have GPUs")
+        whole = gpus.allocatable
+        parts = [(gpus.used, "\u2588", "green"), (gpus.reserved, "\u2592", "cyan")]
+        text = f"{whole}: {gpus.used} used, {gpus.reserved} reserved, {gpus.free} free  "
+        yield _line("GPUs", text) + bar(parts, whole, _BAR_CELLS)
     gangs = [f"{count} {phase}" for phase, count in answer.gangs.items() if count]
     yield _line("gangs", ", ".join(gangs) or "none")
+    if answer.hidden_gangs:
+        yield _line("", hidden_gangs(answer.hidden_gangs))
     waiting = [f"{count} {reason}" for reason, count in answer.waiting.items()]
     yield _line("waiting", ", ".join(waiting) or "none")
     yield from _longest(answer, now)

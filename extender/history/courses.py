@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Integer, case, cast, func, literal, select
@@ -12,14 +12,16 @@ from extender.history.records import HOUR, OTHERS, Course, CourseHour, Payer, Ti
 from extender.history.schema import GANGS, STATE, USAGE
 
 
-def read_course(connection: Connection, grid: TimeGrid, by: str, only: Payer, most: int) -> Course:
-    """Return the course of things in a grid, by a field of the payer, of all that `only` names."""
+def read_course(  # noqa: PLR0913, PLR0917 - the parts of one question
+    connection: Connection, grid: TimeGrid, by: str, only: Payer, most: int, within: Collection[str] | None
+) -> Course:
+    """Return the course of things in a grid, by a field of the payer, of all that `only` names in some namespaces."""
     at: float = connection.execute(select(STATE.c.at)).scalar_one() or 0.0
     hours = [USAGE.c.hour >= grid.first, USAGE.c.hour < grid.first + grid.steps * grid.hours]
-    used = [*hours, *_of(USAGE, only), (USAGE.c.used != 0) | (USAGE.c.reserved != 0)]
+    used = [*hours, *_of(USAGE, only, within), (USAGE.c.used != 0) | (USAGE.c.reserved != 0)]
     begin = GANGS.c.created
     cease = func.coalesce(GANGS.c.started, GANGS.c.ended, at)
-    waited = [(GANGS.c.ended >= grid.start) | GANGS.c.ended.is_(None), begin < grid.end, *_of(GANGS, only)]
+    waited = [(GANGS.c.ended >= grid.start) | GANGS.c.ended.is_(None), begin < grid.end, *_of(GANGS, only, within)]
 
     amounts: Counter[str] = Counter()
     for column, amount, terms in (
@@ -49,8 +51,9 @@ def read_course(connection: Connection, grid: TimeGrid, by: str, only: Payer, mo
     return Course(at, keys, len(ranked) > most, {row[0]: row[1] for row in connection.execute(capacity)}, usage, waits)
 
 
-def _of(table: Any, only: Payer) -> list[ColumnElement[bool]]:  # noqa: ANN401 - either of two tables
-    return [table.c[name] == value for name, value in only._asdict().items() if value]
+def _of(table: Any, only: Payer, within: Collection[str] | None) -> list[ColumnElement[bool]]:  # noqa: ANN401 - either of two tables
+    named = [table.c[name] == value for name, value in only._asdict().items() if value]
+    return named if within is None else [*named, table.c.namespace.in_(list(within))]
 
 
 def _named(column: ColumnElement[str], keys: Sequence[str]) -> ColumnElement[str]:

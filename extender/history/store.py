@@ -186,14 +186,14 @@ class HistoryStore:
             return GangPage([GangRecord(*row) for row in rows], at, last)
 
     @guarded
-    def course(self, grid: TimeGrid, by: str, only: Payer, most: int) -> Course:
+    def course(self, grid: TimeGrid, by: str, only: Payer, most: int, within: Collection[str] | None = None) -> Course:
         """Return what was used and waited for in a grid, by a field of the payer, of all that `only` names.
 
-        Those `most` that used or waited most are told apart. Complexity: O(gangs that have not ended before, or that
-        were created until then).
+        `within` are some namespaces, None for all. Those `most` that used or waited most are told apart. Complexity:
+        O(gangs that have not ended before, or that were created until then).
         """
         with self._open().connect() as connection:
-            return read_course(connection, grid, by, only, most)
+            return read_course(connection, grid, by, only, most, within)
 
     @guarded
     def usage(

@@ -41,7 +41,10 @@ _LIMITED: Final = frozenset(
     (
         _STATUS,
         _WHATIF,
-        *(f"/api/v1/{name}" for name in ["gangs", "demand", "board", "stream", "events", "history", "report"]),
+        *(
+            f"/api/v1/{name}"
+            for name in ("gangs", "demand", "board", "stream", "events", "history", "report", "curves")
+        ),
     )
 )
 _OF_NODES: Final = frozenset(("/api/v1/nodes", "/api/v1/capacity"))

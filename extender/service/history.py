@@ -152,7 +152,8 @@ class HistoryRoutes:
             _number(given, "most", 8, _MOST_CURVES),
             _payer(given),
         )
-        course = await self._read(lambda store: store.course(grid, by, only, most))
+        within = sight_of(request.scope).namespaces
+        course = await self._read(lambda store: store.course(grid, by, only, most, within))
         return await _written(lambda: curves(grid, course, by))
 
     async def history(self, request: Request) -> Response:

@@ -90,10 +90,13 @@ def limited_text(body: bytes, sight: Sight) -> bytes:
 
 def limited_document(body: bytes, sight: Sight, rows: Iterable[Mapping[str, Any]] | None = None) -> bytes:
     """Return a JSON document without what is hidden; a status in it counts `rows`, by default the gangs beside it."""
-    document = _kept(msgspec.json.decode(body), sight)
+    whole = msgspec.json.decode(body)
+    document = _kept(whole, sight)
     if document is _GONE:
         document = {}
     if isinstance(document, dict):
+        if {"gangs", "hidden"} == document.keys():  # the list of gangs
+            document["hidden"] = len(whole["gangs"]) - len(document["gangs"])
         _recount(document, sight, document.get("gangs") or () if rows is None else rows)
     return limited_text(msgspec.json.encode(document), sight)
 
@@ -169,6 +172,7 @@ def _recount(document: dict[str, Any], sight: Sight, rows: Iterable[Mapping[str,
         phases = Counter(row["phase"] for row in shown)
         waiting = [row for row in shown if row["reason"] is not None]
         oldest = min(((row["since"], _key(row)) for row in waiting if row["since"] is not None), default=None)
+        status["hiddenGangs"] = max(sum(status["gangs"].values()) - len(shown), 0)
         status["gangs"] = {phase: phases[phase] for phase in status["gangs"]}
         status["waiting"] = dict(Counter(row["reason"]["code"] for row in waiting).most_common())
         status["oldestWait"] = None if oldest is None else {"gang": oldest[1], "since": oldest[0]}

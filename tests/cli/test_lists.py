@@ -126,6 +126,17 @@ def test_status_says_how_things_are(asked: Script) -> None:
     assert "preempt  3 in the last minute, p50 0.2 ms, p99 -" in ask(asked, "status", "-o", "wide").stdout
 
 
+def test_what_a_caller_may_not_list_is_counted(server: Script) -> None:
+    """So that nobody takes a part for the whole; also where names are asked for, which are not counted."""
+    answer(server, PATHS["status"], status(hidden=["namespaces", "nodes"], hiddenGangs=3))
+    lines = [line.strip() for line in ask(server, "status").stdout.splitlines()]
+    assert "nodes    not shown: you may not list nodes" in lines
+    assert "3 gangs of other namespaces are not shown: you may not list podgroups there" in lines
+    answer(server, PATHS["gangs"], {"gangs": [gang()], "hidden": 1})
+    assert ask(server, "gangs").stderr.startswith("1 gang of other namespaces is not shown: ")
+    assert "not shown" not in ask(server, "gangs", "team/train").stderr
+
+
 def test_a_standby_is_ready(server: Script) -> None:
     """It says that it stands by; what there is none of is not listed."""
     off = {"on": False, "inputs": 0, "bytes": 0, "since": None, "ended": None}

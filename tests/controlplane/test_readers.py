@@ -140,6 +140,7 @@ def test_a_kubeconfig_is_enough(readers: Readers) -> None:
         assert (done.exit_code, done.stdout.split()) == (0, [f"{team}/secret-of-{team}"]), done.stderr
     done = readers.reached.ask("nobody", "status", "-o", "json")
     assert sum(json.loads(done.stdout)["gangs"].values()) == 0, done.stderr
+    assert "2 gangs of other namespaces are not shown" in readers.reached.ask("team-b", "gangs", "-A").stderr
     refused = readers.reached.ask("team-a", "explain", "team-b/secret-of-team-b")
     assert (refused.exit_code, "in namespace team-b" in refused.stderr) == (1, True), refused.stderr
 

@@ -90,6 +90,7 @@ def check_random_course(store: HistoryStore, seed: int) -> None:
     assert len(document.capacity) == len(spans(grid, at))
     assert document.capacity[0] == 64 * grid.step / (min(grid.start + grid.step, at) - grid.start)
     some = curves(grid, store.course(grid, "namespace", Payer("q-1"), 8), "namespace")
+    assert not curves(grid, store.course(grid, "namespace", Payer("q-1"), 8, ["elsewhere"]), "namespace").curves
     assert {curve.key for curve in some.curves} <= {"red", "blue"}
     numbers, _ = waited([gang for gang in gangs if gang.queue == "q-1"], at, spans(grid, at)[0])
     assert sum(curve.waiting_gangs[0] for curve in some.curves) == pytest.approx(numbers, abs=0.002)

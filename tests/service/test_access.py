@@ -170,6 +170,9 @@ async def test_counts_are_of_what_is_shown(http: httpx.AsyncClient, reviewer: Re
     assert {row["namespace"] for row in gangs} == {"team-a"}
     assert sum(own["gangs"].values()) == len(gangs) < sum(every["gangs"].values())
     assert sum(own["waiting"].values()) == sum(row["reason"] is not None for row in gangs)
+    assert own["hiddenGangs"] == sum(every["gangs"].values()) - len(gangs)
+    assert (await read(http, "gangs", "alice"))["hidden"] == own["hiddenGangs"] > every["hiddenGangs"] == 0
+    assert (await read(http, "gangs?namespace=team-a", "alice"))["hidden"] == 0
     assert (own["hidden"], every["hidden"]) == (["namespaces", "nodes", "queues"], [])
     assert own["gpus"]["allocatable"] == own["nodes"]["total"] == own["queues"] == 0
     nobody = await read(http, "status", "eve")

@@ -72,9 +72,13 @@ class GangRow(ApiDocument, frozen=True):
 
 
 class GangsDocument(ApiDocument, frozen=True):
-    """The gangs: those that wait in the order in which they are evaluated, then the others by age."""
+    """The gangs: those that wait in the order in which they are evaluated, then the others by age.
+
+    Of those that were asked for, `hidden` are of namespaces that the caller may not list.
+    """
 
     gangs: tuple[GangRow, ...]
+    hidden: Count = 0
 
 
 class GpuCounts(ApiDocument, frozen=True):
@@ -193,7 +197,8 @@ class RecordingState(ApiDocument, frozen=True):
 class StatusDocument(ApiDocument, frozen=True):
     """How Muster and the cluster are, in numbers; `gangs` by phase, `waiting` by reason.
 
-    Of what is `hidden` (namespaces, nodes, queues) the caller may not list all: only what it may is counted.
+    Of what is `hidden` (namespaces, nodes, queues) the caller may not list all: only what it may is counted, and
+    `hidden_gangs` are the gangs that are not.
     """
 
     version: str
@@ -211,6 +216,7 @@ class StatusDocument(ApiDocument, frozen=True):
     passes: CallLatency = field(name="pass")
     recording: RecordingState
     hidden: tuple[str, ...] = ()
+    hidden_gangs: Count = 0
 
 
 class EventsDocument(ApiDocument, frozen=True):

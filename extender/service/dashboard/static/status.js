@@ -17,11 +17,11 @@ export function showStatus(host, model) {
   });
 }
 
-function tiles({ gpus, nodes, gangs, waiting, oldestWait }, now) {
+function tiles({ gpus, nodes, gangs, waiting, oldestWait, hidden = [], hiddenGangs = 0 }, now) {
   const reasons = Object.entries(waiting).sort((a, b) => b[1] - a[1]);
   const waits = reasons.reduce((sum, [, number]) => sum + number, 0);
   const waited = oldestWait ? span(Math.floor((now - Date.parse(oldestWait.since)) / 1000)) : "";
-  return [
+  const ofNodes = [
     { title: "GPUs", facts: gpus, draw: () => gpuTile(gpus) },
     {
       title: "Nodes",
@@ -31,6 +31,15 @@ function tiles({ gpus, nodes, gangs, waiting, oldestWait }, now) {
         note(`${count(nodes.withGpus)} with GPUs, ${count(nodes.schedulable)} schedulable`),
       ],
     },
+  ];
+  const others = {
+    title: "Not shown",
+    facts: hiddenGangs,
+    draw: () => [figure(count(hiddenGangs)), note("gangs of namespaces that you may not list")],
+  };
+  return [
+    ...(hidden.includes("nodes") ? [] : ofNodes),
+    ...(hiddenGangs ? [others] : []),
     {
       title: "Running gangs",
       facts: gangs,
