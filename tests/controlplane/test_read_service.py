@@ -31,8 +31,9 @@ def _kubectl(running: LocalCluster, *arguments: str) -> str:
 
 
 def _apply(running: LocalCluster) -> None:
-    file = str(MANIFESTS / "components" / "read-service" / "service.yaml")
-    _kubectl(running, "apply", "--server-side", "--validate=strict", "-f", file)
+    folder = MANIFESTS / "components" / "read-service"
+    for file in ("service.yaml", "rbac.yaml"):
+        _kubectl(running, "apply", "--server-side", "--validate=strict", "-f", str(folder / file))
 
 
 def _behind(running: LocalCluster) -> list[str]:
@@ -61,7 +62,7 @@ async def _patch(kubeconfig: Path, kept: ReadSlice) -> None:
 def test_the_service_follows_the_leader(local_cluster: LocalCluster, tmp_path: Path) -> None:
     """None at first, then one leader, then the other alone; applying the manifest again takes none away."""
     _apply(local_cluster)
-    muster = local_cluster.service_account("muster").write_kubeconfig(tmp_path / "muster.kubeconfig")
+    muster = local_cluster.service_account("muster-scheduler").write_kubeconfig(tmp_path / "muster.kubeconfig")
     first, second = ReadSlice.of(SLICE, "10.0.0.1", "muster-a"), ReadSlice.of(SLICE, "10.0.0.2", "muster-b")
     asyncio.run(_lead(muster, second, leads=False))
     assert _behind(local_cluster) == []

@@ -87,11 +87,15 @@ def test_default_values_render_the_kustomize_base(default: list[Manifest], tmp_p
 
 @pytest.mark.parametrize(
     ("component", "values"),
-    [("view", {"view": {"enabled": True}}), ("network-policy", {"networkPolicy": {"enabled": True}})],
+    [
+        ("view", {"view": {"enabled": True, "readService": False}}),
+        ("view read-service", {"view": {"enabled": True}}),
+        ("network-policy", {"networkPolicy": {"enabled": True}}),
+    ],
 )
 def test_a_component_is_a_value_too(helm: Helm, tmp_path: Path, component: str, values: dict[str, Any]) -> None:
-    """The base with a component equals the chart with the value of that name, but for ports that are not there."""
-    base, chart = comparable(rendered_base(component, folder=tmp_path)), comparable(helm.render(values))
+    """The base with components equals the chart with the values of them, but for ports that are not there."""
+    base, chart = comparable(rendered_base(*component.split(), folder=tmp_path)), comparable(helm.render(values))
     del base["Namespace", "", NAMESPACE]
     for objects in (base, chart):
         for item in objects.values():
@@ -383,12 +387,28 @@ def test_verbs_for_a_kube_scheduler_elsewhere(helm: Helm) -> None:
 
 def test_the_view_has_no_verbs_and_is_apart(helm: Helm) -> None:
     """It listens on a port of its own, by the name that the command line looks for; the verbs stay on loopback."""
-    objects = helm.render({"view": {"enabled": True, "port": 8080}})
+    objects = helm.render({"view": {"enabled": True, "port": 8080, "readService": False}})
     options = serve_options(objects)
     assert (options["view_host"], options["view_port"], options["host"]) == ("0.0.0.0", 8080, "127.0.0.1")
     ports = {port["name"]: port["containerPort"] for port in container(objects, "muster")["ports"]}
     assert ports["view"] == 8080
     assert {"name": "view", "port": 8080, "targetPort": "view"} in one(objects, "Service")["spec"]["ports"]
+
+
+def test_readers_follow_the_leader_where_there_are_two(helm: Helm) -> None:
+    """Slice, label, right and option have one name, whatever that is; with one replica there are none of them."""
+    view = {"enabled": True, "port": 8080}
+    objects = helm.render({"view": view, "fullnameOverride": "my-muster"}, namespace="gangs")
+    named = {item["kind"]: item for item in objects if item["metadata"]["name"] == "my-muster-read"}
+    assert named.keys() == {"Service", "EndpointSlice"}
+    assert named["EndpointSlice"]["metadata"]["labels"]["kubernetes.io/service-name"] == "my-muster-read"
+    assert named["EndpointSlice"]["ports"][0]["port"] == named["Service"]["spec"]["ports"][0]["targetPort"] == 8080
+    (role,) = (item for item in objects if item["metadata"]["name"] == "my-muster:read-service" and "rules" in item)
+    assert role["rules"][0]["resourceNames"] == ["my-muster-read"]
+    assert serve_options(objects)["read_slice"] == "gangs/my-muster-read"
+    alone = helm.render({"view": view, "replicas": 1})
+    assert serve_options(alone)["read_slice"] is None
+    assert "read" not in {item["metadata"]["name"].rpartition("-")[2] for item in alone}
 
 
 def test_what_is_left_to_others_is_not_rendered(helm: Helm) -> None:

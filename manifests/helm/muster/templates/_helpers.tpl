@@ -76,6 +76,11 @@ helm.sh/resource-policy: keep
 {{- include "muster.fullname" . }}{{ if .Values.kubeScheduler.enabled }}-scheduler{{ end }}
 {{- end }}
 
+{{/* Not empty where a Service for readers follows the replica that leads. */}}
+{{- define "muster.readService" -}}
+{{- if and .Values.view.enabled .Values.view.readService (gt (int .Values.replicas) 1) }}yes{{ end }}
+{{- end }}
+
 {{/* Muster's image. */}}
 {{- define "muster.image" -}}
 {{- if .Values.image.digest }}
