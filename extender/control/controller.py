@@ -26,7 +26,6 @@ from extender.control.metrics import ADMISSION_PASS, Metrics
 from extender.control.outbox import SHORTEST_PAUSE_SECONDS, Fence, Outbox, WriteWindow
 from extender.control.ports import REWOUND, ClusterApi, LeaseGone, LeaseSeen, News, PodKey
 from extender.control.watched import PROVISIONING, REQUIRED_KINDS, Watches
-from extender.explain.runtimes import LearnedRuntimes
 from extender.history.accountant import Accountant
 from extender.journal.archive import Snapshot, collect_snapshot
 from extender.journal.journal import Journal
@@ -94,10 +93,6 @@ class Controller:
         self._engine = Engine(settings, self.journal.clock)
         self.journal.open()
         self.admission = self._engine.admission
-        runtimes = LearnedRuntimes(settings.history_user_label)
-        self.accountant = Accountant(
-            self.admission, clock, settings.history_user_label, recording=store is not None, runtimes=runtimes
-        )
         self._binder = Binder(settings, clock, fence, metrics, self._engine.verbs, self._bind_ended)
         self._outbox = Outbox(settings, clock, metrics, self._window)
         self._dispatcher = Dispatcher(
@@ -113,6 +108,10 @@ class Controller:
         )
         self._nominations = self._dispatcher.nominations
         self.inspection = self._dispatcher.inspection
+        runtimes = self.inspection.runtimes
+        self.accountant = Accountant(
+            self.admission, clock, settings.history_user_label, recording=store is not None, runtimes=runtimes
+        )
         self.decisions = self._dispatcher.decisions
         self.changed_gangs = self._dispatcher.changed_gangs
         self._forecaster = Forecaster(

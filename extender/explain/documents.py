@@ -197,6 +197,51 @@ class SuggestedChange(ApiDocument, frozen=True):
     message: str
 
 
+class QuotaGangRow(ApiDocument, frozen=True):
+    """What one gang holds of what is short, and when it is expected to end."""
+
+    gang: str
+    amount: Count
+    ends_at: Time | None
+    overdue: bool
+
+
+class QuotaHolderRow(ApiDocument, frozen=True):
+    """What the gangs of one Queue hold of what is short: those that hold most, and how many others."""
+
+    queue: str
+    nominal: Count
+    used: Count
+    borrowed: Count
+    gangs: tuple[QuotaGangRow, ...]
+    others: Count
+
+
+class QuotaStanding(ApiDocument, frozen=True):
+    """How the Queue of a gang stands that waits for quota, of the resource that is short (milli-CPU, bytes, counts).
+
+    `short_at` is where it is short: the Queue itself, or one above it. `returns_with` are the first gangs after whose
+    ends there is enough, `returns_at` when the last of them is expected to end, null where that is not known. With
+    `reclaims` others may be evicted for it now. `lines` say all of that in words.
+    """
+
+    queue: str
+    flavor: str
+    resource: str
+    asked: Count
+    nominal: Count
+    used: Count
+    available: Count
+    borrowing_limit: Count | None
+    lending_limit: Count | None
+    short_at: str
+    holders: tuple[QuotaHolderRow, ...]
+    returns_with: tuple[str, ...]
+    returns_at: Time | None
+    reclaims: bool
+    lines: tuple[str, ...] = ()
+
+
 class LevelNames(ApiDocument, frozen=True):
     """The levels of the topology, outermost first, and where they are declared."""
 
@@ -274,6 +319,7 @@ class Explanation(ApiDocument, frozen=True):
     waterfall: tuple[NodeWaterfall, ...]
     nearest_miss: NearestDomain | None
     holders: tuple[HolderRow, ...]
+    quota: QuotaStanding | None
     choice: PlacementChoice | None
     suggestions: tuple[SuggestedChange, ...] | None
     remarks: tuple[str, ...]

@@ -12,7 +12,9 @@ from extender.eviction.policies import Claimant, Policies
 from extender.eviction.preemptions import find_evictions
 from extender.eviction.search.search import FoundPreemption
 from extender.eviction.search.units import Victim
+from extender.explain.endings import Ending, ending
 from extender.explain.inquiry import copying
+from extender.explain.runtimes import LearnedRuntimes
 from extender.judge import Case
 from extender.objects.podgroup import GroupRef
 from extender.objects.requests import is_extended
@@ -28,8 +30,9 @@ _MOST_PODS: Final = 2048
 class Evictable:
     """What says who may be evicted for a gang, for whatever thread: queues and gangs are copied when asked for."""
 
-    def __init__(self, admission: Admission, queue: str, now: float) -> None:
-        """Look for a gang of `queue` as of `now` (epoch seconds)."""
+    def __init__(self, admission: Admission, queue: str, now: float, runtimes: LearnedRuntimes | None = None) -> None:
+        """Look for a gang of `queue` as of `now` (epoch seconds); `runtimes` tell when others end that do not say."""
+        self._runtimes = runtimes or LearnedRuntimes()
         self._model, self._budgets = admission.model, admission.budgets
         self._live, self._queue = admission.sharing, queue
         self._spares = admission.tenure.pending_evictions.spares
@@ -78,6 +81,16 @@ class Evictable:
         asked = replace(case, planner=plan_anywhere, quota=case.quota and case.quota.on(self.sharing))
         found = find_evictions(asked, option, claimant, victims, sharing=self.sharing, budgets=self._budgets)
         return None if found is None or not found.evictions else found
+
+    def candidates(self, case: Case, option: Option) -> tuple[list[Victim], float | None]:
+        """Return who may be evicted for a gang, and when (epoch seconds) the first may who may not yet."""
+        return self._policies.victims(Claimant.of(case, option), self._spares, self._now)
+
+    def ending(self, ref: GroupRef, queue: str) -> Ending | None:
+        """Return when a gang that is charged to a queue of the tree is expected to end; None if it is gone."""
+        gang = self._gang(ref)
+        uids = self.sharing.charges.holders(queue).get(ref, ())
+        return None if gang is None else ending(gang, uids, self._runtimes, self.sharing, self._now)
 
     def _gang(self, ref: GroupRef) -> Gang | None:
         """Return a copy of a gang: the original counts its members when asked, which is for the event loop to do."""

@@ -34,6 +34,7 @@ from extender.explain.documents import (
     PartRow,
     PlacementChoice,
     PredictedPlacement,
+    QuotaStanding,
     SuggestedChange,
     WaitReason,
 )
@@ -42,7 +43,8 @@ from extender.explain.evictable import Evictable
 from extender.explain.forecast import Prospect, Prospects
 from extender.explain.inquiry import Inquiry, inquire
 from extender.explain.parts import part_tree
-from extender.explain.runtimes import RuntimeSource
+from extender.explain.quotas import quota_standing
+from extender.explain.runtimes import LearnedRuntimes, RuntimeSource
 from extender.explain.suggestions import suggest
 from extender.explain.views import GangView, QueueReport, gang_view, queue_reports
 from extender.explain.waterfall import Waterfall
@@ -74,7 +76,8 @@ class GangFacts:
     `levels` are those that it is placed by. `promised` has the node of each member with a reservation, `held` what
     members hold of their nodes, where that is known, both by UID. `doubts` says by node what was reported of it and is
     not believed. `start` is when a gang that waits is expected to start, where that was looked at. `suggestions` are
-    the smallest changes with which it would be placed now, None where none were searched for. A `hypothetical`
+    the smallest changes with which it would be placed now, None where none were searched for. `quota` is how its Queue
+    stands, if it waits for quota and that was looked at. A `hypothetical`
     gang does not exist: it was only asked about. `parts` is None of one that has none.
     """
 
@@ -87,6 +90,7 @@ class GangFacts:
     doubts: Mapping[str, str] = field(default_factory=dict)
     start: Prospect | None = None
     suggestions: tuple[SuggestedChange, ...] | None = None
+    quota: QuotaStanding | None = None
     hypothetical: bool = False
     parts: PartRow | None = None
 
@@ -113,6 +117,7 @@ def explanation(facts: GangFacts) -> Explanation:
         waterfall=tuple(map(_waterfall, account.waterfalls)),
         nearest_miss=None if nearest is None else _nearest(nearest),
         holders=account.holders,
+        quota=facts.quota,
         choice=None if choice is None else PlacementChoice(choice.considered, choice.lines, choice.weighed),
         suggestions=facts.suggestions,
         remarks=remarks(facts),
@@ -138,6 +143,7 @@ def remarks(facts: GangFacts) -> tuple[str, ...]:
     return (
         *([] if wait is None else [f"waits: {wait.reason.value}: {wait.message}"]),
         *_account_lines(account),
+        *([] if facts.quota is None else facts.quota.lines),
         *([] if facts.start is None else [_expected(facts.start)]),
         *([] if account.placement is None else _consequences(account.placement)),
         *([] if account.better is None else [_would_take(account.better)]),
@@ -346,6 +352,7 @@ def explain_further(collected: Collected) -> GangFacts:
         doubts={node: doubt for node in nodes if (doubt := occupancy.distrust(node))},
         start=collected.start,
         suggestions=_suggestions(collected),
+        quota=None if collected.evictable is None else quota_standing(inquiry, collected.evictable),
         parts=part_tree(inquiry.gang, places_of(inquiry), inquiry.views, collected.view.wait),
     )
 
@@ -362,6 +369,7 @@ class Inspection:
 
     Attributes:
         prospects: when the gangs that wait are expected to start.
+        runtimes: how long gangs ran that have ended.
     """
 
     def __init__(self, admission: Admission, clock: Clock) -> None:
@@ -370,6 +378,7 @@ class Inspection:
         self._clock = clock
         self._copies = Copies()
         self.prospects = Prospects(admission)
+        self.runtimes = LearnedRuntimes(admission.settings.history_user_label)
 
     def gangs(self) -> Iterator[GangView]:
         """Iterate over how every gang stands, those of other schedulers included, each as of when it is asked for.
@@ -420,7 +429,7 @@ class Inspection:
             levels=model.tree.levels,
             members=tuple(gang.members.values()),
             inquiry=inquiry,
-            evictable=Evictable(self._admission, inquiry.live.queue, now) if suggesting else None,
+            evictable=Evictable(self._admission, inquiry.live.queue, now, self.runtimes) if suggesting else None,
             start=self.prospects.of(gang),
             outdated=self._copies.outdated(),
         )

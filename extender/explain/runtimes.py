@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from enum import StrEnum
 from statistics import median
 from typing import Final, NamedTuple
@@ -89,7 +88,7 @@ class LearnedRuntimes:
 
     def _learned(self, queue: str, namespace: str, user: str, elapsed: float) -> float | None:
         for key in _keys(queue, namespace, user):
-            samples: Sequence[float] = self._samples.get(key, ())
+            samples = tuple(self._samples.get(key, ()))  # in one step: an explanation asks in a thread of its own
             if len(samples) >= _LEAST_SAMPLES and (longer := [each for each in samples if each > elapsed]):
                 return median(longer)
         return None

@@ -19,6 +19,8 @@ from extender.explain.evictable import Evictable, in_words
 from extender.explain.explanation import GangFacts, explanation
 from extender.explain.inquiry import Inquiry, copying, inquire
 from extender.explain.parts import part_tree
+from extender.explain.quotas import quota_standing
+from extender.explain.runtimes import LearnedRuntimes
 from extender.explain.suggestions import suggest
 from extender.explain.views import view
 from extender.judge import CLEARABLE, judge
@@ -102,9 +104,10 @@ def _describe(gang: Gang, group: PodGroup | None) -> None:
             gang.join(replace(pod, role=group.role_of(pod.role, pod.labels)))
 
 
-def ask(admission: Admission, newcomer: Newcomer, now: float) -> WhatIfCase:
+def ask(admission: Admission, newcomer: Newcomer, now: float, runtimes: LearnedRuntimes | None = None) -> WhatIfCase:
     """Gather on the event loop what the answer at `now` (epoch seconds) rests on. No decision depends on it.
 
+    How long others run that do not say is learned from `runtimes`.
     A PodGroup that the newcomer's pods name and that was not submitted is the one in the cluster.
     """
     gang, model = newcomer.gang, admission.model
@@ -121,7 +124,8 @@ def ask(admission: Admission, newcomer: Newcomer, now: float) -> WhatIfCase:
         assumptions.append(f"no pod has schedulerName {names}: Muster would leave it alone; evaluated as if it did not")
     inquiry = inquire(admission, gang, now, newcomer.demand)
     stated = replace(newcomer, assumptions=tuple(assumptions))
-    return WhatIfCase(stated, managed, model.tree.levels, inquiry, Evictable(admission, inquiry.live.queue, now))
+    evictable = Evictable(admission, inquiry.live.queue, now, runtimes)
+    return WhatIfCase(stated, managed, model.tree.levels, inquiry, evictable)
 
 
 def study(question: WhatIfCase) -> WhatIfAnswer:
@@ -132,6 +136,7 @@ def study(question: WhatIfCase) -> WhatIfAnswer:
     inquiry, gang = question.inquiry, question.newcomer.gang
     account = explain_gang(inquiry)
     suggestions = suggest(inquiry, question.evictable)
+    quota = quota_standing(inquiry, question.evictable)
     outcome = attempt(inquiry, question.evictable)
     if outcome.placement is not None:
         there = replace(inquiry)  # what was counted on the first one is outdated
@@ -145,6 +150,7 @@ def study(question: WhatIfCase) -> WhatIfAnswer:
         account=account,
         promised=outcome.nodes,
         held=outcome.held,
+        quota=quota,
         hypothetical=True,
         parts=part_tree(copying(gang, outcome.nodes)(), outcome.nodes, inquiry.views, outcome.wait),
     )

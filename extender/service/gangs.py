@@ -273,7 +273,7 @@ class WhatIfRoutes:
         """Answer for one gang that comes at `now` (epoch seconds)."""
         admission = self._controller.admission
         # The last reference frees the copy, which takes milliseconds: the thread holds it.
-        question = [ask(admission, newcomer, now)]
+        question = [ask(admission, newcomer, now, self._controller.inspection.runtimes)]
         answer = await asyncio.to_thread(lambda: study(question.pop()))
         return complete(admission, answer, now)
 

@@ -88,6 +88,7 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
         "waterfall": [],
         "nearestMiss": None,
         "holders": [],
+        "quota": None,
         "choice": None,
         "suggestions": None,
         "remarks": [
