@@ -87,8 +87,13 @@ def within(row: GangRow) -> str:
 
 
 def starts(row: GangRow, now: dt.datetime) -> str:
-    """Return in how long a waiting gang is expected to start: `5m`, `now`, `overdue`, `-` where that is not known."""
+    """Return in how long a waiting gang is expected to start: `5m`, `now`, `overdue`, `-` where that is not known.
+
+    Where only a bound is known it is `>5h`.
+    """
     expected = row.expected_start
+    if expected is None and row.starts_after is not None:
+        return until(row.starts_after, now).replace("in ", ">")
     if expected is None:
         return "-"
     return "overdue" if expected.overdue else until(expected.at, now).removeprefix("in ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -25,7 +26,12 @@ _EVERY: Final = 10.0
 _SLICE_SECONDS: Final = 0.003
 _RESTS: Final = 9
 #: Processor time of one forecast; what is further ahead is not worked out (seconds).
-_MOST_SECONDS: Final = 20.0
+_NEAR_SECONDS: Final = 2.0
+#: Every so often one may take longer, so that those are told an expected start too who wait far behind (seconds).
+_FAR_EVERY: Final = 600.0
+_FAR_SECONDS: Final = 20.0
+#: Rests between two forecasts for so many times as long as the event loop gathered for one.
+_RESTS_PER_GATHERING: Final = 50
 
 
 class Forecaster:
@@ -51,11 +57,13 @@ class Forecaster:
         self._pause = pause or threading.Event().wait
         self._worker = Worker("forecast")
         self._seen: tuple[object, ...] = ()
+        self._far_at = -math.inf
+        self._gathered = 0.0
 
     async def run(self) -> None:
         """Look ahead until cancelled. A mistake here ends nothing else."""
         while True:
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(max(_EVERY, _RESTS_PER_GATHERING * self._gathered))
             try:
                 await self.turn()
             except Exception:
@@ -63,40 +71,43 @@ class Forecaster:
 
     async def turn(self) -> None:
         """Look ahead once, if anything has changed since, or time has shown that something was wrong."""
-        admission = self._admission
+        admission, told, steady = self._admission, self._prospects.told, self._clock.monotonic()
         if not admission.rebuilt:
             return
         now = self._clock.now().timestamp()
         seen = (admission.tenure, admission.passes, admission.model.table.generation)
-        passed = any(each.at is not None and each.at < now for each in self._prospects.told.values())
-        if seen == self._seen and not passed:
+        far = bool(told) and steady >= self._far_at  # the first is soon told
+        passed = any(each.at is not None and each.at < now for each in told.values())
+        if seen == self._seen and not passed and not (far and any(each.after is not None for each in told.values())):
             return
-        self._seen = seen
-        gathering = foresee(admission, self._runtimes, now)
-        while True:
+        self._seen, self._gathered = seen, 0.0
+        gathering, box = foresee(admission, self._runtimes, now), list[Foresight]()
+        while not box:
+            began = thread_cpu_seconds()
             try:
                 next(gathering)
             except StopIteration as done:
-                box: list[Foresight] = [done.value]
-                break
+                box.append(done.value)
+            self._gathered += thread_cpu_seconds() - began
             await asyncio.sleep(0)
-        news, spent = await self._worker.submit(lambda: self._work(box.pop()))
+        news, spent = await self._worker.submit(lambda: self._work(box.pop(), _FAR_SECONDS if far else _NEAR_SECONDS))
+        self._far_at = steady + _FAR_EVERY if far else self._far_at
         self._metrics.forecast_seconds.observe(spent)
         self._prospects.tell(news)
         self._changed.note(news.changed)
 
-    def _work(self, scene: Foresight) -> tuple[ForecastNews, float]:
-        """Work a forecast out in slices; return it, and the processor time that it took (seconds)."""
+    def _work(self, scene: Foresight, most: float) -> tuple[ForecastNews, float]:
+        """Work a forecast out in slices, for so many seconds of processor time; return it, and how many it took."""
         forecast = Forecast(scene)
         began = since = thread_cpu_seconds()
         for _ in forecast.steps():
             now = thread_cpu_seconds()
-            if now - began > _MOST_SECONDS:
+            if now - began > most:
                 break
             if now - since > _SLICE_SECONDS:
                 self._pause(_RESTS * (now - since))
                 since = thread_cpu_seconds()
-        forecast.conclude()
+        forecast.conclude(self._prospects.told)
         return self._prospects.compare(forecast.prospects, scene.refs), thread_cpu_seconds() - began
 
     def started(self, uid: str) -> None:

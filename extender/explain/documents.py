@@ -315,6 +315,7 @@ class Explanation(ApiDocument, frozen=True):
     next_better: FasterPlacement | None
     expected_start: ExpectedStart | None
     start_unknown: str | None
+    starts_after: Time | None
     queue: QueuePosition | None
     waterfall: tuple[NodeWaterfall, ...]
     nearest_miss: NearestDomain | None

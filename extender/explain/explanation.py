@@ -113,6 +113,7 @@ def explanation(facts: GangFacts) -> Explanation:
         next_better=None if better is None else _faster(better),
         expected_start=expected_start(facts.start),
         start_unknown=start_unknown(facts.start),
+        starts_after=starts_after(facts.start),
         queue=account.standing,
         waterfall=tuple(map(_waterfall, account.waterfalls)),
         nearest_miss=None if nearest is None else _nearest(nearest),
@@ -245,6 +246,11 @@ def expected_start(start: Prospect | None) -> ExpectedStart | None:
 def start_unknown(start: Prospect | None) -> str | None:
     """Return why it is not known when a gang starts; None if it is, or was not looked at."""
     return None if start is None else start.unknown or None
+
+
+def starts_after(start: Prospect | None) -> str | None:
+    """Return until when a gang does not start of which no more was worked out; None if more was."""
+    return None if start is None or start.after is None else time_text(start.after)
 
 
 def predicted_placement(placement: Placement) -> PredictedPlacement:

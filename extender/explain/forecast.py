@@ -48,9 +48,9 @@ from extender.queues.sharing import Sharing
 #: Seconds from a decision until kubelets have taken the pods on, from when on runtimes count.
 TURNOVER_SECONDS: Final = 5.0
 #: Ends that lie so close together are one moment, the last of them: seconds, and a share of the time until then. So
-#: there are some 2,000 moments at most until the horizon.
+#: there are some 600 moments at most until the horizon.
 _CLOSE_SECONDS: Final = 1.0
-CLOSE_SHARE: Final = 0.005
+CLOSE_SHARE: Final = 0.02
 #: Further ahead nothing is foreseen (seconds).
 _HORIZON: Final = 90 * 86_400.0
 #: What is looked at in one step while a forecast is prepared on the event loop: some 0.3 ms.
@@ -62,8 +62,9 @@ _MOST_NAMED: Final = 3
 class Prospect(NamedTuple):
     """When a gang is expected to start.
 
-    `at` is in epoch seconds, None if that is not known: `unknown` says why. `because` names whose end it waits for, ""
-    if for none, and `overdue` says that this should have ended. `source` is what it goes by.
+    `at` is in epoch seconds, None if that is not known: `unknown` says why, and it is `after` a time if no more than
+    that was worked out (epoch seconds, else None). `because` names whose end it waits for, "" if for none, and
+    `overdue` says that this should have ended. `source` is what it goes by.
     """
 
     at: float | None
@@ -71,6 +72,7 @@ class Prospect(NamedTuple):
     overdue: bool = False
     source: RuntimeSource = RuntimeSource.DECLARED
     unknown: str = ""
+    after: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -278,8 +280,11 @@ class Forecast:
             yield
             yield from self._pass()
 
-    def conclude(self) -> None:
-        """Say of those that have not started why it is not known when they will."""
+    def conclude(self, before: Mapping[str, Prospect] | None = None) -> None:
+        """Say of those that have not started why it is not known when they will.
+
+        What was said `before` of starts further ahead than was played stands.
+        """
         more = bool(self._ends)
         for kind, line in self._lines.items():
             wait = self._why.get(kind)
@@ -293,8 +298,10 @@ class Forecast:
                 why = f"not known how long these run: {some}{others}"
             else:
                 why = f"no end of another makes room{'' if wait is None else f': {wait.reason.value}'}"
+            later = Prospect(None, unknown=why, after=self.reached if why.startswith("later") else None)
             for each in line:
-                self.prospects[each.uid] = Prospect(None, unknown=why)
+                known = before.get(each.uid, later) if before and later.after is not None else later
+                self.prospects[each.uid] = known if (known.at or 0.0) > self.reached else later
 
     # What ends.
 
@@ -305,14 +312,17 @@ class Forecast:
             self._endless.append(running.name)
             return
         release = Release(began + running.runtime.seconds, tuple(running.uids), running.name)
-        for moment in Calendar((release,), now).moments:  # none of what is overdue for too long
-            if running.runtime.source is RuntimeSource.DECLARED:
-                self._declared[id(running)] = release
-            if moment.releases[0].overdue:
-                self._overdue.add(running.name)
-            heappush(self._ends, (moment.at, next(self._serial), running))
-            return
-        self._endless.append(running.name)
+        at = release.at
+        if at <= now:
+            overdue = Calendar((release,), now).moments
+            if not overdue:  # for too long
+                self._endless.append(running.name)
+                return
+            self._overdue.add(running.name)
+            at = overdue[0].at
+        if running.runtime.source is RuntimeSource.DECLARED:
+            self._declared[id(running)] = release
+        heappush(self._ends, (at, next(self._serial), running))
 
     def _let_end(self, until: float) -> None:
         """Let all end that does so by `until`; it is the moment of the last of them then."""
@@ -373,15 +383,18 @@ class Forecast:
 
     def _in_turn(self, kinds: Iterable[tuple[object, ...]]) -> list[tuple[tuple[object, ...], int, tuple[object, ...]]]:
         """Return a heap of kinds of gangs, by the first of each."""
-        line = [(self._turn_of(kind), next(self._serial), kind) for kind in kinds]
+        turns, line = dict[str, tuple[object, ...]](), list[tuple[tuple[object, ...], int, tuple[object, ...]]]()
+        for kind in kinds:
+            first = self._lines[kind][0]
+            if not (first.position.not_partial and first.position.not_aged):
+                turn: tuple[object, ...] = (0, (), first.position)
+            else:
+                if first.queue not in turns:
+                    turns[first.queue] = (1, self._sharing.turn(first.queue))
+                turn = (*turns[first.queue], first.position)
+            line.append((turn, next(self._serial), kind))
         heapify(line)
         return line
-
-    def _turn_of(self, kind: tuple[object, ...]) -> tuple[object, ...]:
-        first = self._lines[kind][0]
-        if not (first.position.not_partial and first.position.not_aged):
-            return (0, (), first.position)
-        return (1, self._sharing.turn(first.queue), first.position)
 
     def _starts(self, waiting: _InLine, pod_set: PodSet, cycle: Cycle) -> bool:
         """Judge a gang; let it start if it fits, or else stand in the way of others as it would."""

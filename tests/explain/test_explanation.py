@@ -84,6 +84,7 @@ def test_the_document_has_exactly_the_documented_keys() -> None:
         "nextBetter": {"busBandwidthGBps": 475.0, "level": "rack", "domain": "r7", "fits": 3, "needed": 4},
         "expectedStart": None,
         "startUnknown": None,
+        "startsAfter": None,
         "queue": {"name": None, "position": None, "of": 0, "positionInQueue": None, "ofQueue": 0, "ahead": []},
         "waterfall": [],
         "nearestMiss": None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ from extender.control import forecaster as module
 from extender.control.dispatch import ChangedGangs
 from extender.control.forecaster import Forecaster
 from extender.control.metrics import Metrics
-from extender.explain.forecast import Forecast, Prospects
+from extender.explain.forecast import Prospects
 from extender.explain.runtimes import LearnedRuntimes
 from tests.explain.test_forecast import job
 from tests.worlds import Job, World
@@ -89,16 +88,49 @@ async def test_a_replica_that_does_not_decide_looks_at_nothing() -> None:
     assert told.count("muster_forecast_seconds_count") == 0
 
 
-async def test_the_thread_rests_and_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine times as long as it works; what is further ahead is said to be later."""
-    seconds: Iterator[float] = iter(float(number) for number in range(1000))
-    monkeypatch.setattr(module, "thread_cpu_seconds", lambda: next(seconds))
-    monkeypatch.setattr(Forecast, "steps", lambda _: iter([None] * 100))
+@pytest.fixture
+def costly(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let each look at the processor's time cost what the list has in it (seconds); return the list."""
+    cost, spent = [1.0], [0.0]
+
+    def look() -> float:
+        spent[0] += cost[0]
+        return spent[0]
+
+    monkeypatch.setattr(module, "thread_cpu_seconds", look)
+    return cost
+
+
+@pytest.mark.usefixtures("costly")
+async def test_the_thread_rests_and_gives_up_in_time() -> None:
+    """Nine times as long as it works; of what is further ahead a bound is told, which is no expectation."""
     told = Told()
     await told.forecaster.turn()
-    assert told.pauses
     assert set(told.pauses) == {9.0}
-    assert told.prospects.told[told.waits.gang.uid].at is None
+    prospect = told.prospects.told[told.waits.gang.uid]
+    assert (prospect.at, prospect.after) == (None, told.world.now)
+    assert prospect.unknown.startswith("later than")
+
+
+async def test_it_looks_far_ahead_only_now_and_then(costly: list[float]) -> None:
+    """Those who wait far behind are told so too, and that stands while it looks less far, if it still may be."""
+    told = Told()
+    await told.forecaster.turn()
+    uid = told.waits.gang.uid
+    assert told.prospects.told[uid].at is None
+    await told.forecaster.turn()  # nothing has changed but that it may look further
+    expected = told.prospects.told[uid]
+    assert expected.at == pytest.approx(told.world.now + 100.0)
+    costly[0] = 3.0
+    other = job(told.world, "other", 2, 50.0)
+    await told.forecaster.turn()
+    assert told.prospects.told[uid] == expected
+    assert told.prospects.told[other.gang.uid].after == told.world.now
+    told.world.clock.advance(601.0)
+    job(told.world, "third", 2, 50.0)
+    costly[0] = 0.0
+    await told.forecaster.turn()
+    assert told.prospects.told[uid].overdue
 
 
 async def test_a_mistake_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -56,8 +57,7 @@ def expected_release(name: str, uids: Iterable[str], started_at: float | None, d
     return Release(began + duration, tuple(uids), name)
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityChange:
+class CapacityChange(NamedTuple):
     """A time at which something is expected to end (epoch seconds), and everything that is."""
 
     at: float
@@ -79,12 +79,12 @@ class Calendar:
     def __init__(self, releases: Iterable[Release], now: float) -> None:
         """Sort releases by time; those that should have happened by `now` get a new time."""
         coming = (release if release.at > now else _extended(release, now) for release in releases)
-        ordered = sorted((release for release in coming if release.at < inf), key=lambda each: (each.at, each.name))
+        ordered = sorted([release for release in coming if release.at < inf], key=attrgetter("at", "name"))
         self.now = now
         self.moments: list[CapacityChange] = []
         for release in ordered:
             if self.moments and self.moments[-1].at == release.at:
-                self.moments[-1] = replace(self.moments[-1], releases=(*self.moments[-1].releases, release))
+                self.moments[-1] = CapacityChange(release.at, (*self.moments[-1].releases, release))
             else:
                 self.moments.append(CapacityChange(release.at, (release,)))
         self.overdue = tuple(release for release in ordered if release.overdue)

@@ -39,7 +39,8 @@ class GangRow(ApiDocument, frozen=True):
     `gpus` are what its members ask for that have not ended; of these, `gpusHeld` are on the `nodes` that members are
     bound to, or that are reserved for them. `level` and `domain` are the smallest that its GPUs share. `position` is
     its place among those that wait (1 is evaluated first). `parts` is null of a gang that has none.
-    `startUnknown` says why it is not known when it will start.
+    `startUnknown` says why it is not known when it will start; `startsAfter` is a bound: not before, if all goes as
+    expected.
     """
 
     namespace: str
@@ -64,6 +65,7 @@ class GangRow(ApiDocument, frozen=True):
     parts: PartCounts | None = None
     position: Count | UnsetType | None = UNSET
     start_unknown: str | None = None
+    starts_after: Time | None = None
 
     @property
     def key(self) -> str:

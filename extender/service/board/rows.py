@@ -14,7 +14,7 @@ from extender.cluster.tree import Tree
 from extender.control.controller import Controller
 from extender.explain.documents import GangPhase
 from extender.explain.drawing.tree import DrawnHolding, cells, written_gpus
-from extender.explain.explanation import expected_start, rounded, start_unknown, wait_reason
+from extender.explain.explanation import expected_start, rounded, start_unknown, starts_after, wait_reason
 from extender.explain.views import GangView, gang_view
 from extender.hardware.products import PRODUCT_LABELS
 from extender.ledger.slots import Reservation
@@ -78,6 +78,7 @@ class GangRows:
             started_at=None if gang.started_at is None else time_text(gang.started_at),
             expected_start=expected_start(prospect),
             start_unknown=start_unknown(prospect),
+            starts_after=starts_after(prospect),
             bus_bandwidth=None if placement is None else rounded(placement.bus_bandwidth),
             level=None if placement is None else placement.level,
             domain=None if placement is None else placement.domain,
