@@ -92,6 +92,9 @@ def create_gang(scene: Scene, a: int, b: int) -> None:
         return
     minimum, members, gpus = shape
     picky = b // 1024 % 12 == 0
+    parts = 2 if members % 2 == 0 and a // 32 % 4 == 0 else 0
+    if parts:
+        minimum = members // (1 + b // 4096 % 2)
     gang = Gang(
         people.next_name(PICKY_STEM if picky else "gang-"),
         minimum,
@@ -102,6 +105,7 @@ def create_gang(scene: Scene, a: int, b: int) -> None:
         timeout=(0, 0, 0, 5)[b // 128 % 4],
         picky=picky,
         claims=people.claims_devices and a // 16 % 2 == 0,
+        parts=parts,
     )
     people.create_gang(gang, gated=b % 11 == 0, group_last=b % 7 == 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 
 from tests.controlplane.holding import Holding, hands_changed
@@ -14,14 +14,21 @@ _IN_VAIN = 60.0
 
 
 def device_violations(
-    holdings: Sequence[Holding], bound_at: Mapping[str, Sequence[float]], tolerance: Tolerance, end: float
+    holdings: Sequence[Holding],
+    bound_at: Mapping[str, Sequence[float]],
+    counted: Callable[[float, float], float],
+    tolerance: Tolerance,
+    end: float,
 ) -> Iterator[Violation]:
-    """Yield what allocations show of P2 and P3 broken; `bound_at` says when each pod was put on a node (seconds)."""
+    """Yield what allocations show of P2 and P3 broken; `bound_at` says when each pod was put on a node (seconds).
+
+    `counted` returns for how much of the time between two moments kube-scheduler ends allocations in vain (seconds).
+    """
     for one, other in hands_changed(holdings):
         yield Violation(max(one.at, other.at), "P2", f"{one.claim} and {other.claim} had a device at a time")
     for held in holdings:
         until = min([held.at + held.seconds, end, *(at for at in bound_at.get(held.owner, ()) if at >= held.at)])
-        if until - held.at > _IN_VAIN + tolerance.news + tolerance.write:
+        if counted(held.at, until) > _IN_VAIN + tolerance.news + tolerance.write:
             text = f"{held.claim} had {len(held.devices)} devices for {until - held.at:.1f} s before its pod was bound"
             yield Violation(until, "P3", text)
 

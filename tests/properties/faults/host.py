@@ -72,6 +72,7 @@ class Host:
         self.clock = clock
         self.line = Line(site.pace.write, site.pace.muster_watch, killed=self.kill_muster, refused=site.record.refused)
         self.calls = VerbLine(site.loop, site.pace.call)
+        self.calls.hung = site.record.hung
         self.restart_after = 1.0
         self.replica: Replica | None = None
         self._site = site

@@ -68,7 +68,7 @@ async def _play(story: Story, settings: Settings) -> Played:
         history, tolerance = world.record.history(), world.record.tolerance()
         return Played(
             history,
-            tuple(sorted([*judge(history, tolerance), *_of_devices(world, people, story.nodes)])),
+            tuple(sorted([*judge(history, tolerance), *_of_devices(world, people)])),
             tuple(dict.fromkeys(world.crashes)),
             Counter(step.action for step in story.steps),
             world.record.bindings,
@@ -79,14 +79,11 @@ async def _play(story: Story, settings: Settings) -> Played:
         await world.close()
 
 
-def _of_devices(world: World, people: Population, nodes: int) -> Iterator[Violation]:
-    """Yield what is wrong with devices.
-
-    Where there is one node kube-scheduler does not end an allocation that is in the way of no other (docs/devices.md).
-    """
-    holdings, end = world.record.allocations(), world.loop.time()
-    if nodes > 1:
-        yield from device_violations(holdings, world.record.bound_at(), world.record.tolerance(), end)
+def _of_devices(world: World, people: Population) -> Iterator[Violation]:
+    """Yield what is wrong with devices."""
+    record, end = world.record, world.loop.time()
+    holdings = record.allocations()
+    yield from device_violations(holdings, record.bound_at(), record.seconds_of_choice, record.tolerance(), end)
     if not people.gangs:
         yield from leaks(holdings, end)
 

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import orjson
+
 from extender.control.ports import ApiError, WatchedKind
 from extender.objects import keys
 from extender.objects.pod import Phase, Pod
@@ -51,7 +53,8 @@ class Gang:
     With `claims` these are not GPUs of a device plugin but devices, which each pod claims.
     `grace` is how long its pods take to stop, `timeout` its scheduleTimeoutSeconds, 0 for none. The pods of a `picky`
     one have rules of their own that no node meets, unknown to Muster. It is in `queue`, and says that it runs for
-    `duration` seconds, "" and 0 where it says nothing; one that `never_preempts` has nobody evicted.
+    `duration` seconds, "" and 0 where it says nothing; one that `never_preempts` has nobody evicted. With `parts` it
+    consists of so many of equal size, of which it needs as many as have `minimum` members.
     """
 
     name: str
@@ -66,6 +69,14 @@ class Gang:
     duration: int = 0
     never_preempts: bool = False
     claims: bool = False
+    parts: int = 0
+
+    @property
+    def tree(self) -> str:
+        """Return what its PodGroup says of its parts."""
+        size = self.members // self.parts
+        parts = [{"name": f"part-{number}", "roles": {_role(number): size}} for number in range(self.parts)]
+        return orjson.dumps({"minimum": self.minimum // size, "parts": parts}).decode()
 
     def names(self) -> list[str]:
         """Return the names of its pods."""
@@ -120,6 +131,8 @@ class Population:
         manifest = pod_group_manifest(_scenario(gang))
         if gang.timeout:
             manifest["spec"]["scheduleTimeoutSeconds"] = gang.timeout
+        if gang.parts:
+            manifest["metadata"]["annotations"][keys.TREE] = gang.tree
         if gang.duration:
             manifest["metadata"]["annotations"][keys.EXPECTED_DURATION] = f"{gang.duration}s"
         with suppress(ApiError):
@@ -134,6 +147,9 @@ class Population:
         manifest["spec"]["terminationGracePeriodSeconds"] = gang.grace
         if gang.queue:
             manifest["metadata"]["labels"][keys.QUEUE] = gang.queue
+        if gang.parts:
+            part = gang.names().index(name) * gang.parts // gang.members
+            manifest["metadata"]["labels"][keys.ROLE] = _role(part)
         if gang.duration % 2:
             manifest["spec"]["activeDeadlineSeconds"] = gang.duration
         if gang.never_preempts:
@@ -193,7 +209,9 @@ class Population:
             self.delete_pod(member)
 
     def edit_group(self, name: str, minimum: int) -> None:
-        """Change a gang's minMember."""
+        """Change a gang's minMember, unless its parts say what it needs."""
+        if self.gangs[name].parts:
+            return
         self.gangs[name] = replace(self.gangs[name], minimum=minimum)
 
         def patch(json: Json) -> None:
@@ -387,6 +405,10 @@ class Population:
     def _create(self, manifest: Json) -> None:
         with suppress(ApiError):
             self._cluster.create(WatchedKind.POD, manifest)
+
+
+def _role(part: int) -> str:
+    return f"role-{part}"
 
 
 def _requests(gpus: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ from extender.objects.sources.coscheduling import COSCHEDULING_POD_GROUPS
 from localcluster.watching import Change
 from muster_lab.simulation.cluster import Cluster, has_condition
 from muster_lab.simulation.objects import ObjectChange, Stored
+from muster_lab.simulation.scheduler.extender import TIMEOUT_SECONDS
 from tests import judge
 from tests.controlplane.holding import Holding, allocations
 
@@ -80,6 +81,10 @@ class Record:
         """Note that the API server did not do, or did not say that it did, what was asked for: an eviction."""
         self._hindrances.append((self.loop.time(), self.loop.time()))
 
+    def hung(self) -> None:
+        """Note that kube-scheduler waits for an answer that never comes."""
+        self._hindrances.append((self.loop.time(), self.loop.time() + TIMEOUT_SECONDS))
+
     def obstructed(self, *, none: bool = False) -> None:
         """Note that kube-scheduler has reasons of its own against a node from now on, or `none` any more."""
         if not none:
@@ -134,6 +139,20 @@ class Record:
         """Return which devices claims had when."""
         claims = ((at, each) for at, each in self._changes if each.object.key.kind is WatchedKind.RESOURCE_CLAIM)
         return allocations([Change(at, each.type.value, _versioned(each)) for at, each in claims])
+
+    def seconds_of_choice(self, start: float, end: float) -> float:
+        """Return for how long there were two nodes or more between two moments.
+
+        Where there is one, kube-scheduler does not end an allocation that is in the way of no other (docs/devices.md).
+        """
+        nodes, since, seconds = 0, 0.0, 0.0
+        for at, change in [*self._changes, (math.inf, None)]:
+            if nodes > 1:
+                seconds += max(0.0, min(at, end) - max(since, start))
+            since = at
+            if change is not None and change.object.key.kind is WatchedKind.NODE:
+                nodes += (change.after is not None) - (change.before is not None)
+        return seconds
 
     def bound_at(self) -> dict[str, list[float]]:
         """Return when pods of each name were on a node (seconds)."""

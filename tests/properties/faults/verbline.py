@@ -54,6 +54,7 @@ class VerbLine:
         latency: seconds each way.
         listener: who answers; None while there is nobody.
         faults: what happens to the next calls, by verb.
+        hung: told of a call that is never answered.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, latency: float) -> None:
@@ -62,11 +63,16 @@ class VerbLine:
         self.latency = latency
         self.listener: Listener | None = None
         self.faults: dict[str, deque[CallFault]] = {}
+        self.hung: Callable[[], None] = lambda: None
+        self._hung: list[asyncio.Future[bytes]] = []
         self._open: dict[asyncio.Future[bytes], Listener] = {}
 
     def heal(self) -> None:
-        """Carry everything faultlessly from now on."""
+        """Carry everything faultlessly from now on, and break the calls that would never be answered."""
         self.faults.clear()
+        for answer in self._hung:
+            self._fail(answer)
+        self._hung.clear()
 
     def hang_up(self, listener: Listener) -> None:
         """Break every call that `listener` has not answered: it is dead."""
@@ -118,7 +124,10 @@ class VerbLine:
             self._later(self.latency, self._fail, answer)
         elif mishap is Mishap.KILLED_AFTER and self.listener is not None:
             self.listener.kill()
-        elif mishap is not Mishap.HUNG:
+        elif mishap is Mishap.HUNG:
+            self._hung.append(answer)
+            self.hung()
+        else:
             late = fault.seconds if fault is not None and mishap is Mishap.ANSWERED_LATE else 0.0
             self._later(self.latency + late, self._reply, answer, done.result())
 
