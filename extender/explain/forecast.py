@@ -1,8 +1,8 @@
 """When every gang that waits will start: what runs ends when expected, and those that wait are tried as in a pass.
 
 On copies, in a thread, moment by moment of the calendar: what has ended by then gives back nodes and quota, and the
-line is gone through as a pass does, with the room that is kept for the first that do not fit. Not foreseen is who comes
-or is evicted meanwhile, who grows beyond its minimum, and who gets so old that it goes first.
+line is gone through as a pass does, with the room that is kept for the first that do not fit, and those first that have
+got very old by then. Not foreseen is who comes or is evicted meanwhile, and who grows beyond its minimum.
 
 Example. Queue of 16 GPUs on two nodes of 8; `a` has node 1 until 100 s, `b` node 2 until 300 s, and three gangs wait:
 
@@ -34,9 +34,9 @@ from extender.explain.inquiry import copying
 from extender.explain.runtimes import LearnedRuntimes, Runtime, RuntimeSource
 from extender.judge import HOPELESS, NoFit, joined, judge
 from extender.ledger.rejections import Vetoes
-from extender.objects.meta import time_text
+from extender.objects.meta import read_timestamp, time_text
 from extender.objects.podgroup import POD, GroupRef
-from extender.objects.reason import Wait
+from extender.objects.reason import Reason, Wait
 from extender.placement.backfill.outlook import Calendar, Release
 from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, settled_on
 from extender.placement.earmark import ENDING_SECONDS
@@ -262,6 +262,11 @@ class Forecast:
         self._lines: dict[tuple[object, ...], deque[_InLine]] = {}
         for each in sorted(scene.waiting, key=lambda one: one.position):
             self._lines.setdefault(each.kind, deque()).append(each)
+        ageing = admission.settings.ageing_seconds
+        patient = (each for each in scene.waiting if each.position.not_aged)
+        told = ((read_timestamp(each.position.created), each) for each in patient)
+        aged = ((created + ageing, next(self._serial), each) for created, each in told if created is not None)
+        self._ageing = sorted(aged, reverse=True)
         self.prospects = scene.prospects
         self.reached = scene.now
 
@@ -351,6 +356,7 @@ class Forecast:
 
     def _pass(self) -> Iterator[None]:
         """Go through the line as a pass does."""
+        self._age()
         live, kinds = self._scene.cycle, list(self._lines)
         parts = (self._model, self._sharing, Vetoes(1.0, self._clock.monotonic), self._scene.views)
         cycle = Cycle(*parts, self.reached, opens=self._opens)
@@ -381,6 +387,16 @@ class Forecast:
             kinds, is_last = later, True
         self._heads.settle(cycle.heads)
 
+    def _age(self) -> None:
+        """Let those go first that have waited for very long by now."""
+        kinds = set[tuple[object, ...]]()
+        while self._ageing and self._ageing[-1][0] <= self.reached:
+            each = self._ageing.pop()[2]
+            each.position = each.position._replace(not_aged=False)
+            kinds.add(each.kind)
+        for kind in kinds & self._lines.keys():
+            self._lines[kind] = deque(sorted(self._lines[kind], key=lambda one: one.position))
+
     def _in_turn(self, kinds: Iterable[tuple[object, ...]]) -> list[tuple[tuple[object, ...], int, tuple[object, ...]]]:
         """Return a heap of kinds of gangs, by the first of each."""
         turns, line = dict[str, tuple[object, ...]](), list[tuple[tuple[object, ...], int, tuple[object, ...]]]()
@@ -407,6 +423,8 @@ class Forecast:
                 cycle.heads += () if head is None else (head,)
             if self._sharing.is_strict(waiting.queue):
                 cycle.ahead.setdefault(waiting.queue, (waiting.position, str(waiting.ref)))
+            if not waiting.position.not_aged and found.wait.reason is Reason.QUOTA_EXCEEDED:
+                cycle.frugal.setdefault(self._sharing.root(waiting.queue), str(waiting.ref))
             return False
         self._start(waiting, pod_set, found)
         return True

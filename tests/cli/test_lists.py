@@ -169,17 +169,19 @@ def test_gangs_are_listed_as_muster_orders_them(asked: Script) -> None:
 
 
 def test_gangs_that_wait_say_when_they_start(server: Script) -> None:
-    """In how long, as ages are written; nothing where that is not known."""
+    """In how long, as ages are written, or later than that; nothing where that is not known."""
     at = time_text(SystemClock().now().timestamp() + 725)
     rows = [
         waiting("team/soon", expectedStart={"at": at, "waitsFor": "a", "overdue": False}),
         waiting("team/unknown", startUnknown="no end of another makes room"),
         gang("team/runs"),
+        waiting("team/later", startUnknown="later than that", startsAfter=at),
     ]
     answer(server, PATHS["gangs"], {"gangs": rows})
-    _, soon, unknown, runs = ask(server, "gangs").stdout.splitlines()
+    _, soon, unknown, runs, later = ask(server, "gangs").stdout.splitlines()
     assert soon.split()[7] in {"12m", "12m4s", "12m5s"}
     assert (unknown.split()[7], runs.split()[7]) == ("-", "-")
+    assert later.split()[7].startswith(">12m")
 
 
 def test_wide_gangs_have_all_that_is_known(server: Script) -> None:

@@ -14,6 +14,7 @@ from extender.admission.events import QueueSeen
 from extender.explain.forecast import CLOSE_SHARE, TURNOVER_SECONDS, Forecast, Prospect, foresee
 from extender.explain.runtimes import LearnedRuntimes, RuntimeSource
 from extender.objects.keys import Options
+from extender.objects.meta import time_text
 from extender.objects.pod import Phase
 from extender.objects.queue import Flavor, PreemptionPolicy, Queue, QueueingStrategy, Quota, Reclaim, WithinQueue
 from extender.objects.topology import TopologyTerms
@@ -42,7 +43,8 @@ def job(world: World, name: str, members: int, seconds: float | None, gpus: int 
     """Create a gang that says how long it runs, or does not."""
     topology = TopologyTerms(required=more.pop("required", ""))
     options = Options(expected_duration=seconds, queue=more.pop("queue", ""), topology=topology)
-    return world.gang(name, members, gpus, group={"options": options}, **more)
+    group = {"options": options} | ({"created": more.pop("created")} if "created" in more else {})
+    return world.gang(name, members, gpus, group=group, **more)
 
 
 @dataclass
@@ -181,6 +183,23 @@ def test_learned_runtimes_stand_in_for_those_that_are_not_declared() -> None:
     assert found == Prospect(world.now + 200.0, "default/running", source=RuntimeSource.LEARNED)
     world.later(250.0)
     assert forecast(world, learned)[waits.gang.uid].at == world.now + 50.0
+
+
+def test_who_gets_very_old_goes_first() -> None:
+    """From the next moment on, before those that are more important."""
+    world = World(ageing_seconds=200.0)
+    world.nodes(1)
+    running = job(world, "running", 1, 150.0, priority=9)
+    running.run()
+    running.see(0, started_at=world.now)
+    old = job(world, "old", 1, 100.0, created=time_text(world.now))
+    world.later(100.0)
+    created = time_text(world.now)
+    urgent = [job(world, f"urgent-{number}", 1, 100.0, priority=5, created=created) for number in range(2)]
+    said = forecast(world)
+    starts = [said[each.gang.uid].at for each in (urgent[0], old, urgent[1])]
+    assert None not in starts
+    assert starts == sorted(starts, key=lambda at: at or 0.0)
 
 
 def test_only_so_many_runtimes_are_remembered() -> None:
