@@ -14,6 +14,7 @@ from extender.clock import ManualClock
 from extender.cluster.table import NodeTable
 from extender.cluster.tree import build
 from extender.cluster.whatif import WhatIf
+from extender.objects import keys
 from extender.objects.levels import Levels
 from extender.objects.node import Node
 from extender.objects.pod import Phase, Pod, Shape
@@ -143,10 +144,10 @@ def full_cluster(gangs: int, nodes: int) -> Engine:
     return engine
 
 
-def add_gang(engine: Engine, name: str, pods: Sequence[Pod]) -> None:
+def add_gang(engine: Engine, name: str, pods: Sequence[Pod], options: keys.Options = keys.NO_OPTIONS) -> None:
     """Let a PodGroup and its pods come, all of which are its minimum; the names say which gang is older."""
     ref = GroupRef(COSCHEDULING, "bench", name)
-    engine.apply(GroupSeen(PodGroup(ref, uid=f"uid-{name}", min_member=len(pods), created=name)))
+    engine.apply(GroupSeen(PodGroup(ref, uid=f"uid-{name}", min_member=len(pods), created=name, options=options)))
     for pod in pods:
         engine.apply(PodSeen(pod))
 

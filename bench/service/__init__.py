@@ -25,6 +25,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "plan": "bench.placement",
         "pass": "bench.placement",
         "turns": "bench.turns",
+        "forecast": "bench.forecast",
         "growth": "bench.service.growth",
         "seeing": "bench.service.seeing",
     }
@@ -39,6 +40,7 @@ CASES: Mapping[str, str] = MappingProxyType(
         "plan": "what a plan takes, by pods and nodes",
         "pass": "what a pass over waiting gangs takes, by gangs and nodes",
         "turns": "the longest turns of the event loop, step by step, in one process",
+        "forecast": "what it costs to say when each gang that waits will start",
         "growth": "how each figure grows with nodes, pods and gangs",
         "seeing": "what explanations and open pages cost the verbs",
     }
