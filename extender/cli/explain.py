@@ -248,7 +248,7 @@ def explain(  # noqa: PLR0913 - one parameter per option
         with asking("explain", connection) as muster:
             body = muster.post("/api/v1/explain", _WHAT_IF_SECONDS, body)
             document = muster.read(body, WhatIfDocument)
-        _show_whatif(document.gangs, body, how)
+        _show_whatif(document, body, how)
         return
     with refusals("explain"):
         [key] = namespace.keys([gang or ""], connection)
@@ -291,6 +291,8 @@ def _question(files: Sequence[str], namespace: str) -> bytes:
             documents = load_documents(_text(file))
         except DocumentError as error:
             raise ServerError(f"{name}: {error}") from error
+        if any(isinstance(each, dict) and "kind" not in each and "nodes" in each for each in documents):
+            raise ServerError(f"{name} is a scenario, not Kubernetes objects: play it with muster simulate {file}")
         objects += [_placed(document, namespace) for document in documents if document is not None]
         if not all(isinstance(document, dict) for document in objects):
             raise ServerError(f"{name}: a document is no Kubernetes object")
@@ -323,8 +325,9 @@ def _text(file: str) -> str:
         raise ServerError(f"-f {file}: {error}") from error
 
 
-def _show_whatif(gangs: Sequence[WhatIfExplanation], body: bytes, how: Output) -> None:
+def _show_whatif(document: WhatIfDocument, body: bytes, how: Output) -> None:
     """Print what would become of gangs, and end with the exit code that says so."""
+    gangs = document.gangs
     if not print_answer(body, how):
         shown = console()
         for number, each in enumerate(gangs):
@@ -332,5 +335,9 @@ def _show_whatif(gangs: Sequence[WhatIfExplanation], body: bytes, how: Output) -
                 shown.print()
             show_explanation(shown, each, wide=how.wide)
         show_verdict(shown, gangs)
+        if document.passed_over:
+            if gangs:
+                shown.print()
+            shown.print(_indented(f"passed over, no pods come of: {', '.join(document.passed_over)}", 0))
     if not all(gang.would_start for gang in gangs):
         raise typer.Exit(EXIT_WOULD_WAIT)

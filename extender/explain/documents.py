@@ -337,9 +337,13 @@ class WhatIfExplanation(Explanation, frozen=True):
 
 
 class WhatIfDocument(ApiDocument, frozen=True):
-    """What would become of each gang of a question, evaluated by itself."""
+    """What would become of each gang of a question, evaluated by itself.
+
+    `passed_over` names the objects that make no pods, of which nothing is said.
+    """
 
     gangs: tuple[WhatIfExplanation, ...]
+    passed_over: tuple[str, ...] = ()
 
 
 class MoveRow(ApiDocument, frozen=True):

@@ -198,9 +198,9 @@ def complete(admission: Admission, answer: WhatIfAnswer, now: float) -> WhatIfAn
     return replace(answer, facts=replace(answer.facts, account=account))
 
 
-def whatif_document(answers: Iterable[WhatIfAnswer]) -> WhatIfDocument:
-    """Write answers down: explanations, with whether each gang would start and what was assumed."""
-    return WhatIfDocument(tuple(map(_explanation, answers)))
+def whatif_document(answers: Iterable[WhatIfAnswer], passed_over: tuple[str, ...] = ()) -> WhatIfDocument:
+    """Write answers down: whether each gang would start, what was assumed, and which objects make no pods."""
+    return WhatIfDocument(tuple(map(_explanation, answers)), passed_over)
 
 
 def _explanation(answer: WhatIfAnswer) -> WhatIfExplanation:

@@ -38,6 +38,7 @@ _WITHOUT_PODS: Final = frozenset(
         *("Namespace", "Service", "ServiceAccount", "ConfigMap", "Secret", "PersistentVolumeClaim", "PersistentVolume"),
         *("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget"),
         *("Ingress", "StorageClass", "ResourceClaimTemplate", "HorizontalPodAutoscaler"),
+        *("Queue", "ClusterQueue", "LocalQueue", "ResourceFlavor", "TrainingRuntime", "ClusterTrainingRuntime"),
     }
 )
 _UNSUPPORTED: Final[Mapping[str, str]] = {
@@ -75,15 +76,21 @@ def read_submission(
         created: when all of them would be created (RFC 3339).
         managed: the namespaces in which Jobs that name a queue are gangs.
 
-    Raises SubmissionError naming object and field for what cannot be read, or makes pods that cannot be foretold.
+    None come of objects that are all `passed_over`. Raises SubmissionError naming object and field for what cannot be
+    read, or makes pods that cannot be foretold.
     """
     manifests = [each for one in read_manifests(objects) for each in _unwrapped(one)]
     reading = _SubmissionReader(_with_classes(manifests, priorities), created, managed)
     for manifest in manifests:
         reading.take_in(manifest)
-    if not reading.gangs:
+    if not reading.gangs and not any(map(_is_passed_over, manifests)):
         raise SubmissionError("there is no object that makes pods; a PodGroup, Pod, Job, JobSet ... is needed")
     return tuple(reading.submitted())
+
+
+def passed_over(objects: Sequence[object]) -> tuple[str, ...]:
+    """Return the names (`Kind namespace/name`) of objects that make no pods, and that are not looked at for that."""
+    return tuple(str(manifest) for manifest in read_manifests(objects) if _is_passed_over(manifest))
 
 
 @dataclass(slots=True)
@@ -119,7 +126,7 @@ class _SubmissionReader:
             self._add_pod(manifest, _read_pod(manifest))
         elif kind is not None and kind.expand is not None:
             self._expand(manifest, kind.expand)
-        elif kind is None and manifest.kind not in _WITHOUT_PODS and key != _PRIORITY_CLASS:
+        elif kind is None and not _is_passed_over(manifest) and key != _PRIORITY_CLASS:
             why = _UNSUPPORTED.get(manifest.kind, "it is not known which pods come of it; give the pods, or its Job")
             raise manifest.refuse("kind", f"{manifest.api_version} {manifest.kind} is not supported: {why}")
 
@@ -192,6 +199,10 @@ class _SubmissionReader:
             default,
             f"no PriorityClass is called {name}; priority {default} is assumed (put the object into the file)",
         )
+
+
+def _is_passed_over(manifest: Manifest) -> bool:
+    return (manifest.group, manifest.kind) not in _KINDS and manifest.kind in _WITHOUT_PODS
 
 
 _PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")

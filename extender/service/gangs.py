@@ -28,7 +28,7 @@ from extender.objects.manifest import SubmissionError
 from extender.objects.meta import DecodeError, Decoder, write_timestamp
 from extender.objects.podgroup import GroupRef
 from extender.objects.priority import Priorities
-from extender.objects.submission import read_submission
+from extender.objects.submission import passed_over, read_submission
 from extender.service.endpoint import (
     Body,
     BodyBudget,
@@ -265,9 +265,9 @@ class WhatIfRoutes:
         priorities, now = controller.admission.priorities.known, clock.now()
         managed = controller.admission.model.workloads.namespaces
         known = priorities, write_timestamp(now), managed
-        asked = await asyncio.to_thread(_read, content, *known, clock.monotonic())
+        asked, passed = await asyncio.to_thread(_read, content, *known, clock.monotonic())
         answers = [await self._studied(each, now.timestamp()) for each in asked]
-        return await asyncio.to_thread(lambda: msgspec.json.encode(whatif_document(answers)))
+        return await asyncio.to_thread(lambda: msgspec.json.encode(whatif_document(answers, passed)))
 
     async def _studied(self, newcomer: Newcomer, now: float) -> WhatIfAnswer:
         """Answer for one gang that comes at `now` (epoch seconds)."""
@@ -278,9 +278,15 @@ class WhatIfRoutes:
         return complete(admission, answer, now)
 
 
-def _read(content: bytes, priorities: Priorities, created: str, managed: Collection[str], now: float) -> list[Newcomer]:
-    """Read a question about gangs created at `created`, which is `now`; raise DecodeError or SubmissionError."""
-    submitted = read_submission(_decode(content).objects, priorities, created, managed)
+def _read(
+    content: bytes, priorities: Priorities, created: str, managed: Collection[str], now: float
+) -> tuple[list[Newcomer], tuple[str, ...]]:
+    """Read a question: gangs created at `created`, which is `now`, and the names of what makes none.
+
+    Raises DecodeError or SubmissionError.
+    """
+    objects = _decode(content).objects
+    submitted = read_submission(objects, priorities, created, managed)
     if len(submitted) > _MOST_GANGS:
         raise SubmissionError(f"{len(submitted)} gangs are more than one question may be about, {_MOST_GANGS}")
-    return newcomers(submitted, now)
+    return newcomers(submitted, now), passed_over(objects)
