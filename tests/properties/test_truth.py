@@ -8,9 +8,11 @@ Muster wrote. Nothing is asked of Muster's own books. A numeric field that is ne
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import os
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,8 +25,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Stage
 from hypothesis import strategies as st
 from msgspec import inspect
+from msgspec.structs import replace as replaced
+from rich.console import Console
 
 from extender.admission.events import GroupSeen, NodeGone, NodeSeen, PodGone, PodSeen, QueueSeen
+from extender.cli.explain import show_explanation
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
 from extender.explain.documents import Explanation, GangPhase, MemberState, NearestDomain, QueueRow
@@ -701,7 +706,16 @@ def compare(story: Story, picture: BoardPicture, board: Board) -> set[str]:
         shown = explanation(inspection.explain(ref))
         true.explain(shown, row)
         true.line(shown, row, line)
+        assert said_twice(shown) == []
     return true.seen
+
+
+def said_twice(shown: Explanation) -> list[str]:
+    """Return the sentences that occur more than once in what `muster explain` prints, tables left out."""
+    printed = io.StringIO()
+    show_explanation(Console(file=printed, width=1000), replaced(shown, pods=(), waterfall=(), holders=()))
+    said = (part.strip() for line in printed.getvalue().splitlines() for part in re.split(r"; |waits: \w+: ", line))
+    return [part for part, times in Counter(said).items() if times > 1 and part.count(" ") > 1]
 
 
 def play(steps: list[Step]) -> set[str]:
