@@ -71,6 +71,7 @@ ELSEWHERE: Final = {
     "status.pass.calls": "passes are no objects: tests/control/test_recent.py",
     "status.pass.p50Ms": "passes are no objects: tests/control/test_recent.py",
     "status.pass.p99Ms": "passes are no objects: tests/control/test_recent.py",
+    "status.hiddenGangs": "the caller here sees all: tests/service/test_access.py",
     "status.recording.inputs": "the journal's own count: tests/journal",
     "status.recording.bytes": "the journal's own count: tests/journal",
     "gangs[].reason.numbers{}": "of members that exist or are gated here, else what the judge found: tests/admission",
@@ -103,6 +104,15 @@ ELSEWHERE: Final = {
             *(f"gangs[].parts.{name}" for name in ("bound", "minimum", "total")),
         ],
         "gangs here have no parts: tests/explain/test_parts.py",
+    ),
+    **dict.fromkeys(
+        [
+            *(f"explain.quota.{name}" for name in ("asked", "nominal", "used", "available")),
+            *(f"explain.quota.{name}" for name in ("borrowingLimit", "lendingLimit")),
+            *(f"explain.quota.holders[].{name}" for name in ("nominal", "used", "borrowed", "others")),
+            "explain.quota.holders[].gangs[].amount",
+        ],
+        "made with suggestions, and none are searched for here: tests/explain/test_quotas.py",
     ),
 }
 
