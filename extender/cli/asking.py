@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,15 @@ T = TypeVar("T")
 ANSWER_SECONDS = 10.0
 
 OK, BAD_REQUEST, NOT_FOUND = 200, 400, 404
+#: What to do about a refusal that is not in Muster's words, by its HTTP status: a proxy's, or another server's.
+_ADVICE = {
+    401: "log in there, or give --token-file with a token that is valid",
+    403: "ask whoever runs it for access, or leave out --server to ask by your kubeconfig",
+    NOT_FOUND: "is that where the verbs are, and as new as this command?",
+    **dict.fromkeys(
+        (502, 503, 504), "no replica of Muster answers behind it; kubectl -n muster-system get pods says why"
+    ),
+}
 #: Bytes of an answer that are taken at once, at most.
 _CHUNK_BYTES = 65_536
 
@@ -136,17 +146,31 @@ class Server(Asker):
             while chunk := answer.read1(_CHUNK_BYTES):
                 yield chunk
         except (OSError, http.client.HTTPException) as error:
-            advice = "" if self._name else "; is Muster running there (kubectl port-forward, for example)?"
-            said = str(error) or type(error).__name__
-            raise AskError(f"{self.where} does not answer: {said}{advice}") from error
+            raise AskError(f"{self.where} does not answer{self._silence(error, timeout)}") from error
         finally:
             connection.close()
+
+    def _silence(self, error: Exception, timeout: float) -> str:
+        """Return why there is no answer, and what to do."""
+        if isinstance(error, TimeoutError):
+            return f" within {timeout:g} s: it is busy, or the way to it is cut; try again, then look at its log"
+        said = str(error) or type(error).__name__
+        if self._name:
+            return f": {said}"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f": {said}; --ca-file names who signed its certificate"
+        if isinstance(error, ssl.SSLError):
+            return f": {said}; does it speak http there?"
+        if isinstance(error, socket.gaierror):
+            return f": {said}; is the host in --server spelt right?"
+        return f": {said}; is Muster running there (kubectl port-forward, for example)?"
 
     def _refusal(self, path: str, answer: http.client.HTTPResponse) -> AskError:
         if detail := detail_of(answer.read()):
             return AskError(detail, answer.status)
         kind = UnknownPathError if answer.status == NOT_FOUND else AskError
-        return kind(f"{self._url}{path} answered {answer.status} {answer.reason}; is that where the verbs are?")
+        advice = _ADVICE.get(answer.status, "is that where the verbs are?")
+        return kind(f"{self._url}{path} answered {answer.status} {answer.reason}; {advice}")
 
 
 def read_token(file: Path) -> str:

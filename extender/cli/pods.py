@@ -204,7 +204,8 @@ class ApiSession:
         try:
             return self.runner.run(question, timeout)
         except TimeoutError as error:
-            raise AskError(f"no answer through the API server within {timeout or 0:g} s") from error
+            said = f"no answer through the API server within {timeout or 0:g} s"
+            raise AskError(f"{said}; try again, or take another way with --via port-forward") from error
 
 
 def _showing(token: str) -> Mapping[str, str]:
@@ -331,6 +332,8 @@ def _refusal(error: ApiError, right: str) -> AskError:
         kind = UnknownPathError if status == NOT_FOUND else AskError
         return kind(f"Muster answered {status} {error.reason}; is it older than this command?")
     said = f"the API server: {error}"
+    if not status:
+        said += "; does kubectl reach the cluster of this context (kubectl cluster-info)?"
     if status == _FORBIDDEN:
         role = "the Role muster-view has it (docs/command-line.md)"
         said = f"{error.message or error}: the right to {right} is missing; {role}"

@@ -128,7 +128,9 @@ async def read_credentials(source: CredentialSource, clock: Clock) -> Credential
             configuration.proxy = configuration.proxy or _environment_proxy(configuration.host)
     # The package lets whatever its parsing meets through, TypeErrors for a missing section included.
     except (_config.ConfigException, OSError, TypeError, LookupError, ValueError, yaml.YAMLError) as error:
-        raise CredentialsError(f"{source} cannot be used: {error or type(error).__name__}") from error
+        raise CredentialsError(
+            f"{source} cannot be used: {_wrong_context(source) or error or type(error).__name__}"
+        ) from error
     # Files often end in a newline, which the package would send as part of the header.
     configuration.api_key = {name: value.strip() for name, value in configuration.api_key.items()}
     return Credentials(configuration, good_for)
@@ -146,6 +148,18 @@ def read_namespace(source: CredentialSource) -> str:
         return str((next(contexts, None) or {}).get("namespace") or "default")
     except (OSError, TypeError, LookupError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise CredentialsError(f"{source} cannot be used: {str(error) or type(error).__name__}") from error
+
+
+def _wrong_context(source: CredentialSource) -> str:
+    """Return that a kubeconfig has no context of the name that was asked for, with those it has; "" if it has it."""
+    if isinstance(source, InCluster) or source.context is None:
+        return ""
+    try:
+        files = [yaml.safe_load(file.expanduser().read_text(encoding="utf-8")) or {} for file in source.files]
+        names = sorted(str(each["name"]) for file in files for each in file.get("contexts") or ())
+    except (OSError, TypeError, LookupError, ValueError, AttributeError, yaml.YAMLError):
+        return ""
+    return "" if source.context in names else f"no such context; there are {', '.join(names) or 'none'}"
 
 
 def _in_cluster_loader(source: InCluster) -> Any:  # noqa: ANN401 - the package's class has no types

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from extender.cli.asking import AskError
+from extender.cli.asking import AskError, Server
 from extender.cli.commands import app
 from extender.cli.connecting import Connection, MusterPort, Via, proxied_port, reached
 from extender.cli.pods import MusterPod, forwarded
@@ -167,6 +167,55 @@ def test_an_api_server_that_is_not_there_is_told(server: Script, kubeconfig: Pat
     result = ask("status", "--kubeconfig", str(kubeconfig))
     assert result.exit_code == 1
     assert "muster status: the API server: no answer: " in result.stderr
+    assert result.stderr.endswith("does kubectl reach the cluster of this context (kubectl cluster-info)?\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (401, "answered 401 Unauthorized; log in there, or give --token-file with a token that is valid"),
+        (403, "answered 403 Forbidden; ask whoever runs it for access, or leave out --server"),
+        (404, "answered 404 Not Found; is that where the verbs are, and as new as this command?"),
+        (500, "answered 500 Internal Server Error; is that where the verbs are?"),
+        (503, "answered 503 Service Unavailable; no replica of Muster answers behind it; kubectl -n muster-system get"),
+    ],
+)
+def test_another_server_at_the_address_is_told_with_what_to_do(server: Script, code: int, message: str) -> None:
+    """In one line, by what it answers: a proxy before Muster, a Service without endpoints, something else."""
+    server.answers["/api/v1/status"] = (code, b"<html>no</html>")
+    result = ask("status", "--server", server.url)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert message in result.stderr
+
+
+def test_the_words_of_a_muster_that_stands_by_are_told(server: Script) -> None:
+    """As it says them, whatever the way."""
+    answer(server, "/api/v1/gangs", {"detail": "stands by: muster-b leads"}, 503)
+    result = ask("gangs", "--server", server.url)
+    assert (result.exit_code, result.stderr) == (1, "muster gangs: stands by: muster-b leads\n")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("http://muster.invalid:1", "is the host in --server spelt right?"),
+        ("https://{host}", "does it speak http there?"),
+        ("http://127.0.0.1:1", "is Muster running there (kubectl port-forward, for example)?"),
+    ],
+)
+def test_a_wrong_address_is_told_with_what_to_look_at(server: Script, address: str, message: str) -> None:
+    """The host, the scheme or the port."""
+    result = ask("status", "--server", address.format(host=server.url.removeprefix("http://")))
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.endswith(f"; {message}\n")
+
+
+def test_a_muster_that_is_slow_is_told_with_how_long_was_waited() -> None:
+    """A listener that takes the question and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        muster = Server(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(AskError, match=r"does not answer within 0\.05 s: it is busy, or the way to it is cut; try"):
+            muster.get("/api/v1/status", timeout=0.05)
 
 
 def test_without_a_kubeconfig_it_is_said_what_to_give(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_the_picture_is_written_where_it_is_asked_for(server: Script, tmp_path: 
             3,
             "muster explain: no gang team/train: nothing there",
         ),
-        (404, b'{"detail":"Not Found"}', 1, "answered 404 Not Found; is that where the verbs are?"),
+        (404, b'{"detail":"Not Found"}', 1, "answered 404 Not Found; is that where the verbs are,"),
         (404, b"[]", 1, "answered 404 Not Found"),
         (503, b'{"detail":"not ready: pods not synced"}', 1, "not ready: pods not synced"),
         (500, b"oops", 1, "answered 500 Internal Server Error"),
