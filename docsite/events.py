@@ -85,6 +85,11 @@ SAID: Mapping[str, tuple[str, str, str]] = {
         "Warning",
         "evicted because its node is [lost](../node-loss.md), or that of a member with which it has to be together",
     ),
+    EvictionReason.NODE_DRAINED: (
+        "gang and pod",
+        "Warning",
+        "evicted because people [drain](../node-loss.md#to-drain-a-node) its node, or that of such a member",
+    ),
     EvictionReason.QUEUE_DRAINED: (
         "gang and pod",
         "Warning",

@@ -27,7 +27,7 @@ from extender.cluster.nodehealth import NodeHealth
 from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.judge import CLEARABLE, Case, NoFit, judge
-from extender.ledger.effects import CollectedEffects
+from extender.ledger.effects import CollectedEffects, EvictionReason
 from extender.ledger.reservations import Reservations
 from extender.objects.budget import Budgets
 from extender.objects.node import SILENT_TAINTS
@@ -250,11 +250,12 @@ class Losses:
         """Keep the places of members that move (UID -> node), and evict them."""
         now, since = self._clock.monotonic(), self.nodes
         self._preemptions.placed(gang)
-        fate = "drained" if all(self._health.is_drained(pod.node_name) for pod in lost) else "lost"
+        drained = all(self._health.is_drained(pod.node_name) for pod in lost)
+        fate, reason = ("drained", EvictionReason.NODE_DRAINED) if drained else ("lost", EvictionReason.NODE_LOST)
         why = f"because nodes are {fate}: {_named(lost)}; its new place is kept"
         if len(nodes) > len(lost):
             why = f"together with members whose nodes are {fate}: {_named(lost)}; their new places are kept"
-        self._pending_evictions.replace_lost(gang, self._sharing.queue_of(gang), nodes, self._seconds, why)
+        self._pending_evictions.replace_lost(gang, nodes, self._seconds, reason, why)
         self._evicted |= dict.fromkeys(nodes, now + self._seconds)
         known = gang.uid in self.open
         repair = self.open.setdefault(gang.uid, Repair(gang, set(gang.members), [], 0.0))

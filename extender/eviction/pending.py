@@ -358,13 +358,16 @@ class PendingEvictions:
     def _going(self, pods: Iterable[Pod]) -> list[Pod]:
         return [pod for pod in pods if self._model.manages(pod) and pod.uid not in self._allowed.expected()]
 
-    def replace_lost(self, gang: Gang, queue: str, nodes: Mapping[str, str], seconds: float, why: str) -> None:
+    def replace_lost(
+        self, gang: Gang, nodes: Mapping[str, str], seconds: float, reason: EvictionReason, why: str
+    ) -> None:
         """Evict members whose new places are known (UID -> node), and keep these for so many seconds at most."""
         pods = [gang.members[uid] for uid in nodes]
         charge = next(filter(None, (self._sharing.charges.of(uid) for uid in nodes)), None)
         places = [(nodes[pod.uid], pod.shape) for pod in pods]
-        self.moved.add(gang, queue, "" if charge is None else charge.flavor, places, seconds)
-        self._evict([pod for pod in pods if not pod.deleting], "", EvictionReason.NODE_LOST, why)
+        queue, flavor = self._sharing.queue_of(gang), "" if charge is None else charge.flavor
+        self.moved.add(gang, queue, flavor, places, seconds)
+        self._evict([pod for pod in pods if not pod.deleting], "", reason, why)
 
     def drain(self) -> None:
         """Evict the gangs that run in queues which are to be drained, once they have had their notice."""

@@ -79,6 +79,7 @@ class EvictionReason(StrEnum):
     CONSOLIDATED = "Consolidated"  # to another place, so that a gang fits
     BELOW_MINIMUM = "BelowMinimum"  # what is left of the gang cannot run
     QUEUE_DRAINED = "QueueDrained"
+    NODE_DRAINED = "NodeDrained"  # its node is drained, or that of another member with which it has to be together
     MAX_RUNTIME = "MaxRuntimeExceeded"  # it has run for as long as it may
     NODE_LOST = "NodeLost"  # its node is lost, or that of another member with which it has to be together
 

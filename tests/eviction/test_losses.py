@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild
+from extender.ledger.effects import EvictionReason
 from extender.objects.keys import Options
 from extender.objects.node import UNREACHABLE_TAINT, Ailment
 from extender.objects.pod import Phase
@@ -130,8 +131,9 @@ class TestPlaceFirst:
         world.nodes(3)
         job = running(world, "job", 2)
         drain(world, job.pods[0].node_name)
-        (message,) = evicted(world).values()
-        assert message == f"evicted because nodes are drained: {job.pods[0].node_name}; its new place is kept"
+        (eviction,) = world.effects().evictions.values()
+        assert eviction.reason is EvictionReason.NODE_DRAINED
+        assert eviction.message == f"evicted because nodes are drained: {job.pods[0].node_name}; its new place is kept"
 
     @pytest.mark.parametrize(
         ("toleration", "stays"),
