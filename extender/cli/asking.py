@@ -22,7 +22,7 @@ OK, BAD_REQUEST, NOT_FOUND = 200, 400, 404
 #: What to do about a refusal that is not in Muster's words, by its HTTP status: a proxy's, or another server's.
 _ADVICE = {
     401: "log in there, or give --token-file with a token that is valid",
-    403: "ask whoever runs it for access, or leave out --server to ask by your kubeconfig",
+    403: "ask those who run it for access, or leave out --server to ask by your kubeconfig",
     NOT_FOUND: "is that where the verbs are, and as new as this command?",
     **dict.fromkeys(
         (502, 503, 504), "no replica of Muster answers behind it; kubectl -n muster-system get pods says why"

@@ -174,7 +174,7 @@ def test_an_api_server_that_is_not_there_is_told(server: Script, kubeconfig: Pat
     ("code", "message"),
     [
         (401, "answered 401 Unauthorized; log in there, or give --token-file with a token that is valid"),
-        (403, "answered 403 Forbidden; ask whoever runs it for access, or leave out --server"),
+        (403, "answered 403 Forbidden; ask those who run it for access, or leave out --server"),
         (404, "answered 404 Not Found; is that where the verbs are, and as new as this command?"),
         (500, "answered 500 Internal Server Error; is that where the verbs are?"),
         (503, "answered 503 Service Unavailable; no replica of Muster answers behind it; kubectl -n muster-system get"),
