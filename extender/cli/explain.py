@@ -61,9 +61,8 @@ def show_explanation(console: Console, answer: Explanation, *, wide: bool = Fals
         console.print(f"and {len(falls) - _MOST_SHAPES} kinds of pods more (-o wide has all)", highlight=False)
     _show_holders(console, answer.holders)
     _show_lines(console, "why there", () if answer.choice is None else answer.choice.lines)
-    _show_lines(
-        console, "it would start now with one of these changes", [each.message for each in answer.suggestions or ()]
-    )
+    for later, then in ((False, "it would start now with one of these changes"), (True, "it would start later")):
+        _show_lines(console, then, [each.message for each in answer.suggestions or () if each.later is later])
     _show_members(console, answer.pods, wide=wide)
 
 

@@ -125,6 +125,12 @@ class Gang:
         return max((kind.min_member for kind in self._tally), default=1)
 
     @property
+    def is_elastic(self) -> bool:
+        """Tell whether it can do with fewer members than it has, or says how many it has at most."""
+        most = membership.max_member(self.group, self._said())
+        return self.min_member < max(self.census().exist, most or 0)
+
+    @property
     def spaces(self) -> int:
         """Return how many members without a place may get one: as many as there are, or as its maximum leaves.
 

@@ -189,12 +189,18 @@ class PlacementChoice(ApiDocument, frozen=True):
 
 
 class SuggestedChange(ApiDocument, frozen=True):
-    """One change with which a gang would be placed now: minMember, topologyLevel, resources, quota, priority, nodes."""
+    """One change with which a gang would be placed: now, or `later`.
+
+    It is of minMember, topologyLevel, resources, gpus, queue, quota, priority or nodes; an `end` is that of the gangs
+    `to`: with that it would be placed `later`, at `starts_at`.
+    """
 
     change: str
     before: int | str | Quantities | None = field(name="from")
     after: int | str | Quantities | None = field(name="to")
     message: str
+    later: bool = False
+    starts_at: Time | None = None
 
 
 class QuotaGangRow(ApiDocument, frozen=True):

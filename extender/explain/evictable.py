@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
 from extender.admission.admission import Admission
+from extender.admission.headearmarks import declared
 from extender.cluster.gangs import Gang
 from extender.eviction.policies import Claimant, Policies
 from extender.eviction.preemptions import find_evictions
 from extender.eviction.search.search import FoundPreemption
 from extender.eviction.search.units import Victim
+from extender.explain.account import HeldCapacity
 from extender.explain.endings import Ending, ending
 from extender.explain.inquiry import copying
 from extender.explain.runtimes import LearnedRuntimes
@@ -91,6 +94,33 @@ class Evictable:
         gang = self._gang(ref)
         uids = self.sharing.charges.holders(queue).get(ref, ())
         return None if gang is None else ending(gang, uids, self._runtimes, self.sharing, self._now)
+
+    def ending_of(self, held: HeldCapacity) -> Ending:
+        """Return when a holder of nodes is expected to end, which may be a pod of another scheduler."""
+        gang, pod = self._gang(held.ref), held.pod
+        if gang is not None:
+            return ending(gang, gang.members, self._runtimes, self._live, self._now)
+        seconds = declared(pod)
+        at = None if seconds is None else (pod.started_at or self._now) + seconds
+        return Ending(pod.key, (pod.uid,), at, at is not None and at < self._now)
+
+    def other_queues(self, gang: Gang, amounts: Mapping[str, int]) -> Iterator[tuple[str, Option]]:
+        """Iterate over where else a gang would have quota: Queues that take it and have no children.
+
+        Those come first in which it would not borrow. Complexity: O(queues), copied.
+        """
+        sharing, found = self._live.apart(), list[tuple[bool, str, Option]]()
+        fixed = {} if gang.preemptible else amounts
+        for name in tuple(sharing.queues):  # Queues come and go beside this thread
+            tried = name != self._queue and not sharing.tree.children(name) and not sharing.is_strict(name)
+            if not tried or sharing.unusable(name, gang.ref.namespace) or sharing.barred(name, gang.ref):
+                continue
+            if sharing.over_limit(name, gang.uid, gang.ref, gang.members.values()) is not None:
+                continue
+            for option in sharing.options(name, amounts):
+                if sharing.shortage(name, option, amounts, fixed) is None:
+                    found.append((sharing.borrows(name, option, amounts), name, option))
+        yield from ((name, option) for _, name, option in sorted(found, key=lambda each: each[:2]))
 
     def _gang(self, ref: GroupRef) -> Gang | None:
         """Return a copy of a gang: the original counts its members when asked, which is for the event loop to do."""

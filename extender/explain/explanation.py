@@ -14,6 +14,7 @@ from extender.clock import Clock
 from extender.cluster.gangs import Gang, member_order
 from extender.cluster.occupancy import Held
 from extender.explain.account import (
+    HeldCapacity,
     NearestMiss,
     WaitAccount,
     explain_gang,
@@ -357,17 +358,17 @@ def explain_further(collected: Collected) -> GangFacts:
         held={uid: held for uid in uids if (held := occupancy.held(uid)) is not None},
         doubts={node: doubt for node in nodes if (doubt := occupancy.distrust(node))},
         start=collected.start,
-        suggestions=_suggestions(collected),
+        suggestions=_suggestions(collected, account.holdings),
         quota=None if collected.evictable is None else quota_standing(inquiry, collected.evictable),
         parts=part_tree(inquiry.gang, places_of(inquiry), inquiry.views, collected.view.wait),
     )
 
 
-def _suggestions(collected: Collected) -> tuple[SuggestedChange, ...] | None:
+def _suggestions(collected: Collected, held: Sequence[HeldCapacity]) -> tuple[SuggestedChange, ...] | None:
     """Return what would help a gang that waits, None if that is not asked for."""
     if collected.evictable is None:
         return None
-    return () if collected.view.wait is None else suggest(collected.inquiry, collected.evictable)
+    return () if collected.view.wait is None else suggest(collected.inquiry, collected.evictable, held)
 
 
 class Inspection:

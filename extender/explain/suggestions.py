@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from extender.cluster.gangs import core_size
 from extender.cluster.whatif import Replica
+from extender.explain.account import HeldCapacity
 from extender.explain.documents import SuggestedChange
+from extender.explain.endings import ends_in_words, first_ends, when
 from extender.explain.evictable import Evictable, at_priority, in_words
 from extender.explain.inquiry import Inquiry
 from extender.judge import fits
 from extender.objects.devicewords import resource_in_words
+from extender.objects.meta import time_text
 from extender.objects.node import Node
 from extender.objects.pod import Pod, Shape
-from extender.objects.requests import format_amount
+from extender.objects.requests import CLASS_RESOURCE_PREFIX, TRIAL_PREFIX, format_amount, is_extended
 from extender.objects.topology import TopologyRequest
 from extender.placement.candidates import PlacementTerms
 from extender.placement.capacityview import Capacity, CapacityView, PodSet, PodSetRequest
@@ -138,11 +142,16 @@ _LEAST_GRAINS: Final = 8
 _WEIGHTS: Final = {
     "topologyLevel": 0.2,
     "resources": 0.1,
+    "queue": 0.3,
     "minMember": 0.4,
+    "gpus": 0.6,
     "quota": 0.8,
     "priority": 1.0,
     "nodes": 1.2,
+    "end": 1.4,
 }
+#: Other Queues that are tried.
+_MOST_QUEUES: Final = 4
 
 #: The highest priority that a pod may have, and how many higher ones are searched if those that may be evicted by rank
 #: for one are not enough by other rules.
@@ -153,17 +162,19 @@ _MOST_RAISED: Final = 2
 _Sized: TypeAlias = tuple[float, SuggestedChange]
 
 
-def suggest(inquiry: Inquiry, evictable: Evictable) -> tuple[SuggestedChange, ...]:
+def suggest(inquiry: Inquiry, evictable: Evictable, held: Sequence[HeldCapacity] = ()) -> tuple[SuggestedChange, ...]:
     """Return the smallest changes that help, the smallest first; none for a gang that fits, or for which none is known.
 
-    Only single changes are tried, so there may be none where two would do. Nothing is searched for a gang whose queue
-    takes it in no case, that has to wait for a gang ahead of it, or whose members have scheduling gates.
+    Those that help at once come first. `held` is who holds what it lacks where it comes closest to finding room.
+    Only single changes are tried, so there may be none where two would do. Nothing but other Queues is tried for a gang
+    whose queue takes it in no case, or that has to wait for a gang ahead of it; nothing if its members have scheduling
+    gates.
     """
-    if not inquiry.case.pod_set.demand.pods or inquiry.gated or inquiry.case.obstacle is not None:
+    if not inquiry.case.pod_set.demand.pods or inquiry.gated:
         return ()
     found = sorted(
-        _SuggestionSearch(inquiry, evictable).run(),
-        key=lambda each: (_WEIGHTS[each[1].change] + each[0], each[1].change),
+        _SuggestionSearch(inquiry, evictable, held).run(),
+        key=lambda each: (each[1].later, _WEIGHTS[each[1].change] + each[0], each[1].change),
     )
     return tuple(change for _, change in found[:MOST_SUGGESTIONS])
 
@@ -171,7 +182,8 @@ def suggest(inquiry: Inquiry, evictable: Evictable) -> tuple[SuggestedChange, ..
 class _SuggestionSearch:
     """Try one kind of change after the other, as long as trials are left."""
 
-    def __init__(self, inquiry: Inquiry, evictable: Evictable) -> None:
+    def __init__(self, inquiry: Inquiry, evictable: Evictable, held: Sequence[HeldCapacity]) -> None:
+        self._held = held
         self._inquiry = inquiry
         self._gang = inquiry.gang
         self._pod_set = inquiry.case.pod_set
@@ -180,6 +192,10 @@ class _SuggestionSearch:
 
     def run(self) -> Iterator[_Sized]:
         """Yield what helps, each with how large a change it is."""
+        if self._inquiry.case.obstacle is not None:
+            if not self._missing:
+                yield from self._elsewhere()
+            return
         within = [offered for offered in self._inquiry.case.offers if offered.shortage is None]
         if self._missing:  # no node helps a gang that is not there yet
             yield from self._fewer(self._inquiry.case.offers)
@@ -187,12 +203,15 @@ class _SuggestionSearch:
         if any(self._fits(self._pod_set, self._view(offered)) for offered in within):
             return
         yield from self._fewer(self._inquiry.case.offers)
+        yield from self._fewer_gpus()
+        yield from self._elsewhere()
         if within:
             view = self._view(within[0])
             yield from self._wider(view)
             yield from self._smaller(view)
             yield from self._higher(within[0].option)
             yield from self._larger_cluster(within[0].option)
+            yield from self._later(within[0].option)
         yield from self._more_quota()
 
     @property
@@ -216,7 +235,9 @@ class _SuggestionSearch:
         return True
 
     def _fewer(self, options: Sequence[FlavorOffer]) -> Iterator[_Sized]:
-        """Try the largest smaller minimum."""
+        """Try the largest smaller minimum of a gang that says that it can do with fewer than it has."""
+        if not self._gang.is_elastic:
+            return
         minimums = sum(self._gang.role_minimums.values())
         census, needed = self._gang.census(), self._pod_set.demand.pods
         lowest = max(minimums - census.secured - len(self._inquiry.promised), 1)
@@ -254,23 +275,73 @@ class _SuggestionSearch:
     def _wider(self, view: CapacityView) -> Iterator[_Sized]:
         """Try the levels around the one that is required, the next one first, then none at all."""
         asked = self._pod_set.demand.topology
-        levels = view.tree.levels
+        before = asked.required or ("slices" if asked.slices else "role groups" if asked.role_groups else "")
+        wider = self._levels_around(view)
+        for steps, (name, topology, message) in enumerate(wider, start=1):
+            if self._fits(self._asking(topology), view):
+                yield steps / len(wider), SuggestedChange("topologyLevel", before, name or None, message)
+                return
+
+    def _levels_around(self, view: CapacityView) -> list[tuple[str, TopologyRequest, str]]:
+        """Return the levels around what is required, "" for none at all, each with what is asked then, and in words."""
+        asked, levels = self._pod_set.demand.topology, view.tree.levels
         before = asked.required or ("slices" if asked.slices else "role groups" if asked.role_groups else "")
         if not before:
-            return
+            return []
         at = levels.find(asked.required) if asked.required else None
         outer = range((len(levels.levels) if at is None else at) - 1, -1, -1) if asked.required else ()
-        wider = [(levels.name(index), replace(asked, required=levels.name(index))) for index in outer]
+        names = [levels.name(index) for index in outer]
         freed = TopologyRequest(preferred=asked.preferred or asked.required, objective=asked.objective)
-        for steps, (name, topology) in enumerate((*wider, ("", freed)), start=1):
-            if self._fits(self._asking(topology), view):
-                if name:
-                    message = f"{name} instead of {before} as the required topology level"
-                else:
-                    message = (
-                        f"no required topology ({before} is required): it would be placed as close as there is room"
-                    )
-                yield steps / (len(wider) + 1), SuggestedChange("topologyLevel", before, name or None, message)
+        none = f"no required topology ({before} is required): it would be placed as close as there is room"
+        wider = f"instead of {before} as the required topology level"
+        return [*((name, replace(asked, required=name), f"{name} {wider}") for name in names), ("", freed, none)]
+
+    def _later(self, option: Option) -> Iterator[_Sized]:
+        """Try the first ends of those who hold what it lacks, if it is known when they are."""
+        endings = [self._evictable.ending_of(each) for each in self._held]
+        ends = first_ends(endings, self._room_without(option, self._pod_set))
+        at = when(ends) if ends else None
+        if at is not None:
+            who = ", ".join(each.name for each in ends)
+            message = f"when {ends_in_words(ends)} there is room, unless another that waits goes first"
+            yield 0.0, SuggestedChange("end", None, who, message, later=True, starts_at=time_text(at))
+
+    def _room_without(self, option: Option, pod_set: PodSet) -> Callable[[Collection[str]], bool]:
+        """Return what tells whether members have room in a flavor once pods with some UIDs have left."""
+
+        def enough(uids: Collection[str]) -> bool:
+            with self._inquiry.case.clearing(option, uids) as there:
+                return self._fits(pod_set, there)
+
+        return enough
+
+    def _fewer_gpus(self) -> Iterator[_Sized]:
+        """Try half as many GPUs per pod, then half of that, and so on."""
+        asked = {name for shape, _ in self._pod_set.demand.shapes for name, _ in shape.requests if is_extended(name)}
+        asked = {
+            name for name in asked if not name.startswith((TRIAL_PREFIX, CLASS_RESOURCE_PREFIX))
+        }  # templates say it
+        for resource in sorted(asked):
+            before = max(shape.request(resource) for shape, _ in self._pod_set.demand.shapes)
+            for after in (2**power for power in range(before.bit_length() - 1, -1, -1) if 2**power < before):
+                smaller = self._with_less(resource, after)
+                for offered in self._inquiry.case.offers:
+                    covered = offered.shortage is None or self._covered(smaller.amounts, offered.option)
+                    if covered and self._fits(smaller, self._view(offered), beside=16):
+                        message = f"{after} {resource} per pod instead of {before}, if its program can do with so many"
+                        change = SuggestedChange("gpus", {resource: str(before)}, {resource: str(after)}, message)
+                        yield 1 - after / before, change
+                        return
+
+    def _elsewhere(self) -> Iterator[_Sized]:
+        """Try other Queues that take the gang and have quota for it."""
+        case = self._inquiry.case
+        others = self._evictable.other_queues(self._gang, self._pod_set.amounts)
+        for name, option in islice(others, _MOST_QUEUES):
+            if self._fits(self._pod_set, case.view(option), beside=8):
+                instead = f" instead of {case.queue}" if case.queue else ""
+                message = f"Queue {name}{instead}: it takes gangs of namespace {self._gang.ref.namespace} and has room"
+                yield 0.0, SuggestedChange("queue", case.queue or None, name, message)
                 return
 
     def _asking(self, topology: TopologyRequest) -> PodSet:

@@ -135,7 +135,7 @@ def study(question: WhatIfCase) -> WhatIfAnswer:
     """
     inquiry, gang = question.inquiry, question.newcomer.gang
     account = explain_gang(inquiry)
-    suggestions = suggest(inquiry, question.evictable)
+    suggestions = suggest(inquiry, question.evictable, account.holdings)
     quota = quota_standing(inquiry, question.evictable)
     outcome = attempt(inquiry, question.evictable)
     if outcome.placement is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -11,15 +12,16 @@ from hypothesis import strategies as st
 from extender import judge
 from extender.admission.events import BudgetSeen, QueueSeen
 from extender.explain import suggestions
+from extender.explain.account import explain_gang
 from extender.explain.documents import SuggestedChange
 from extender.explain.evictable import Evictable
 from extender.explain.inquiry import inquire
 from extender.explain.suggestions import MOST_TRIALS, grain_of, suggest, with_less
 from extender.objects.budget import DisruptionBudget
 from extender.objects.keys import Options
-from extender.objects.meta import LabelSelector
+from extender.objects.meta import LabelSelector, time_text
 from extender.objects.pod import Phase, Shape
-from extender.objects.queue import Flavor, PreemptionPolicy, Queue, Quota, WithinQueue
+from extender.objects.queue import Flavor, PreemptionPolicy, Queue, Quota, StopPolicy, WithinQueue
 from extender.objects.reason import Reason
 from extender.objects.topology import TopologyTerms
 from tests.builders import shape
@@ -33,7 +35,8 @@ LEVELS = [{"name": name, "nodeLabel": name} for name in ("block", "rack")]
 def suggested(world: World, job: Job) -> dict[str, SuggestedChange]:
     """Return what is suggested for a gang that exists, by what it changes."""
     inquiry = inquire(world.admission, job.gang, world.now)
-    return {each.change: each for each in suggest(inquiry, Evictable(world.admission, inquiry.live.queue, world.now))}
+    evictable = Evictable(world.admission, inquiry.live.queue, world.now)
+    return {each.change: each for each in suggest(inquiry, evictable, explain_gang(inquiry).holdings)}
 
 
 def asking(world: World, **what: Any) -> dict[str, SuggestedChange]:
@@ -57,17 +60,18 @@ class TestFewerMembers:
     """The largest minimum that fits."""
 
     def test_it_starts_with_that(self, world: World) -> None:
-        """As many as there is room for, and no one more would do."""
+        """As many as there is room for, and no one more would do; of a gang that can do with fewer than it has."""
         world.nodes(3)
-        found = asking(world, pods=5)["minMember"]
+        assert "minMember" not in asking(world, pods=5)
+        found = asking(world, pods=6, min_member=5)["minMember"]
         assert (found.before, found.after) == (5, 3)
         assert found.message == "minMember 3 instead of 5: so many members would be placed now"
-        assert submit(world, objects(5, min_member=cast("int", found.after))).reason is Reason.AWAITING_MEMBERS
+        assert submit(world, objects(6, min_member=cast("int", found.after))).reason is Reason.AWAITING_MEMBERS
 
     def test_members_that_are_missing_are_not_waited_for(self, world: World) -> None:
         """Nothing else helps a gang that is not there."""
         world.nodes(3)
-        job = world.gang("train", 2, min_member=4)
+        job = world.gang("train", 2, min_member=4, group={"options": Options(max_member=6)})
         assert job.reason is Reason.MEMBERS_MISSING
         assert {name: each.after for name, each in suggested(world, job).items()} == {"minMember": 2}
 
@@ -83,7 +87,7 @@ class TestFewerMembers:
         """As many as the queue has quota for."""
         world.tell(QueueSeen(Queue("team", flavors=(Flavor("any", {GPU: Quota(16)}),), default=True)))
         world.nodes(5)
-        assert asking(world, pods=4)["minMember"].after == 2
+        assert asking(world, pods=5, min_member=4)["minMember"].after == 2
 
 
 class TestWiderLevels:
@@ -311,7 +315,7 @@ class TestMoreQuota:
         """It is not suggested where it would not be enough."""
         world.tell(QueueSeen(Queue("team", flavors=(Flavor("any", {GPU: Quota(8)}),), default=True)))
         world.nodes(2)
-        assert set(asking(world, pods=3)) == {"minMember"}
+        assert set(asking(world, pods=4, min_member=3)) == {"minMember", "gpus"}
 
     def test_all_that_is_short_is_named(self, world: World) -> None:
         """Beside the first resource the others."""
@@ -319,6 +323,46 @@ class TestMoreQuota:
         world.tell(QueueSeen(Queue("team", flavors=(Flavor("any", quotas),), default=True)))
         world.nodes(4)
         assert ", and more " in asking(world, pods=3)["quota"].message
+
+
+class TestElsewhere:
+    """Queues that take the gang and have quota for it."""
+
+    def test_a_queue_with_room(self, world: World) -> None:
+        """It is named, and the gang starts there."""
+        world.tell(QueueSeen(Queue("team", flavors=(Flavor("any", {GPU: Quota(8)}),), default=True)))
+        world.tell(QueueSeen(Queue("spare", flavors=(Flavor("any", {GPU: Quota(32)}),))))
+        world.nodes(4)
+        found = asking(world, pods=3)["queue"]
+        assert (found.before, found.after, found.later) == ("team", "spare", False)
+        assert found.message == "Queue spare instead of team: it takes gangs of namespace default and has room"
+        again = submit(world, objects(3, annotations={"muster.dev/queue": "spare"}))
+        assert again.reason is Reason.AWAITING_MEMBERS
+
+    def test_not_one_that_holds_its_gangs_or_has_no_quota(self, world: World) -> None:
+        """Nor one that does not take the namespace's gangs."""
+        world.tell(QueueSeen(Queue("team", flavors=(Flavor("any", {GPU: Quota(8)}),), default=True)))
+        held = Queue("held", flavors=(Flavor("any", {GPU: Quota(32)}),), stop_policy=StopPolicy.HOLD)
+        for queue in (held, Queue("small", flavors=(Flavor("any", {GPU: Quota(16)}),))):
+            world.tell(QueueSeen(queue))
+        world.nodes(4)
+        assert "queue" not in asking(world, pods=3)
+
+
+def test_whose_ends_make_room_is_told_with_when(world: World) -> None:
+    """The first ends that are enough, of those who hold what it lacks."""
+    world.nodes(3)
+    for name, seconds in (("long", 5000.0), ("short", 600.0), ("middle", 700.0)):
+        old = world.gang(name, 1, 8, group={"options": Options(expected_duration=seconds)})
+        old.run()
+        old.see(0, started_at=world.now)
+    found = asking(world, pods=2)["end"]
+    assert (found.after, found.later, found.starts_at) == (
+        "default/short, default/middle",
+        True,
+        time_text(world.now + 700),
+    )
+    assert found.message.endswith(" there is room, unless another that waits goes first")
 
 
 def test_a_gang_that_fits_needs_nothing(world: World) -> None:
@@ -344,8 +388,8 @@ def test_the_smallest_change_comes_first(world: World) -> None:
     """What the owner can do alone before what others have to agree to."""
     world.nodes(3)
     world.gang("old", 1, priority=1).run()
-    found = asked(world, objects(3)).suggestions
-    assert [each.change for each in found] == ["minMember", "priority", "nodes"]
+    found = asked(world, objects(4, min_member=3)).suggestions
+    assert [each.change for each in found] == ["minMember", "priority", "gpus", "nodes"]
     assert (found[0].change, found[0].before, found[0].after) == ("minMember", 3, 2)
 
 
@@ -369,37 +413,69 @@ def test_the_work_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> N
 _GANG = st.tuples(st.integers(1, 3), st.sampled_from([2, 4, 8]), st.integers(0, 2))
 
 
+@dataclass
+class Crowd:
+    """Three nodes and gangs for some of which there is room, made anew for each change that is tried."""
+
+    world: World
+    jobs: dict[str, Job]
+
+    @classmethod
+    def of(cls, gangs: list[tuple[int, int, int]]) -> Crowd:
+        """Let gangs come, each of so many members of so many GPUs and of a priority; those run that fit."""
+        world = World()
+        world.nodes(3)
+        jobs: dict[str, Job] = {}
+        for index, (members, gpus, priority) in enumerate(gangs):
+            job = world.gang(f"g{index}", members, gpus, priority=priority)
+            job.run()
+            jobs[str(job.ref)] = job
+        return cls(world, jobs)
+
+    def change(self, suggested: SuggestedChange) -> dict[str, Any]:
+        """Do what is suggested here; return what is to be asked otherwise."""
+        before: Any = suggested.before
+        after: Any = suggested.after
+        match suggested.change:
+            case "gpus":
+                return {"gpus": int(after[GPU])}
+            case "resources":
+                return dict(after)
+            case "priority":
+                return {"priority": after}
+            case "nodes":
+                self.world.nodes(after - before, prefix="more")
+            case "end":
+                for name in after.split(", "):
+                    self.jobs[name].finish()
+                self.world.judge()
+        return {}
+
+
 @given(st.lists(_GANG, max_size=4), st.integers(1, 5), st.sampled_from([2, 8]), st.sampled_from(["4", "30", "50"]))
 @share(0.25)
 def test_each_suggestion_helps(running: list[tuple[int, int, int]], pods: int, gpus: int, cpu: str) -> None:
     """Whoever makes the change has the gang start, or others evicted for it, unless somebody else takes the nodes."""
-
-    def crowded() -> World:
-        world = World()
-        world.nodes(3)
-        for index, (members, each, priority) in enumerate(running):
-            world.gang(f"g{index}", members, each, priority=priority).run()
-        return world
-
-    for each in asked(crowded(), objects(pods, gpus, cpu=cpu)).suggestions:
-        world = crowded()
-        what: dict[str, Any] = {"pods": pods, "gpus": gpus, "cpu": cpu}
-        before: Any = each.before
-        after: Any = each.after
-        match each.change:
-            case "minMember":
-                what |= {"min_member": after}
-            case "resources":
-                what |= after
-            case "priority":
-                what |= {"priority": after}
-            case "nodes" if "that wait" in each.message:
-                continue
-            case "nodes":
-                world.nodes(after - before, prefix="more")
-        job = submit(world, objects(**what))
+    what: dict[str, Any] = {"pods": pods, "gpus": gpus, "cpu": cpu}
+    for each in asked(Crowd.of(running).world, objects(**what)).suggestions:
+        crowd = Crowd.of(running)
+        others_wait = any(job.reason is not None for job in crowd.jobs.values())
+        if "that wait" in each.message or (each.change == "end" and others_wait):
+            continue
+        job = submit(crowd.world, objects(**(what | crowd.change(each))))
         helped = {Reason.AWAITING_MEMBERS, *([Reason.PREEMPTING] if each.change == "priority" else [])}
         assert job.reason in helped, each
+
+
+@pytest.mark.parametrize(("pods", "least", "elastic"), [(3, 3, False), (4, 3, True)])
+def test_fewer_members_are_suggested_to_elastic_gangs_alone(pods: int, least: int, elastic: bool) -> None:
+    """What needs all of its pods cannot do with fewer."""
+    crowd = Crowd.of([(1, 8, 0)])
+    found = {each.change: each for each in asked(crowd.world, objects(pods, min_member=least)).suggestions}
+    assert ("minMember" in found) is elastic
+    if elastic:
+        again = submit(crowd.world, objects(pods, min_member=cast("int", found["minMember"].after)))
+        assert again.reason is Reason.AWAITING_MEMBERS
 
 
 def test_shapes_with_nothing_left_to_yield(world: World) -> None:

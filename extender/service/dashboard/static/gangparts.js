@@ -118,9 +118,15 @@ function unsaid({ remarks, reason, queue, nearestMiss, suggestions }) {
 /** Return what helps: what would let it run, and who holds what it needs. */
 export function right({ suggestions, nearestMiss, holders }, model) {
   return [
-    suggestions?.length ? panel("What would let it run now", list(suggestions.map((each) => each.message))) : null,
+    helps(suggestions, false, "What would let it run now", model),
+    helps(suggestions, true, "What would let it run later", model),
     nearestMiss || holders?.length ? panel("Nearest miss", miss(nearestMiss), holding(holders ?? [], model)) : null,
   ];
+}
+
+function helps(suggestions, later, title, model) {
+  const lines = (suggestions ?? []).filter((each) => each.later === later).map((each) => each.message);
+  return lines.length ? panel(title, list(lines.map((line) => withClocks(line, model.now())))) : null;
 }
 
 const list = (lines) =>
