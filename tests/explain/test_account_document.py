@@ -141,6 +141,7 @@ def test_an_explanation_has_what_was_worked_out() -> None:
     assert written["hypothetical"] is True
     assert written["suggestions"] == [
         {"change": "minMember", "from": 4, "to": 3, "message": "3 members would start now"}
+        | {"later": False, "startsAt": None}
     ]
     assert written["waterfall"] == document(ACCOUNT)["waterfall"]
     assert remarks(explained)[1:3] == lines(ACCOUNT)
