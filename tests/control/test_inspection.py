@@ -153,7 +153,7 @@ async def test_an_explanation_says_who_holds_what_a_gang_waits_for(muster: Muste
     assert [fall.usable for fall in explained.account.waterfalls] == [1]
     assert [holder.gang for holder in explained.account.holders] == ["default/other"]
     assert explained.suggestions is not None
-    assert [each.change for each in explained.suggestions][:1] == ["minMember"]
+    assert [each.change for each in explained.suggestions][:1] == ["priority"]
 
 
 async def test_what_would_help_is_searched_for_only_if_somebody_asks(muster: Muster) -> None:

@@ -69,10 +69,12 @@ async def test_a_gang_that_would_wait_says_why_and_what_would_help(whatif: httpx
     assert (fall["nodes"], fall["usable"], fall["fits"]) == (3, 1, 1)
     assert [each["gang"] for each in gang["holders"]] == ["default/old"]
     assert gang["suggestions"][0] == {
-        "change": "minMember",
-        "from": 2,
-        "to": 1,
-        "message": "minMember 1 instead of 2: so many members would be placed now",
+        "change": "gpus",
+        "from": {"nvidia.com/gpu": "8"},
+        "to": {"nvidia.com/gpu": "4"},
+        "message": "4 nvidia.com/gpu per pod instead of 8, if its program can do with so many",
+        "later": False,
+        "startsAt": None,
     }
 
 
