@@ -34,9 +34,9 @@ def test_the_first_suggestion_has_a_waiting_gang_start(
     """What was said of it before it was submitted holds when it is; it starts with the change, and not before."""
     cluster.nodes(3, gpus=8)
     cluster.gang("old", members=1, gpus=8).wait_running(1)
-    what = yaml.safe_dump_all(objects(3))
+    what = yaml.safe_dump_all(objects(4, min_member=3))  # it can do with fewer than it has
     (asked,) = explain(local_cluster, "-f", "-", "--dry-run", stdin=what, code=4)["gangs"]
-    gang = cluster.gang("new", members=3, gpus=8)
+    gang = cluster.gang("new", members=4, min_member=3, gpus=8)
     gang.wait_condition("False", "InsufficientCapacity")
     told = explain(local_cluster, "default/new")
     assert (asked["hypothetical"], told["hypothetical"]) == (True, False)
