@@ -487,7 +487,7 @@ class AdmissionPass:
                 cycle.firm = self._firm()
             self._reservations.await_members(gang)
             return gang.spaces > 0
-        barred = key.obstacle is not None or (key.ahead and gang.uid not in cycle.firm)
+        barred = key.obstacle is not None or (key.ahead and not cycle.has_had_its_turn(gang))
         instead = None if barred else self._make_room(entry, case, result, cycle)
         gave_up = result.wait.reason is Reason.SEARCH_GAVE_UP
         entry.searches += gave_up

@@ -196,6 +196,13 @@ class Cycle:
         before, self._state = self._state, state
         return before != state
 
+    def has_had_its_turn(self, gang: Gang) -> bool:
+        """Tell whether a gang's place is being cleared: who comes ahead of it since then does not hold it up.
+
+        Otherwise others would leave in vain.
+        """
+        return gang.uid in self.firm
+
     def case(
         self, pod_set: PodSet, queue: str, key: VerdictKey, *, known: bool = True, now: float | None = None
     ) -> Case:
@@ -206,8 +213,8 @@ class Cycle:
         gang, quota = pod_set.gang, None
         offers: Sequence[FlavorOffer] = ANYWHERE
         if queue:
-            frugal = self.frugal if gang.uid not in self.firm else {}
-            patient = frugal.get(self._sharing.root(queue), "") if frugal else ""
+            gives_way = self.frugal and not self.has_had_its_turn(gang)
+            patient = self.frugal.get(self._sharing.root(queue), "") if gives_way else ""
             quota = QuotaCheck(self._sharing, gang.uid, queue, pod_set.amounts, patient, _fixed(pod_set))
             offers = [quota.offer(option) for option in self._options(pod_set, queue, known=known)]
         return Case(
@@ -223,13 +230,9 @@ class Cycle:
         )
 
     def _obstacle_of(self, pod_set: PodSet, queue: str, ahead: str, *, known: bool) -> Wait | None:
-        """Return why members of a gang do not start in its queue now, whatever is free.
-
-        A gang whose place is being cleared has had its turn: who comes ahead of it since then does not hold it up, or
-        others would leave in vain.
-        """
+        """Return why members of a gang do not start in its queue now, whatever is free."""
         gang, sharing = pod_set.gang, self._sharing
-        if ahead and gang.uid not in self.firm:
+        if ahead and not self.has_had_its_turn(gang):
             return Wait(Reason.BEHIND_IN_QUEUE, names={"queue": queue, "head": ahead})
         # What is only thought of runs nowhere, whatever gang of its name does.
         holder = gang.ref if known else GroupRef(gang.ref.api, gang.ref.namespace, "")
@@ -250,7 +253,7 @@ class Cycle:
 
     def _kept_from(self, gang: Gang, queue: str, earmarks: Sequence[Earmark], now: float) -> Sequence[Earmark]:
         """Return what a gang may not use; what is being cleared for it is its own, also if others wait before it."""
-        cleared = gang.uid in self.firm
+        cleared = gang.uid in self.firm  # asked for every gang that waits: no call
         if earmarks is not self._split[0]:  # for a thousand gangs in turn they are the same
             self._split = earmarks, any(each.start is not None or each.spares for each in earmarks)
         if not cleared and not self._split[1]:
