@@ -246,12 +246,9 @@ class _SuggestionSearch:
         if self._gang.role_minimums and core_size(self._gang, 0) < lowest:
             return
         for offered in options:
-            view = self._view(offered)
 
-            def enough(pods: int, view: CapacityView = view, offered: FlavorOffer = offered) -> bool:
-                pod_set = self._first(pods)
-                covered = offered.shortage is None or self._covered(pod_set.amounts, offered.option)
-                return covered and self._fits(pod_set, view, beside=16)
+            def enough(pods: int, offered: FlavorOffer = offered) -> bool:
+                return self._has_place(self._first(pods), offered)
 
             best = max(best, _largest(lowest, highest, enough))
         if best:
@@ -265,6 +262,11 @@ class _SuggestionSearch:
         quota = self._inquiry.case.quota
         return quota is None or quota.on(self._evictable.sharing, amounts).offer(option).shortage is None
 
+    def _has_place(self, pod_set: PodSet, offered: FlavorOffer) -> bool:
+        """Tell whether there is quota for fewer or smaller members in a flavor, and room."""
+        covered = offered.shortage is None or self._covered(pod_set.amounts, offered.option)
+        return covered and self._fits(pod_set, self._view(offered), beside=16)
+
     def _first(self, pods: int) -> PodSet:
         """Return the first members that the gang needs, as a pod set of their own."""
         if pods == self._pod_set.demand.pods:
@@ -275,63 +277,53 @@ class _SuggestionSearch:
     def _wider(self, view: CapacityView) -> Iterator[_Sized]:
         """Try the levels around the one that is required, the next one first, then none at all."""
         asked = self._pod_set.demand.topology
-        before = asked.required or ("slices" if asked.slices else "role groups" if asked.role_groups else "")
-        wider = self._levels_around(view)
-        for steps, (name, topology, message) in enumerate(wider, start=1):
-            if self._fits(self._asking(topology), view):
-                yield steps / len(wider), SuggestedChange("topologyLevel", before, name or None, message)
-                return
-
-    def _levels_around(self, view: CapacityView) -> list[tuple[str, TopologyRequest, str]]:
-        """Return the levels around what is required, "" for none at all, each with what is asked then, and in words."""
-        asked, levels = self._pod_set.demand.topology, view.tree.levels
+        levels = view.tree.levels
         before = asked.required or ("slices" if asked.slices else "role groups" if asked.role_groups else "")
         if not before:
-            return []
+            return
         at = levels.find(asked.required) if asked.required else None
         outer = range((len(levels.levels) if at is None else at) - 1, -1, -1) if asked.required else ()
-        names = [levels.name(index) for index in outer]
+        wider = [(levels.name(index), replace(asked, required=levels.name(index))) for index in outer]
         freed = TopologyRequest(preferred=asked.preferred or asked.required, objective=asked.objective)
-        none = f"no required topology ({before} is required): it would be placed as close as there is room"
-        wider = f"instead of {before} as the required topology level"
-        return [*((name, replace(asked, required=name), f"{name} {wider}") for name in names), ("", freed, none)]
+        for steps, (name, topology) in enumerate((*wider, ("", freed)), start=1):
+            if self._fits(self._asking(topology), view):
+                if name:
+                    message = f"{name} instead of {before} as the required topology level"
+                else:
+                    message = (
+                        f"no required topology ({before} is required): it would be placed as close as there is room"
+                    )
+                yield steps / (len(wider) + 1), SuggestedChange("topologyLevel", before, name or None, message)
+                return
 
     def _later(self, option: Option) -> Iterator[_Sized]:
         """Try the first ends of those who hold what it lacks, if it is known when they are."""
-        endings = [self._evictable.ending_of(each) for each in self._held]
-        ends = first_ends(endings, self._room_without(option, self._pod_set))
+
+        def enough(uids: Collection[str]) -> bool:
+            with self._inquiry.case.clearing(option, uids) as there:
+                return self._fits(self._pod_set, there)
+
+        ends = first_ends([self._evictable.ending_of(each) for each in self._held], enough)
         at = when(ends) if ends else None
         if at is not None:
             who = ", ".join(each.name for each in ends)
             message = f"when {ends_in_words(ends)} there is room, unless another that waits goes first"
             yield 0.0, SuggestedChange("end", None, who, message, later=True, starts_at=time_text(at))
 
-    def _room_without(self, option: Option, pod_set: PodSet) -> Callable[[Collection[str]], bool]:
-        """Return what tells whether members have room in a flavor once pods with some UIDs have left."""
-
-        def enough(uids: Collection[str]) -> bool:
-            with self._inquiry.case.clearing(option, uids) as there:
-                return self._fits(pod_set, there)
-
-        return enough
-
     def _fewer_gpus(self) -> Iterator[_Sized]:
         """Try half as many GPUs per pod, then half of that, and so on."""
         asked = {name for shape, _ in self._pod_set.demand.shapes for name, _ in shape.requests if is_extended(name)}
-        asked = {
-            name for name in asked if not name.startswith((TRIAL_PREFIX, CLASS_RESOURCE_PREFIX))
-        }  # templates say it
         for resource in sorted(asked):
+            if resource.startswith((TRIAL_PREFIX, CLASS_RESOURCE_PREFIX)):
+                continue  # devices: the template of the claim says how many
             before = max(shape.request(resource) for shape, _ in self._pod_set.demand.shapes)
             for after in (2**power for power in range(before.bit_length() - 1, -1, -1) if 2**power < before):
                 smaller = self._with_less(resource, after)
-                for offered in self._inquiry.case.offers:
-                    covered = offered.shortage is None or self._covered(smaller.amounts, offered.option)
-                    if covered and self._fits(smaller, self._view(offered), beside=16):
-                        message = f"{after} {resource} per pod instead of {before}, if its program can do with so many"
-                        change = SuggestedChange("gpus", {resource: str(before)}, {resource: str(after)}, message)
-                        yield 1 - after / before, change
-                        return
+                if any(self._has_place(smaller, offered) for offered in self._inquiry.case.offers):
+                    message = f"{after} {resource} per pod instead of {before}, if its program can do with so many"
+                    change = SuggestedChange("gpus", {resource: str(before)}, {resource: str(after)}, message)
+                    yield 1 - after / before, change
+                    return
 
     def _elsewhere(self) -> Iterator[_Sized]:
         """Try other Queues that take the gang and have quota for it."""
