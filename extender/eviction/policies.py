@@ -173,7 +173,11 @@ class Policies:
     def _lent(
         self, claimant: Claimant, below: Iterable[str], now: float
     ) -> Iterator[tuple[str, Callable[[Gang], bool]]]:
-        """Iterate over the other queues that have borrowed, once the pods `below` have left, and who gives way."""
+        """Iterate over the other queues that have borrowed, once the pods `below` have left, and who gives way.
+
+        A queue that has borrowed only for a gang whose place is being cleared is left out: none of its gangs that run
+        leaves for that one.
+        """
         tree, name, charges = self._sharing.tree, claimant.queue, self._sharing.charges
         policy, flavor, amounts = self._preemption(name), claimant.flavor, claimant.amounts
         with ExitStack() as gone:
@@ -193,7 +197,7 @@ class Policies:
             most = reclaimed if other in owed else -math.inf
             if most < taken and tree.borrows_from(other, name, flavor, amounts):
                 most = taken
-            if most > -math.inf:
+            if most > -math.inf and not charges.exceeds_ahead_only(other, flavor):
                 yield other, partial(_is_up_to, most)
 
     def _preemption(self, queue: str) -> PreemptionPolicy:

@@ -354,6 +354,17 @@ class Charges:
             for charge in together:
                 self.book(charge, 1)
 
+    def exceeds_ahead_only(self, name: str, flavor: str) -> bool:
+        """Tell whether a queue uses more than its own quota only by what is charged ahead, not by what holds nodes."""
+        ahead = [charge for charge, _ in self._promises.values() if charge.queue == name]
+        for charge in ahead:
+            self.book(charge, -1)
+        try:
+            return bool(ahead) and not self.tree.excess(name, flavor)
+        finally:
+            for charge in ahead:
+                self.book(charge, 1)
+
     def _recharge(self, uids: Sequence[str], before: Charge | None, charge: Charge | None) -> None:
         """Charge pods otherwise than before: several if they were charged nothing, or are not any more."""
         if before is not None:

@@ -13,7 +13,7 @@ from extender.objects import keys
 from extender.objects.pod import Phase
 from extender.objects.queue import BorrowWithin, PreemptionPolicy, Reclaim, WithinQueue
 from extender.objects.reason import Reason, Wait
-from tests.eviction.test_preemptions import evicted, running
+from tests.eviction.test_preemptions import evicted, leave, running
 from tests.queues.test_sharing import gang, queue, tell
 from tests.worlds import World
 
@@ -100,6 +100,30 @@ class TestBetweenQueues:
         world.effects()
         gang(world, "red", 1, "red", priority=5)
         assert bool(evicted(world)) is leaves
+
+    def test_a_gang_that_runs_does_not_leave_for_what_another_is_only_promised(self, world: World) -> None:
+        """A queue whose gangs run within its nominal quota gives nothing back until the other has started, too."""
+        world.nodes(3)
+        reclaims = replace(NEVER, reclaim_within_cohort=Reclaim.ANY)
+        tell(world, queue("all"), queue("red", 8, parent="all", preemption=reclaims), queue("blue", 16, parent="all"))
+        core = gang(world, "core", 1, "blue", priority=5)
+        low = gang(world, "low", 1, "blue", priority=1)
+        core.run()
+        low.run()
+        world.effects()
+        high = gang(world, "high", 2, "blue", priority=5)
+        low.see(0, deleting=True)
+        world.later(1)
+        assert high.reason is Reason.PREEMPTING
+        red = gang(world, "red", 1, "red", priority=5)
+        world.later(1)
+        assert not evicted(world)
+        leave(world, low)
+        world.later(1)
+        high.run()
+        world.later(1)
+        assert set(evicted(world)) == {"Reclaimed"}
+        assert red.reason is Reason.PREEMPTING
 
     def test_a_queue_of_its_own_is_nobodys(self, world: World) -> None:
         """Roots do not share: what runs in another tree stays."""
