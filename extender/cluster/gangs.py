@@ -463,10 +463,6 @@ class Gang:
         """Tell whether a member is not to be evicted, whatever for."""
         return not membership.preemptible(self.group, pod.options)
 
-    def can_lose(self, pod: Pod) -> bool:
-        """Tell whether a member with a node, or one promised, can be evicted, with the whole gang or without it."""
-        return self.preemptible or pod.uid in self.spare
-
     def ordered(self) -> list[Pod]:
         """Return the members by rank, then natural order of their names: neighbours in rank stay neighbours."""
         return sorted(self.members.values(), key=member_order)
