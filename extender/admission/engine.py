@@ -296,7 +296,7 @@ class Observations:
     def devices_touched(self, touched: Touched) -> None:
         """Read nodes and pods again of which devices, or claims on them, make something else than before."""
         for node in touched.nodes:
-            self.node_seen(node)
+            self._node_counts(node)
         for pod in touched.pods:
             self.pod_seen(pod)
         if touched.moved:

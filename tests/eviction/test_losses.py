@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild
+from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild, SliceSeen
 from extender.ledger.effects import EvictionReason
 from extender.objects.keys import Options
 from extender.objects.node import UNREACHABLE_TAINT, Ailment
@@ -15,6 +15,7 @@ from extender.objects.pod import Phase
 from extender.objects.podspec import DRAIN, Taint, Toleration
 from extender.objects.reason import Reason
 from extender.objects.topology import Slice, TopologyTerms
+from tests.devicevalues import slice_of
 from tests.eviction.test_preemptions import running
 from tests.queues.test_sharing import queue, tell
 from tests.worlds import GPU, Job, World
@@ -358,3 +359,16 @@ def test_a_restart_goes_on(world: World) -> None:
     after.tell(PodSeen(again.pods[-1]))
     after.judge()
     assert again.reserved == {"again": "node-3"}
+
+
+def test_a_node_is_back_in_time_though_its_devices_changed_meanwhile(world: World) -> None:
+    """What a driver publishes says nothing about whether it answers: it is lost no longer when it is well again."""
+    (name,) = world.nodes(1)
+    lose(world, name)
+    well(world, name)
+    for generation in (1, 2):
+        world.tell(SliceSeen(slice_of(name, generation=generation)))
+    waits = world.gang("waits", 1)
+    assert waits.reason is Reason.NO_NODE_MATCHES
+    world.later(60)
+    assert waits.reserved == {"waits-0": name}
