@@ -141,9 +141,10 @@ class Record:
         return allocations([Change(at, each.type.value, _versioned(each)) for at, each in claims])
 
     def seconds_of_choice(self, start: float, end: float) -> float:
-        """Return for how long there were two nodes or more between two moments.
+        """Return for how long there were two nodes or more that let pods in, between two moments.
 
-        Where there is one, kube-scheduler does not end an allocation that is in the way of no other (docs/devices.md).
+        Where there is one, kube-scheduler does not end an allocation that is in the way of no other (docs/devices.md):
+        it asks for devices last, so on a node whose taints keep pods off it does not ask.
         """
         nodes, since, seconds = 0, 0.0, 0.0
         for at, change in [*self._changes, (math.inf, None)]:
@@ -151,7 +152,7 @@ class Record:
                 seconds += max(0.0, min(at, end) - max(since, start))
             since = at
             if change is not None and change.object.key.kind is WatchedKind.NODE:
-                nodes += (change.after is not None) - (change.before is not None)
+                nodes += _lets_in(change.after) - _lets_in(change.before)
         return seconds
 
     def bound_at(self) -> dict[str, list[float]]:
@@ -179,3 +180,7 @@ def _versioned(change: ObjectChange) -> judge.Json:
     """Return the object of a change with the version of the change, which an object that is gone lacks."""
     item = change.object.json
     return {**item, "metadata": {**item["metadata"], "resourceVersion": str(change.version)}}
+
+
+def _lets_in(node: Stored | None) -> bool:
+    return node is not None and not node.node.taints
