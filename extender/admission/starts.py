@@ -92,9 +92,12 @@ class Starts:
             self._take(managed, pod)
 
     def pod_gone(self, pod: Pod) -> None:
-        """Take in that a pod is gone: one that is suspended makes another in its place when it is resumed."""
+        """Take in that a pod is gone: one that is suspended makes another in its place when it is resumed.
+
+        One that has succeeded is not made again, and is no longer there to count.
+        """
         managed = self._workloads.of(pod)
-        if managed is not None and managed.stage is StartStage.HELD:
+        if managed is not None and (managed.stage is StartStage.HELD or pod.phase is Phase.SUCCEEDED):
             self._look_again(managed.workload.uid)
 
     def sync(self) -> None:
@@ -242,6 +245,7 @@ class Starts:
                     del wanted[taken.uid]
             return wanted
         if managed.stage is StartStage.RUNNING:
+            self._describe(managed)
             return {}
         if not self._has_minimum(managed.workload):
             return managed.expected

@@ -432,6 +432,25 @@ class TestStarting:
         world.judge()
         assert len(job.job.gang.members) == 4
 
+    def test_pods_that_succeeded_and_are_gone_are_not_waited_for(self, world: World) -> None:
+        """Their nodes may be removed while the others run: one that is lost later comes back without them."""
+        world.nodes(4)
+        job = Submitted(world, "train")
+        world.judge()
+        job.start()
+        for number in (1, 3):
+            job.pods[number] = replace(job.pods[number], phase=Phase.SUCCEEDED)
+            world.tell(PodSeen(job.pods[number]))
+        job.status = {"succeeded": 2, "completedIndexes": "1,3"}
+        job.seen()
+        for number in (1, 3):
+            world.tell(PodGone(job.pods.pop(number).uid))
+        job.delete(0)
+        job.create(0)
+        world.judge()
+        assert set(job.job.reserved) == {job.pods[0].name}
+        assert job.job.gang.min_member == 2
+
     def test_what_has_succeeded_is_not_made_again(self, world: World) -> None:
         """Of four indices two are left."""
         world.nodes(4)
