@@ -16,6 +16,7 @@ from tests.judge.objects import (
     PodFact,
     QueueFact,
     read_group,
+    read_job,
     read_node,
     read_pod,
     read_queue,
@@ -190,7 +191,7 @@ class Lives:
         pods: dict[str, PodFact] = {}
         moments = []
         for change, fact in changes:
-            if change.object["kind"] == "PodGroup":
+            if change.object["kind"] in {"PodGroup", "Job"}:
                 group = fact if isinstance(fact, GroupFact) else None
             elif isinstance(fact, PodFact) and fact.group == key:
                 pods[fact.uid] = fact
@@ -230,6 +231,9 @@ class Lives:
             case "PodGroup":
                 group = read_group(change.object)
                 self._enter(self.groups[group.key], change, None if gone else group)
+            case "Job":
+                job = read_job(change.object)
+                self._enter(self.groups[job.key], change, None if gone else job)
             case "Queue":
                 queue = read_queue(change.object)
                 self._enter(self.queues[queue.name], change, None if gone else queue)

@@ -14,6 +14,8 @@ _COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 _GANG_LABEL = "muster.dev/gang"
 _MIN_MEMBER_ANNOTATION = "muster.dev/min-member"
 _QUEUE_LABEL = "muster.dev/queue"
+_JOBS = "batch"
+_JOB_INDEX = "batch.kubernetes.io/job-completion-index"
 
 _SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -212,6 +214,14 @@ def read_group(thing: Json) -> GroupFact:
     return GroupFact(key, metadata["uid"], min_member, None if timeout is None else float(timeout))
 
 
+def read_job(thing: Json) -> GroupFact:
+    """Read a Job that Muster manages as the group of its pods; those that have succeeded are not waited for."""
+    metadata, spec = thing["metadata"], thing["spec"]
+    at_once = min(spec.get("parallelism", 1), spec.get("completions", spec.get("parallelism", 1)))
+    left = at_once - (thing.get("status") or {}).get("succeeded", 0)
+    return GroupFact((_JOBS, metadata.get("namespace", ""), metadata["name"]), metadata["uid"], max(left, 0), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
     """What a queue has of a resource (thousandths), what it may borrow and what it lends; None: without limit."""
@@ -264,6 +274,8 @@ def _group_of(metadata: Json, spec: Json) -> GroupKey | None:
         return ("scheduling.k8s.io", namespace, name)
     if name := labels.get(_GANG_LABEL):
         return ("muster.dev", namespace, name)
+    if _JOB_INDEX in (metadata.get("annotations") or {}) and labels.get(_QUEUE_LABEL):
+        return (_JOBS, namespace, metadata["ownerReferences"][0]["name"])
     return None
 
 

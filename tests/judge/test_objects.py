@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.judge.objects import Taint, Toleration, read_group, read_node, read_pod, thousandths
+from tests.judge.objects import Taint, Toleration, read_group, read_job, read_node, read_pod, thousandths
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,22 @@ def test_min_member(spec: dict[str, Any], expected: int) -> None:
     """Both APIs say how many must start together."""
     thing = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "metadata": {"name": "g", "uid": "u"}, "spec": spec}
     assert read_group(thing).min_member == expected
+
+
+def test_a_job_is_the_group_of_its_pods() -> None:
+    """A Job that names a queue is a gang of as many as it runs at a time, without those that have succeeded."""
+    meta = {"namespace": "d", "name": "train", "uid": "u"}
+    thing = {"metadata": meta, "spec": {"parallelism": 3, "completions": 8}, "status": {"succeeded": 1}}
+    job = read_job(thing)
+    assert (job.key, job.uid, job.min_member) == (("batch", "d", "train"), "u", 2)
+    member = pod()
+    member["metadata"] |= {
+        "annotations": {"batch.kubernetes.io/job-completion-index": "0"},
+        "ownerReferences": [{"kind": "Job", "name": "train", "uid": "u", "controller": True}],
+    }
+    assert read_pod(member).group is None
+    member["metadata"]["labels"] = {"muster.dev/queue": "team"}
+    assert read_pod(member).group == job.key
 
 
 @pytest.mark.parametrize(

@@ -312,7 +312,10 @@ def shrink(scene: Scene, a: int, b: int) -> None:
 
 # Writes.
 
-_WRITES = ("binding", "binding", "nomination", "nomination", "report", "read", "eviction", "eviction")
+_WRITES = (
+    *("binding", "binding", "binding", "nomination", "nomination", "nomination"),
+    *("report", "read", "eviction", "eviction", "suspension"),
+)
 _STATUSES = (409, 410, 429, 500, 503, 503)
 
 
@@ -600,6 +603,8 @@ def _node(scene: Scene, number: int) -> str:
 def _kind(scene: Scene, number: int) -> str:
     if scene.people.claims_devices and number // 16 % 4 == 0:
         return WatchedKind.RESOURCE_CLAIM
+    if number // 64 % 8 == 0:
+        return WatchedKind.JOB
     kinds = [WatchedKind.POD, WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE]
     kinds += [WatchedKind.LEASE] * (len(scene.world.hosts) - 1)
     return kinds[number % len(kinds)]

@@ -26,6 +26,7 @@ KINDS = {
     "/api/v1/namespaces/muster-system/configmaps": WatchedKind.CALIBRATION,
     "/api/v1/namespaces": WatchedKind.NAMESPACE,
     "/apis/muster.dev/v1alpha1/queues": WatchedKind.QUEUE,
+    "/apis/batch/v1/jobs": WatchedKind.JOB,
     "/apis/policy/v1/poddisruptionbudgets": WatchedKind.DISRUPTION_BUDGET,
     "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases": WatchedKind.LEASE,
     "/apis/resource.k8s.io/v1/deviceclasses": WatchedKind.DEVICE_CLASS,
@@ -126,7 +127,7 @@ class ApiServerFront:
         return b"{}"
 
     def patch(self, path: str, body: JsonObject) -> bytes:
-        """Merge into the status of a pod, a PodGroup or a Queue, take a gate off a pod, or count an Event."""
+        """Merge into a status, take a gate off a pod, suspend or resume a Job, or count an Event."""
         if "/events/" in path:
             if path.rpartition("/")[2] not in self._event_names:
                 raise ApiError(404, "NotFound", "the Event is gone")
@@ -135,6 +136,8 @@ class ApiServerFront:
         before = self._find(kind, namespace, name)
         if kind is WatchedKind.POD and not path.endswith("/status"):
             return self._ungate(before, body).body
+        if kind is WatchedKind.JOB:
+            return self._suspend(before, body).body
         if kind is WatchedKind.POD:
             _check_nomination(before, body)
         elif body["metadata"]["resourceVersion"] != before.json["metadata"]["resourceVersion"]:
@@ -160,6 +163,20 @@ class ApiServerFront:
             json["spec"]["schedulingGates"] = [gate for gate in gates if gate["name"] not in gone]
 
         return self.cluster.update(WatchedKind.POD, (pod.key.namespace, pod.key.name), merge)
+
+    def _suspend(self, job: Stored, body: JsonObject) -> Stored:
+        """Suspend a Job, or resume it with the place that is kept for its pods."""
+        meta = body["metadata"]
+        version = job.json["metadata"]["resourceVersion"]
+        if meta["uid"] != job.uid or meta.get("resourceVersion", version) != version:
+            raise ApiError(409, "Conflict", "the object has been modified")
+
+        def merge(json: JsonObject) -> None:
+            annotations = json["metadata"].get("annotations", {}) | meta["annotations"]
+            json["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
+            json["spec"]["suspend"] = body["spec"]["suspend"]
+
+        return self.cluster.update(WatchedKind.JOB, (job.key.namespace, job.key.name), merge)
 
     def _find(self, kind: str, namespace: str, name: str) -> Stored:
         return self.cluster.get(kind, namespace, name)

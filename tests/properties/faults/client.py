@@ -48,8 +48,9 @@ class Client:
 
     async def patch(self, path: str, body: JsonObject, form: PatchForm = PatchForm.MERGE) -> bytes:
         """Change."""
-        assert (form is PatchForm.STRATEGIC) == ("spec" in body), "only gates are patched strategically"
-        what = "nomination" if "/pods/" in path else "report"
+        gates = "schedulingGates" in body.get("spec", {})
+        assert (form is PatchForm.STRATEGIC) == gates, "only gates are patched strategically"
+        what = "nomination" if "/pods/" in path else "suspension" if "/jobs/" in path else "report"
         name = path.removesuffix("/status").rpartition("/")[2]
         return await self._send(what, name, lambda: self._front.patch(path, body))
 

@@ -68,7 +68,7 @@ async def _play(story: Story, settings: Settings) -> Played:
         history, tolerance = world.record.history(), world.record.tolerance()
         return Played(
             history,
-            tuple(sorted([*judge(history, tolerance), *_of_devices(world, people)])),
+            tuple(sorted([*judge(history, tolerance), *_of_devices(world, people), *_of_jobs(world, people)])),
             tuple(dict.fromkeys(world.crashes)),
             Counter(step.action for step in story.steps),
             world.record.bindings,
@@ -86,6 +86,13 @@ def _of_devices(world: World, people: Population) -> Iterator[Violation]:
     yield from device_violations(holdings, record.bound_at(), record.seconds_of_choice, record.tolerance(), end)
     if not people.gangs:
         yield from leaks(holdings, end)
+
+
+def _of_jobs(world: World, people: Population) -> Iterator[Violation]:
+    """Yield the Jobs that never ran, though everything else had come to its end: they have no pods that would wait."""
+    for gang in people.gangs.values():
+        if gang.job:
+            yield Violation(world.loop.time(), "P4", f"Job {gang.name} of {gang.members} never ran")
 
 
 async def _calm(world: World, people: Population) -> None:

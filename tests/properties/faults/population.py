@@ -25,6 +25,7 @@ from muster_lab.simulation.manifests import (
 )
 from muster_lab.simulation.podgroups import pod_group_manifest
 from muster_lab.simulation.scenario import DisruptionLimit, ScenarioGang, ScenarioMember, ScenarioNode
+from tests.properties.faults.jobs import JobController, job_manifest, namespace_manifest
 
 Json: TypeAlias = dict[str, Any]
 
@@ -54,7 +55,8 @@ class Gang:
     `grace` is how long its pods take to stop, `timeout` its scheduleTimeoutSeconds, 0 for none. The pods of a `picky`
     one have rules of their own that no node meets, unknown to Muster. It is in `queue`, and says that it runs for
     `duration` seconds, "" and 0 where it says nothing; one that `never_preempts` has nobody evicted. With `parts` it
-    consists of so many of equal size, of which it needs as many as have `minimum` members.
+    consists of so many of equal size, of which it needs as many as have `minimum` members. A `job` is one without
+    PodGroup, whose pods come when Muster resumes it.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Gang:
     never_preempts: bool = False
     claims: bool = False
     parts: int = 0
+    job: bool = False
 
     @property
     def tree(self) -> str:
@@ -90,6 +93,7 @@ class Population:
         gangs: the gangs that somebody still wants.
         nodes: the nodes that there should be.
         claims_devices: whether nodes have devices, too, which some gangs claim.
+        jobs: the controller that makes the pods of Jobs.
     """
 
     def __init__(self, cluster: Cluster, nodes: int, *, claims_devices: bool = False) -> None:
@@ -99,6 +103,8 @@ class Population:
         self.nodes = [f"node-{index}" for index in range(nodes)]
         self.gangs: dict[str, Gang] = {}
         self._serial = self._generation = 0
+        self.jobs = JobController(cluster)
+        cluster.create(WatchedKind.NAMESPACE, namespace_manifest(NAMESPACE))
         for value, name in _CLASSES.items():
             cluster.create(WatchedKind.PRIORITY_CLASS, priority_class_manifest(name, value))
         if claims_devices:
@@ -127,7 +133,12 @@ class Population:
             self.create_group(gang)
 
     def create_group(self, gang: Gang) -> None:
-        """Create a gang's PodGroup."""
+        """Create a gang's PodGroup, or the Job that it is."""
+        if gang.job:
+            with suppress(ApiError):
+                job = job_manifest(gang.name, self._member(gang, gang.names()[0]), gang.members)
+                self._cluster.create(WatchedKind.JOB, job)
+            return
         manifest = pod_group_manifest(_scenario(gang))
         if gang.timeout:
             manifest["spec"]["scheduleTimeoutSeconds"] = gang.timeout
@@ -139,7 +150,16 @@ class Population:
             self._cluster.create(COSCHEDULING_POD_GROUPS, manifest)
 
     def create_member(self, gang: Gang, name: str, *, gated: bool = False) -> None:
-        """Create one pod of a gang."""
+        """Create one pod of a gang; those of a Job its controller makes."""
+        if gang.job:
+            return
+        manifest = self._member(gang, name)
+        if gated:
+            manifest["spec"]["schedulingGates"] = [{"name": "quota"}]
+        self._create(manifest)
+
+    def _member(self, gang: Gang, name: str) -> Json:
+        """Return one pod of a gang."""
         requests = _requests(0 if gang.claims else gang.gpus)
         manifest = pod_manifest(_scenario(gang), ScenarioMember(name, requests), "muster", placed=False)
         if gang.claims and gang.gpus:
@@ -159,9 +179,7 @@ class Population:
             manifest["spec"]["priorityClassName"] = _CLASSES[gang.priority]
         if gang.picky:
             manifest["spec"]["affinity"] = _PICKY
-        if gated:
-            manifest["spec"]["schedulingGates"] = [{"name": "quota"}]
-        self._create(manifest)
+        return manifest
 
     def create_single(self, gpus: int, priority: int, queue: str = "") -> None:
         """Create a pod without gang for Muster's scheduler."""
@@ -197,9 +215,14 @@ class Population:
             self._cluster.delete(WatchedKind.POD, NAMESPACE, name)
 
     def delete_group(self, name: str) -> None:
-        """Delete a PodGroup."""
-        with suppress(ApiError):
-            self._cluster.delete(COSCHEDULING_POD_GROUPS, NAMESPACE, name)
+        """Delete a PodGroup, or a Job with its pods."""
+        for kind in (COSCHEDULING_POD_GROUPS, WatchedKind.JOB):
+            with suppress(ApiError):
+                self._cluster.delete(kind, NAMESPACE, name)
+
+    def suspend_job(self, name: str, *, suspended: bool) -> None:
+        """Suspend a Job by hand, or resume it."""
+        self._update(WatchedKind.JOB, name, lambda json: json["spec"].update(suspend=suspended))
 
     def delete_gang(self, name: str) -> None:
         """Delete a gang with everything that belongs to it."""
@@ -209,8 +232,8 @@ class Population:
             self.delete_pod(member)
 
     def edit_group(self, name: str, minimum: int) -> None:
-        """Change a gang's minMember, unless its parts say what it needs."""
-        if self.gangs[name].parts:
+        """Change a gang's minMember, unless its parts say what it needs, or its Job."""
+        if self.gangs[name].parts or self.gangs[name].job:
             return
         self.gangs[name] = replace(self.gangs[name], minimum=minimum)
 
@@ -249,8 +272,13 @@ class Population:
     def has_minimum(self, name: str) -> bool:
         """Tell whether minMember members of a gang are on nodes or have succeeded."""
         gang = self.gangs[name]
-        pods = [pod for pod in self.members(gang) if not pod.deleting]
-        return sum(pod.bound or pod.phase is Phase.SUCCEEDED for pod in pods) >= gang.minimum
+        pods = {
+            pod.name for pod in self.members(gang) if not pod.deleting and (pod.bound or pod.phase is Phase.SUCCEEDED)
+        }
+        job = self._cluster.find(WatchedKind.JOB, NAMESPACE, name)
+        if gang.job and job is not None:
+            pods |= {f"{name}-{index}" for index in self.jobs.succeeded(job)}
+        return len(pods) >= gang.minimum
 
     def finish_gang(self, name: str) -> None:
         """Let a gang that has its minimum succeed, and withdraw its other pods."""

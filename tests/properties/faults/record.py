@@ -19,7 +19,7 @@ from tests.controlplane.holding import Holding, allocations
 #: How long Muster retries a Binding, http_timeout_seconds less bind_hold_seconds, and how long it counts a member as
 #: arrived whose held call was answered in vain (seconds).
 _BINDING_RETRIES, _ON_THE_WAY_BACK = 10.0, 15.0
-_JUDGED = frozenset({WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.QUEUE})
+_JUDGED = frozenset({WatchedKind.POD, WatchedKind.NODE, COSCHEDULING_POD_GROUPS, WatchedKind.JOB, WatchedKind.QUEUE})
 _EVICTED = {"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}
 
 

@@ -100,6 +100,37 @@ def create_sharing_gang(scene: Scene, a: int, b: int) -> None:
         people.create_budget(gang, DisruptionLimit(max_unavailable=(0, 1, minimum, members)[a // 1024 % 4]))
 
 
+@action(Theme.SHARING, 2)
+def create_job(scene: Scene, a: int, b: int) -> None:
+    """Create a Job in a queue that is suspended until Muster resumes it, and fits alone."""
+    people = scene.people
+    shape = gang_shape(people, a, b)
+    if shape is None:
+        return
+    _, members, gpus = shape
+    gang = Gang(
+        people.next_name("job-"),
+        members,
+        members,
+        gpus,
+        priority=(0, 0, 10)[b // 8 % 3],
+        grace=(0, 0, 3)[b // 32 % 3],
+        queue=_NAMES[a // 16 % len(_NAMES)],
+        duration=(0, 30)[b // 128 % 2],
+        claims=people.claims_devices and a // 256 % 2 == 0,
+        job=True,
+    )
+    people.create_gang(gang)
+
+
+@action(Theme.SHARING, 0.5)
+def suspend_job(scene: Scene, a: int, b: int) -> None:
+    """Suspend a Job by hand, or resume one."""
+    jobs = [gang.name for gang in scene.people.gangs.values() if gang.job]
+    if jobs:
+        scene.people.suspend_job(jobs[a % len(jobs)], suspended=bool(b % 2))
+
+
 @action(Theme.SHARING, 0.5)
 def create_queued_single(scene: Scene, a: int, b: int) -> None:
     """Create a pod without gang in a queue."""
