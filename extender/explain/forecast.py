@@ -50,7 +50,10 @@ TURNOVER_SECONDS: Final = 5.0
 #: Ends that lie so close together are one moment, the last of them: seconds, and a share of the time until then. So
 #: there are some 600 moments at most until the horizon.
 _CLOSE_SECONDS: Final = 1.0
-CLOSE_SHARE: Final = 0.02
+_CLOSE_SHARE: Final = 0.02
+#: The order of ends decides who starts, and with that when all behind do: of so many judgements the ends are told apart
+#: to the second. That is all of a small cluster, and the first moments of a large one.
+APART_JUDGEMENTS: Final = 512
 #: Further ahead nothing is foreseen (seconds).
 _HORIZON: Final = 90 * 86_400.0
 #: What is looked at in one step while a forecast is prepared on the event loop: some 0.3 ms.
@@ -230,14 +233,14 @@ class Forecast:
         reached: the moment that has been played last (epoch seconds).
     """
 
-    def __init__(self, scene: Foresight, close: float = CLOSE_SHARE) -> None:
+    def __init__(self, scene: Foresight, apart: int = APART_JUDGEMENTS) -> None:
         """Begin with things as they are; what is gathered in `scene` is used up.
 
-        Ends are one moment that lie no further apart than `close` times the time until then, or a second.
+        After `apart` judgements ends are taken together that lie close to each other for how far ahead they are.
         """
         admission = scene.admission
         self._scene = scene
-        self._close = close
+        self._apart = apart
         self._table = scene.table
         self._sharing: Sharing = admission.sharing.apart()
         self._model = copy(admission.model)
@@ -281,7 +284,8 @@ class Forecast:
         yield
         yield from self._pass()
         while self._ends and self._lines and self._ends[0][0] < now + _HORIZON:
-            self._let_end(self._ends[0][0] + max(_CLOSE_SECONDS, self._close * (self._ends[0][0] - now)))
+            share = 0.0 if self._apart > 0 else _CLOSE_SHARE
+            self._let_end(self._ends[0][0] + max(_CLOSE_SECONDS, share * (self._ends[0][0] - now)))
             yield
             yield from self._pass()
 
@@ -381,6 +385,7 @@ class Forecast:
                     else:
                         del self._lines[kind]
                     line = self._in_turn([each for _, _, each in line])
+                self._apart -= 1
                 yield
             if is_last:
                 break

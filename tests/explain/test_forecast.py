@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.admission.events import QueueSeen
-from extender.explain.forecast import CLOSE_SHARE, TURNOVER_SECONDS, Forecast, Prospect, foresee
+from extender.explain.forecast import APART_JUDGEMENTS, TURNOVER_SECONDS, Forecast, Prospect, foresee
 from extender.explain.runtimes import LearnedRuntimes, RuntimeSource
 from extender.objects.keys import Options
 from extender.objects.meta import time_text
@@ -23,7 +23,9 @@ from tests.explain.conftest import racked
 from tests.worlds import GPU, Job, World
 
 
-def forecast(world: World, runtimes: LearnedRuntimes | None = None, close: float = CLOSE_SHARE) -> dict[str, Prospect]:
+def forecast(
+    world: World, runtimes: LearnedRuntimes | None = None, apart: int = APART_JUDGEMENTS
+) -> dict[str, Prospect]:
     """Return when each gang will start that waits, by its UID."""
     gathering = foresee(world.admission, runtimes or LearnedRuntimes(), world.now)
     scene = None
@@ -32,7 +34,7 @@ def forecast(world: World, runtimes: LearnedRuntimes | None = None, close: float
             next(gathering)
         except StopIteration as done:
             scene = done.value
-    found = Forecast(scene, close)
+    found = Forecast(scene, apart)
     for _ in found.steps():
         pass
     found.conclude()
@@ -108,7 +110,7 @@ GANGS = st.lists(
 
 
 def played(
-    gangs: Sequence[tuple[int, int, float, str, int, str]], strategy: QueueingStrategy, close: float
+    gangs: Sequence[tuple[int, int, float, str, int, str]], strategy: QueueingStrategy, apart: int = APART_JUDGEMENTS
 ) -> tuple[dict[str, Prospect], Play]:
     """Return what was said of gangs once the first of them ran, and how it came."""
     world = racked()
@@ -124,14 +126,14 @@ def played(
     world.judge()
     play.start()
     world.judge()
-    return forecast(world, close=close), play
+    return forecast(world, apart=apart), play
 
 
 @given(GANGS, st.sampled_from(QueueingStrategy))
 @share(0.5)
 def test_comes_true(gangs: list[tuple[int, int, float, str, int, str]], strategy: QueueingStrategy) -> None:
-    """To the second, where ends are not taken together: with quota that is lent, priorities, racks and backfill."""
-    said, play = played(gangs, strategy, close=0.0)
+    """To the second, as far as ends are told apart: with quota that is lent, priorities, racks and backfill."""
+    said, play = played(gangs, strategy)
     waiting = {each.ref.name: said.get(each.gang.uid) for each in play.jobs if each.ref.name not in play.started}
     while play.go_on():
         pass
@@ -144,7 +146,7 @@ def test_comes_true(gangs: list[tuple[int, int, float, str, int, str]], strategy
 @share(0.3)
 def test_ends_that_are_taken_together_keep_it_known(gangs: list[tuple[int, int, float, str, int, str]]) -> None:
     """Never before the first end there is; ends that change their order may change who starts by more than that."""
-    said, play = played(gangs, QueueingStrategy.BEST_EFFORT_FIFO, close=CLOSE_SHARE)
+    said, play = played(gangs, QueueingStrategy.BEST_EFFORT_FIFO, apart=0)
     first = min(play.ends.values(), default=play.world.now)
     waiting = {each.ref.name: said[each.gang.uid] for each in play.jobs if each.ref.name not in play.started}
     while play.go_on():
