@@ -1,6 +1,6 @@
 """GPUs that were used, reserved and waited for, by stretches of time and payer: the curves that people look at.
 
-All of it is worked out from the hours and the gangs that a store has; nothing is recorded for it.
+All of it is worked out from the sums that a store keeps, and from the gangs that wait yet.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from operator import add
 from typing import Final
 
 from extender.history.documents import CurvesDocument, HistoryCurve
@@ -17,8 +18,12 @@ from extender.objects.meta import time_text
 
 #: Stretches that one answer may have.
 MOST_STEPS: Final = 200
-#: How long a stretch may be (hours); those of days and weeks begin at midnight in UTC.
-_STEPS: Final = (1, 2, 3, 4, 6, 12, 24, 48, 168, 336, 720)
+_DAY: Final = 24
+#: How long a stretch may be (hours): those of which sums are kept, and some weeks. Those of days begin at midnight in
+#: UTC, those of weeks on a Thursday, as 1970 did.
+_STEPS: Final = (1, _DAY, 168, 336, 672)
+#: Stretches of days in one answer: more are told by weeks, of which there are fewer rows to add up.
+_MOST_DAYS: Final = 120
 
 
 def time_grid(since: float, until: float) -> TimeGrid:
@@ -30,7 +35,7 @@ def time_grid(since: float, until: float) -> TimeGrid:
     for hours in _STEPS:
         first = math.floor(since / (hours * HOUR))
         count = max(math.ceil(until / (hours * HOUR)), first + 1) - first
-        if count <= MOST_STEPS:
+        if count <= (_MOST_DAYS if hours == _DAY else MOST_STEPS):
             return TimeGrid(first * hours, hours, count)
     raise ValueError(f"{(until - since) / HOUR:,.0f} hours are more than one answer may be about")
 
@@ -41,11 +46,12 @@ def curves(grid: TimeGrid, course: Course, by: str) -> CurvesDocument:
     seconds = [min(end, course.at) - end + grid.step for end in ends]
     seconds = [each for each in seconds if each > 0]
     sums: defaultdict[str, list[list[float]]] = defaultdict(lambda: [[0.0] * grid.steps for _ in range(4)])
-    for place, key, used, reserved in course.usage:
-        sums[key][0][place] = used
-        sums[key][1][place] = reserved
+    for place, key, *amounts in course.usage:
+        for row, amount in zip(sums[key], amounts, strict=True):
+            row[place] = amount
     for key, waited in _waited(grid, course.waits).items():
-        sums[key][2:] = waited
+        for row, added in zip(sums[key][2:], waited, strict=True):
+            row[:] = map(add, row, added)
     return CurvesDocument(
         by=by,
         since=time_text(grid.start),
@@ -58,7 +64,7 @@ def curves(grid: TimeGrid, course: Course, by: str) -> CurvesDocument:
 
 
 def _waited(grid: TimeGrid, waits: Iterable[WaitEdges]) -> dict[str, list[list[float]]]:
-    """Return gang-seconds and GPU-seconds that were waited in each stretch, by the field of the payer.
+    """Return gang-seconds and GPU-seconds that gangs which wait yet waited in each stretch, by the field of the payer.
 
     A gang that begins to wait at `a` and ends at `b` has waited (t - a) - (t - b) seconds by any later t: so what all
     have waited by the end of a stretch follows from how many began and ended by then, and from the sums of when.

@@ -208,7 +208,7 @@ class TimeGrid(NamedTuple):
 
 
 class WaitEdges(NamedTuple):
-    """Gangs of one payer that began to wait in one stretch of time, less those that ceased to.
+    """Gangs of one payer that wait yet: those that began to in one stretch of time, less those that did up to `at`.
 
     `place` is the number of the stretch. `since` is the sum of when they did (seconds from the first stretch on),
     `gpus` how many they ask for, and `gpus_since` the sum of when times how many.
@@ -223,12 +223,14 @@ class WaitEdges(NamedTuple):
 
 
 class CourseHour(NamedTuple):
-    """GPU-seconds of one payer in one stretch of time."""
+    """GPU-seconds of one payer in one stretch of time, and gang-seconds; waiting are those that wait no more."""
 
     place: int
     key: str
     used: float
     reserved: float
+    waiting_gangs: float
+    waiting_gpus: float
 
 
 class Course(NamedTuple):

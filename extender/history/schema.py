@@ -1,13 +1,9 @@
-"""The tables of the store, and the steps that lead to them from those of earlier versions.
-
-A step is never changed once it was released: a change is a step of its own. Each is done once, in a transaction where
-the database has transactions for that.
-"""
+"""The tables of the store, and how rows get into them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -19,11 +15,8 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    insert,
-    inspect,
-    select,
-    text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 TABLES: Final = MetaData()
 
@@ -95,44 +88,50 @@ PODS: Final = Table(
     *map(_text, ("evicting", "evicting_for")),
 )
 
-#: GPU-seconds by hour (since 1970) and payer; the capacity of the cluster has no payer.
+
+def _payer() -> list[Column[str]]:
+    return [Column(name, Text, primary_key=True) for name in ("queue", "namespace", "user")]
+
+
+#: What each row of sums has: GPU-seconds, and the seconds that gangs waited, one by one and times their GPUs.
+AMOUNTS: Final = ("used", "reserved", "lost", "capacity", "waiting_gangs", "waiting_gpus")
+
+#: Sums by hour (since 1970) and payer; the capacity of the cluster has no payer.
 USAGE: Final = Table(
     "muster_usage",
     TABLES,
     Column("hour", Integer, primary_key=True, autoincrement=False),
-    Column("queue", Text, primary_key=True),
-    Column("namespace", Text, primary_key=True),
-    Column("user", Text, primary_key=True),
-    *map(_number, ("used", "reserved", "lost", "capacity")),
+    *_payer(),
+    *map(_number, AMOUNTS),
+)
+
+#: The same sums by days and weeks: `hours` is how long each is, `hour` its first.
+SPANS: Final = Table(
+    "muster_spans",
+    TABLES,
+    Column("hours", Integer, primary_key=True, autoincrement=False),
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    *_payer(),
+    *map(_number, AMOUNTS),
+    sqlite_with_rowid=False,  # rows lie in the order in which they are read: half the time
 )
 
 
-def _first(connection: Connection) -> None:
-    TABLES.create_all(connection)
-    connection.execute(insert(STATE).values(id=1))
-
-
-def _second(connection: Connection) -> None:
-    """Add the runs of a gang, and have names found by how they begin; a new store has both."""
-    if "runs" not in {column["name"] for column in inspect(connection).get_columns(GANGS.name)}:
-        connection.execute(text("ALTER TABLE muster_gangs ADD COLUMN runs TEXT NOT NULL DEFAULT ''"))
-    connection.execute(text("DROP INDEX IF EXISTS muster_gangs_name"))
-    for index in GANGS.indexes:
-        index.create(connection, checkfirst=True)
-
-
-#: What leads from each version to the next, the first from nothing.
-STEPS: Final[Sequence[Callable[[Connection], None]]] = (_first, _second)
-
-
-def migrate(connection: Connection) -> None:
-    """Bring the tables to the newest version; raise ValueError if they are of a newer one than this Muster knows."""
-    version = 0
-    if connection.dialect.has_table(connection, STATE.name):
-        version = connection.execute(select(STATE.c.version)).scalar_one()
-    if version > len(STEPS):
-        raise ValueError(f"the store is of version {version}, and this Muster knows versions up to {len(STEPS)}")
-    for step in STEPS[version:]:
-        step(connection)
-    if version < len(STEPS):
-        connection.execute(STATE.update().values(version=len(STEPS)))
+def put_rows(
+    connection: Connection,
+    table: Table,
+    key: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    add: Sequence[str] = (),
+) -> None:
+    """Insert rows, or put them in the place of those with the same key; columns of `add` are added to."""
+    if not rows:
+        return
+    insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+    changed = {
+        name: table.c[name] + insert.excluded[name] if name in add else insert.excluded[name]
+        for name in rows[0]
+        if name not in key
+    }
+    connection.execute(insert.on_conflict_do_update(index_elements=list(key), set_=changed), list(rows))

@@ -7,7 +7,7 @@ another one has followed writes no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -23,15 +23,16 @@ from sqlalchemy import (
     delete,
     event,
     func,
+    or_,
     select,
     tuple_,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
 from extender.history.courses import read_course
+from extender.history.migrations import migrate
 from extender.history.records import (
     HOUR,
     Batch,
@@ -51,7 +52,8 @@ from extender.history.records import (
     folded_with,
     is_folded_in,
 )
-from extender.history.schema import GANGS, PODS, STATE, USAGE, migrate
+from extender.history.schema import GANGS, PODS, SPANS, STATE, USAGE, put_rows
+from extender.history.sums import add_sums, waits_of
 
 #: How long a call waits for a lock, a connection or an answer (seconds).
 _PATIENCE: Final = 5
@@ -135,19 +137,18 @@ class HistoryStore:
                 if connection.execute(select(STATE.c.writer)).scalar_one() != writer:
                     raise SupersededError
                 return
+            uids = {*(record.uid for record in batch.gangs), *batch.renamed, *batch.renamed.values()}
+            waits = waits_of(connection, uids)
             for old, new in batch.renamed.items():
                 known = select(GANGS.c.id).where(GANGS.c.uid == new).exists()
                 connection.execute(update(GANGS).where(GANGS.c.uid == old, ~known).values(uid=new))
                 connection.execute(delete(GANGS).where(GANGS.c.uid == old))
                 connection.execute(update(PODS).where(PODS.c.gang == old).values(gang=new))
-            self._put(connection, GANGS, ["uid"], [asdict(record) for record in batch.gangs])
-            self._put(connection, PODS, ["uid"], [pod._asdict() for pod in batch.opened])
+            put_rows(connection, GANGS, ["uid"], [asdict(record) for record in batch.gangs])
+            put_rows(connection, PODS, ["uid"], [pod._asdict() for pod in batch.opened])
             for start in range(0, len(batch.closed), _CHUNK):
                 connection.execute(delete(PODS).where(PODS.c.uid.in_(list(batch.closed)[start : start + _CHUNK])))
-            usage = [
-                {"hour": hour} | payer._asdict() | amounts._asdict() for (hour, payer), amounts in batch.usage.items()
-            ]
-            self._put(connection, USAGE, ["hour", "queue", "namespace", "user"], usage, add=HourSums._fields)
+            add_sums(connection, batch.usage, waits_of(connection, uids), waits)
 
     @guarded
     def forget(self, before: float) -> int:
@@ -155,7 +156,9 @@ class HistoryStore:
         with self._open().begin() as connection:
             old = select(GANGS.c.id).where(GANGS.c.ended < before).limit(_MOST_DELETED)
             gone = connection.execute(delete(GANGS).where(GANGS.c.id.in_(old))).rowcount
-            connection.execute(delete(USAGE).where(USAGE.c.hour < int(before // HOUR)))
+            hour = int(before // HOUR)
+            connection.execute(delete(USAGE).where(USAGE.c.hour < hour))
+            connection.execute(delete(SPANS).where(SPANS.c.hour + SPANS.c.hours <= hour))
         return gone if gone == _MOST_DELETED else 0
 
     @guarded
@@ -190,7 +193,7 @@ class HistoryStore:
         """Return what was used and waited for in a grid, by a field of the payer, of all that `only` names.
 
         `within` are some namespaces, None for all. Those `most` that used or waited most are told apart. Complexity:
-        O(gangs that have not ended before, or that were created until then).
+        O(stretches x payers + gangs that wait).
         """
         with self._open().connect() as connection:
             return read_course(connection, grid, by, only, most, within)
@@ -210,7 +213,7 @@ class HistoryStore:
         if within is not None:
             terms.append(USAGE.c.namespace.in_(list(within)))
         capacity = (USAGE.c.capacity > 0) & (USAGE.c.queue == "") & (USAGE.c.namespace == "")
-        where = [USAGE.c.hour >= since, USAGE.c.hour < until]
+        where = [USAGE.c.hour >= since, USAGE.c.hour < until, or_(*(USAGE.c[name] != 0 for name in HourSums._fields))]
         asked = select(USAGE.c.hour, column, *sums).where(*where, *terms).group_by(USAGE.c.hour, column)
         with self._open().connect() as connection:
             rows = [(row[0], row[1], HourSums(*row[2:])) for row in connection.execute(asked)]
@@ -230,26 +233,6 @@ class HistoryStore:
             if self._engine is None:
                 self._engine = open_postgresql(self._where) if self.shared else open_sqlite(Path(self._where))
             return self._engine
-
-    def _put(
-        self,
-        connection: Connection,
-        table: Any,  # noqa: ANN401 - any of the tables
-        key: Sequence[str],
-        rows: Sequence[Mapping[str, Any]],
-        *,
-        add: Sequence[str] = (),
-    ) -> None:
-        """Insert rows, or put them in the place of those with the same key; columns of `add` are added to."""
-        if not rows:
-            return
-        insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
-        changed = {
-            name: table.c[name] + insert.excluded[name] if name in add else insert.excluded[name]
-            for name in rows[0]
-            if name not in key
-        }
-        connection.execute(insert.on_conflict_do_update(index_elements=list(key), set_=changed), list(rows))
 
 
 def _begins(connection: Connection, prefix: str) -> list[ColumnElement[bool]]:

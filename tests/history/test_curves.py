@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from extender.history.curves import MOST_STEPS, curves, time_grid
@@ -58,20 +59,44 @@ def spans(grid: TimeGrid, at: float) -> list[tuple[float, float]]:
     return [(begin, min(begin + grid.step, at)) for begin in begins if begin < at]
 
 
-def check_random_course(store: HistoryStore, seed: int) -> None:
-    """Fill a store at random, and compare each figure of its curves with what the definition says."""
-    random = Random(seed)
-    at = START + random.uniform(3, 40) * HOUR
+def as_of(gang: GangRecord, at: float, random: Random) -> GangRecord:
+    """Return what is known of a gang at a moment, in another Queue and with fewer GPUs than it has in the end."""
+    return msgspec.structs.replace(
+        gang,
+        queue=random.choice((gang.queue, "q-1")),
+        gpus=random.randrange(gang.gpus + 1),
+        started=None if gang.started is None or gang.started > at else gang.started,
+        ended=None if gang.ended is None or gang.ended > at else gang.ended,
+    )
+
+
+def fill(store: HistoryStore, random: Random, at: float) -> tuple[list[GangRecord], dict[tuple[int, Payer], HourSums]]:
+    """Fill a store in several batches, with gangs that change meanwhile; return what it has in the end."""
     gangs = random_gangs(random, 80, at)
     usage = {
         (START // HOUR + hour, Payer(f"q-{queue}", "red")): HourSums(used=random.uniform(0, 9000), reserved=10.0)
-        for hour in range(-2, int((at - START) // HOUR) + 1)
+        for hour in range(-170, int((at - START) // HOUR) + 1)
         for queue in range(4)
     }
     usage |= {(hour, Payer()): HourSums(capacity=64.0 * HOUR) for hour in {hour for hour, _ in usage}}
     store.load("test", [])
-    store.write("test", 1, Batch(at, gangs, usage=usage))
-    grid = time_grid(START, START + random.choice((5, 24, 300)) * HOUR)
+    for seq in (1, 2):
+        now = random.uniform(START - 20 * HOUR, at)
+        known = [as_of(gang, now, random) for gang in gangs if gang.created <= now]
+        store.write("test", seq, Batch(now, known))
+    twins = [msgspec.structs.replace(gang, uid=f"old-{gang.uid}") for gang in gangs[::7]]
+    store.write("test", 3, Batch(at, [*gangs[::2], *twins]))
+    renamed = {gang.uid: gang.uid.removeprefix("old-") for gang in twins}
+    store.write("test", 4, Batch(at, gangs[1::2], renamed=renamed, usage=usage))
+    return gangs, usage
+
+
+def check_random_course(store: HistoryStore, seed: int) -> None:
+    """Fill a store at random, and compare each figure of its curves with what the definition says."""
+    random = Random(seed)
+    at = START + random.uniform(3, 40) * HOUR
+    gangs, usage = fill(store, random, at)
+    grid = time_grid(START, START + random.choice((5, 24, 300, 5000)) * HOUR)
     course = store.course(grid, "queue", Payer(), 3)
     document = curves(grid, course, "queue")
     assert len(document.curves) == 3
@@ -88,12 +113,21 @@ def check_random_course(store: HistoryStore, seed: int) -> None:
             used = sum(usage.get((hour, Payer(queue, "red")), HourSums()).used for hour in hours for queue in queues)
             assert curve.used[place] == pytest.approx(used / (end - begin), abs=0.001)
     assert len(document.capacity) == len(spans(grid, at))
-    assert document.capacity[0] == 64 * grid.step / (min(grid.start + grid.step, at) - grid.start)
+    there = {hour for hour, _ in usage} & set(range(grid.first, grid.first + grid.hours))
+    seconds = min(grid.start + grid.step, at) - grid.start
+    assert document.capacity[0] == pytest.approx(64 * HOUR * len(there) / seconds, abs=0.001)
     some = curves(grid, store.course(grid, "namespace", Payer("q-1"), 8), "namespace")
     assert not curves(grid, store.course(grid, "namespace", Payer("q-1"), 8, ["elsewhere"]), "namespace").curves
     assert {curve.key for curve in some.curves} <= {"red", "blue"}
-    numbers, _ = waited([gang for gang in gangs if gang.queue == "q-1"], at, spans(grid, at)[0])
+    told_of = {curve.key for curve in some.curves}  # who asks for no GPU is not told of
+    of = [gang for gang in gangs if gang.queue == "q-1" and gang.namespace in told_of]
+    numbers, _ = waited(of, at, spans(grid, at)[0])
     assert sum(curve.waiting_gangs[0] for curve in some.curves) == pytest.approx(numbers, abs=0.002)
+    for curve in curves(grid, store.course(grid, "queue", Payer(), 8, ["blue"]), "queue").curves:
+        seen = [gang for gang in gangs if gang.namespace == "blue" and gang.queue == curve.key]
+        expected = [waited(seen, at, span)[1] for span in spans(grid, at)]
+        assert curve.waiting_gpus == pytest.approx(expected, abs=0.02)
+        assert not any(curve.used)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -111,9 +145,9 @@ def test_an_empty_store_has_no_curves(tmp_path: Path) -> None:
     assert document == CurvesDocument("user", document.since, document.since, HOUR, (), ())
 
 
-@pytest.mark.parametrize(("days", "hours"), [(1, 1), (7, 1), (30, 4), (365, 48), (3650, 720)])
+@pytest.mark.parametrize(("days", "hours"), [(1, 1), (7, 1), (30, 24), (119, 24), (365, 168), (3650, 672)])
 def test_stretches_are_as_short_as_their_number_allows(days: int, hours: int) -> None:
-    """Hours in a week, and days in months."""
+    """Hours in a week, days in months, weeks in a year."""
     grid = time_grid(START + 60, START + days * 24 * HOUR)
     assert grid.hours == hours
     assert grid.steps <= MOST_STEPS

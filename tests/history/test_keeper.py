@@ -354,16 +354,23 @@ def test_tables_of_a_newer_version_are_left_alone(path: Path) -> None:
     assert refused.value.lasting
 
 
-def test_tables_of_the_first_version_get_what_the_second_has(path: Path) -> None:
-    """Gangs stay, and are found by how their names begin."""
+def test_tables_of_the_first_version_get_what_the_newest_has(path: Path) -> None:
+    """Gangs stay and are found by how their names begin; what they waited is added up, and hours by days and weeks."""
     store = HistoryStore(str(path))
     store.load("me", [])
-    store.write("me", 1, Batch(10.0, [GangRecord("uid", "default", "train-7", "pod", ended=1.0)]))
+    gang = GangRecord("uid", "default", "train-7", "pod", queue="q", gpus=8, created=4000.0, started=8000.0, ended=9e3)
+    store.write("me", 1, Batch(9000.0, [gang], usage={(2, Payer("q")): HourSums(used=5.0, capacity=9.0)}))
+    tables = "SELECT * FROM muster_usage", "SELECT * FROM muster_spans"
     store.close()
     with sqlite3.connect(path) as connection:
+        before = [sorted(connection.execute(table)) for table in tables]
         connection.execute("DROP INDEX muster_gangs_named")
         connection.execute("ALTER TABLE muster_gangs DROP COLUMN runs")
         connection.execute("CREATE INDEX muster_gangs_name ON muster_gangs (name)")
+        connection.execute("DELETE FROM muster_usage WHERE used = 0")
+        for name in ("waiting_gangs", "waiting_gpus"):
+            connection.execute(f"ALTER TABLE muster_usage DROP COLUMN {name}")
+        connection.execute("DROP TABLE muster_spans")
         connection.execute("UPDATE muster_state SET version = 1")
     again = HistoryStore(str(path))
     again.load("me", [])
@@ -371,8 +378,11 @@ def test_tables_of_the_first_version_get_what_the_second_has(path: Path) -> None
     assert not again.gangs(GangQuery(prefix="trains")).gangs
     with sqlite3.connect(path) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+        after = [sorted(connection.execute(table)) for table in tables]
     assert "muster_gangs_named" in names
     assert "muster_gangs_name" not in names
+    assert after == before
+    assert sorted(row[-2:] for row in after[1]) == [(0.0, 0.0)] * 2 + [(4000.0, 32_000.0)] * 2
 
 
 def test_what_is_older_than_the_retention_goes(path: Path) -> None:

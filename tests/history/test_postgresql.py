@@ -85,7 +85,7 @@ def test_curves_prefixes_and_nodes(store: HistoryStore) -> None:
     assert names
     assert all(name.startswith("gang-1") for name in names)
     assert not store.gangs(GangQuery(prefix="gang_")).gangs
-    store.write("test", 2, Batch(1.0, [GangRecord("x", "ns", "on", "pod", ended=1.0, nodes="gpu-[08-10],b")]))
+    store.write("test", 9, Batch(1.0, [GangRecord("x", "ns", "on", "pod", ended=1.0, nodes="gpu-[08-10],b")]))
     assert [each.name for each in store.gangs(GangQuery(node="gpu-09")).gangs] == ["on"]
 
 
