@@ -214,7 +214,8 @@ class QueueReport:
             **counts,
             "flavors": _quantities(self.row.flavors),
             "share": f"{self.row.share:.6g}",
-            "running": [{key: said for key, said in each.items() if said is not None} for each in counts["running"]],
+            "running": [{key: said for key, said in each.items() if said is not None} for each in counts["running"]]
+            or None,
             "history": [{"resource": name, "usage": format_usage(name, usage)} for name, usage in self.history],
             "historyAt": self.history_at or None,
             "spares": None if self.spares is None else asdict(self.spares),

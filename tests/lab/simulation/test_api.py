@@ -298,7 +298,6 @@ def test_the_status_of_a_queue_is_what_its_crd_has(virtually: Virtually) -> None
         "share": "0.25",
         "pendingGangs": 2,
         "admittedGangs": 3,
-        "running": [],
         "history": [],
         "observedGeneration": 1,
     }
