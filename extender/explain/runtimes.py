@@ -11,10 +11,10 @@ from extender.cluster.gangs import Gang
 from extender.queues.sharing import Sharing
 
 #: Of so many gangs that were alike the runtimes are remembered, and so many are enough to go by.
-_MOST_SAMPLES: Final = 31
+MOST_SAMPLES: Final = 31
 _LEAST_SAMPLES: Final = 3
 #: Queues, and users in them, of which runtimes are remembered: some 1.5 kB each. The longest idle is forgotten.
-_MOST_KEYS: Final = 2_000
+MOST_KEYS: Final = 2_000
 
 
 class RuntimeSource(StrEnum):
@@ -50,13 +50,13 @@ class LearnedRuntimes:
     def note(self, queue: str, namespace: str, user: str, seconds: float) -> None:
         """Take in that a gang has run to its end."""
         for key in _keys(queue, namespace, user):
-            samples = self._samples.setdefault(key, deque(maxlen=_MOST_SAMPLES))
+            samples = self._samples.setdefault(key, deque(maxlen=MOST_SAMPLES))
             samples.append(seconds)
             self._samples.move_to_end(key)
         self._bound()
 
     def _bound(self) -> None:
-        while len(self._samples) > _MOST_KEYS:
+        while len(self._samples) > MOST_KEYS:
             self._samples.popitem(last=False)
 
     def adopt(self, stored: LearnedRuntimes) -> None:

@@ -33,12 +33,14 @@ def _second(connection: Connection) -> None:
 
 
 def _third(connection: Connection) -> None:
-    """Add up what gangs waited, and all sums by days and weeks; a new store has the columns."""
+    """Add up what gangs waited and all sums by days and weeks, and have runtimes found; a new store has the columns."""
     known = {column["name"] for column in inspect(connection).get_columns(USAGE.name)}
     for name in ("waiting_gangs", "waiting_gpus"):
         if name not in known:
             connection.execute(text(f"ALTER TABLE muster_usage ADD COLUMN {name} FLOAT NOT NULL DEFAULT 0"))
     SPANS.create(connection, checkfirst=True)
+    for index in GANGS.indexes:
+        index.create(connection, checkfirst=True)
     names = ("queue", "namespace", "user")
     for hours in SPAN_HOURS:
         hour = USAGE.c.hour - USAGE.c.hour % hours

@@ -162,8 +162,8 @@ class PastRuntime(NamedTuple):
 class StoredState(NamedTuple):
     """What a store knows of what was going on as of `at` (epoch seconds), None if it knows nothing yet.
 
-    `gangs` are those that have not ended, and those that were asked for, by UID. `runtimes` are those of the latest
-    gangs that ended, the latest last.
+    `gangs` are those that have not ended, and those that were asked for, by UID. `runtimes` are the latest of each
+    payer, the latest last.
     """
 
     at: float | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -31,13 +32,13 @@ from sqlalchemy import (
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
+from extender.explain.runtimes import MOST_KEYS, MOST_SAMPLES
 from extender.history.courses import read_course
 from extender.history.migrations import migrate
 from extender.history.records import (
     HOUR,
     Batch,
     Course,
-    GangOutcome,
     GangPage,
     GangQuery,
     GangRecord,
@@ -52,8 +53,8 @@ from extender.history.records import (
     folded_with,
     is_folded_in,
 )
-from extender.history.schema import GANGS, PODS, SPANS, STATE, USAGE, put_rows
-from extender.history.sums import add_sums, waits_of
+from extender.history.schema import GANGS, PODS, RAN, SPANS, STATE, USAGE, put_rows
+from extender.history.sums import SPAN_HOURS, add_sums, waits_of
 
 #: How long a call waits for a lock, a connection or an answer (seconds).
 _PATIENCE: Final = 5
@@ -64,8 +65,6 @@ _MOST_DELETED: Final = 2000
 _MOST_SEEN: Final = 10_000
 #: Gangs that are sorted to find the latest: some 30 ms.
 _MOST_SORTED: Final = 100_000
-#: Gangs that ended last of which the runtimes are read: some 50 ms.
-_MOST_RUNTIMES: Final = 20_000
 #: What comes after all characters of names.
 _LAST: Final = "\U0010ffff"
 
@@ -122,11 +121,8 @@ class HistoryStore:
                 asked = GANGS.c.uid.in_(uids[start : start + _CHUNK])
                 rows += connection.execute(select(*_RECORD).where(asked, GANGS.c.ended.is_not(None)))
             pods = [OpenPod(*row) for row in connection.execute(select(PODS))]
-            ran = (GANGS.c.outcome == GangOutcome.SUCCEEDED, GANGS.c.evictions == 0, GANGS.c.started.is_not(None))
-            columns = (*(GANGS.c[name] for name in Payer._fields), GANGS.c.ended - GANGS.c.started)
-            latest = select(*columns).where(*ran).order_by(GANGS.c.ended.desc()).limit(_MOST_RUNTIMES)
-            runtimes = [PastRuntime(*row) for row in connection.execute(latest)]
-        return StoredState(at, {row.uid: GangRecord(*row) for row in rows}, pods, runtimes[::-1])
+            runtimes = _runtimes(connection)
+        return StoredState(at, {row.uid: GangRecord(*row) for row in rows}, pods, runtimes)
 
     @guarded
     def write(self, writer: str, seq: int, batch: Batch) -> None:
@@ -233,6 +229,22 @@ class HistoryStore:
             if self._engine is None:
                 self._engine = open_postgresql(self._where) if self.shared else open_sqlite(Path(self._where))
             return self._engine
+
+
+def _runtimes(connection: Connection) -> list[PastRuntime]:
+    """Return how long gangs ran of those payers that used or waited last, the latest of each; the latest of all last.
+
+    One by one: a busy user leaves the others theirs, and each is found by an index.
+    """
+    payer = [SPANS.c[name] for name in Payer._fields]
+    payers = select(*payer).where(SPANS.c.hours == max(SPAN_HOURS)).group_by(*payer)
+    runtimes: list[tuple[float, PastRuntime]] = []
+    for names in connection.execute(payers.order_by(func.max(SPANS.c.hour).desc()).limit(MOST_KEYS)).all():
+        of = (GANGS.c[name] == value for name, value in zip(Payer._fields, names, strict=True))
+        asked = select(GANGS.c.ended, GANGS.c.ended - GANGS.c.started).where(RAN, *of)
+        latest = connection.execute(asked.order_by(GANGS.c.ended.desc()).limit(MOST_SAMPLES))
+        runtimes += ((ended, PastRuntime(*Payer(*names), seconds)) for ended, seconds in latest)
+    return [runtime for _, runtime in sorted(runtimes, key=itemgetter(0))]
 
 
 def _begins(connection: Connection, prefix: str) -> list[ColumnElement[bool]]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
 
@@ -23,7 +24,7 @@ from extender.control.metrics import Metrics
 from extender.control.ports import LeaseGone, LeaseSeen
 from extender.control.watched import REQUIRED_KINDS
 from extender.explain.runtimes import Runtime, RuntimeSource
-from extender.history.records import Batch, GangQuery, GangRecord, HourSums, Payer, StoredState, StoreError
+from extender.history.records import Batch, GangQuery, GangRecord, HourSums, PastRuntime, Payer, StoredState, StoreError
 from extender.history.store import HistoryStore, open_sqlite
 from extender.objects.lease import Lease
 from extender.objects.pod import Phase
@@ -383,6 +384,21 @@ def test_tables_of_the_first_version_get_what_the_newest_has(path: Path) -> None
     assert "muster_gangs_name" not in names
     assert after == before
     assert sorted(row[-2:] for row in after[1]) == [(0.0, 0.0)] * 2 + [(4000.0, 32_000.0)] * 2
+
+
+def test_a_busy_user_leaves_the_runtimes_of_others(path: Path) -> None:
+    """Of each Queue and user the latest are read, the latest of all last."""
+    store = HistoryStore(str(path))
+    store.load("me", [])
+    first = GangRecord("first", "ns", "a", "pod", queue="q", user="ann", started=9.0)
+    ann = [structs.replace(first, uid=f"a-{n}", ended=n + 60.0) for n in range(3)]
+    bob = [structs.replace(first, uid=f"b-{n}", user="bob", ended=n + 100.0) for n in range(99)]
+    gangs = [structs.replace(gang, outcome="Succeeded") for gang in (*ann, *bob)]
+    failed = structs.replace(gangs[0], uid="failed", outcome="Failed")
+    store.write("me", 1, Batch(500.0, [*gangs, failed, structs.replace(gangs[0], uid="evicted", evictions=1)]))
+    runtimes = store.load("me", []).runtimes
+    assert runtimes[:3] == [PastRuntime("q", "ns", "ann", 51.0 + n) for n in range(3)]
+    assert [each.seconds for each in runtimes[3:]] == [100.0 + n - 9.0 for n in range(68, 99)]
 
 
 def test_what_is_older_than_the_retention_goes(path: Path) -> None:

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
+from sqlalchemy import create_engine, text
 
+from extender.clock import SystemClock
 from extender.history.curves import curves, time_grid
 from extender.history.documents import history_document
 from extender.history.records import Batch, GangQuery, GangRecord, HourSums, Payer
 from extender.history.store import HistoryStore
+from tests.history.postgres import running
 
 GANGS, BATCH, PAYERS = 1_000_000, 10_000, 500
 END = 1_772_409_600.0
 YEAR = 365 * 86_400
 MESSAGE = "1 of 8 members fit now: 37 of 64 nodes lack nvidia.com/gpu, 20 have taints that it does not tolerate"
+
+#: Half a million gangs of 500 users, then as many of one.
+MANY = """
+INSERT INTO muster_gangs (uid, namespace, name, api, queue, "user", created, started, ended, outcome, gpus)
+WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999999)
+SELECT 'uid-' || n, 'team', 'gang-' || n, 'pod', CASE WHEN n < 500000 THEN 'queue-' || (n % 50) ELSE 'queue-0' END,
+  CASE WHEN n < 500000 THEN 'user-' || (n % 500) ELSE 'busy' END, n, n + 10, n + 100 + n % 7, 'Succeeded', 8
+FROM numbers
+"""
+WEEKS = """
+INSERT INTO muster_spans (hours, hour, queue, namespace, "user", used)
+SELECT 168, 0, queue, namespace, "user", count(*) FROM muster_gangs GROUP BY queue, namespace, "user"
+"""
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
@@ -144,3 +161,32 @@ def test_a_month_is_reported_in_a_second(path: Path) -> None:
     store.close()
     assert len({key for _, key, _ in rows}) == 60
     assert seconds < 1.0
+
+
+def check_runtimes(store: HistoryStore, url: str) -> float:
+    """Write a million gangs, the latest of one busy user, and return how long it takes to load what is known."""
+    clock = SystemClock()
+    store.load("test", [])
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(MANY))
+        connection.execute(text(WEEKS))
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ANALYZE"))
+    engine.dispose()
+    began = clock.monotonic()
+    stored = store.load("test", [])
+    took = clock.monotonic() - began
+    store.close()
+    of_user = Counter(each.user for each in stored.runtimes)
+    assert of_user == {"busy": 31, **{f"user-{number}": 31 for number in range(PAYERS)}}
+    assert [each.user for each in stored.runtimes[-31:]] == ["busy"] * 31
+    return took
+
+
+def test_runtimes_of_all_users_are_read_in_two_seconds(tmp_path: Path) -> None:
+    """Although one of them had half a million gangs since, in SQLite and in PostgreSQL."""
+    with running(tmp_path / "data") as server:
+        shared = check_runtimes(HistoryStore(server.url), server.url.replace("postgresql:", "postgresql+psycopg:"))
+    assert check_runtimes(HistoryStore(str(tmp_path / "history.db")), f"sqlite:///{tmp_path}/history.db") < 2.0
+    assert shared < 2.0
