@@ -43,6 +43,7 @@ GANG, WHY, WHO, STOP, INSTALL = (
 AT_MOST = {GANG: 3, WHY: 1, WHO: 1, STOP: 1, INSTALL: 4}
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", namespaced=True)
 BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True)
+CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True)
 #: The Prometheus operator's kinds that the chart makes.
 MONITORING = {
     kind: Resource("monitoring.coreos.com/v1", kind, f"{kind.lower()}s", namespaced=True)
@@ -233,3 +234,21 @@ def test_an_administrator_installs_two_replicas_with_metrics_and_alerts(empty: t
     assert api.list_items(MONITORING["PodMonitor"], NAMESPACE)
     (rules,) = api.list_items(MONITORING["PrometheusRule"], NAMESPACE)
     assert any("alert" in rule for group in rules["spec"]["groups"] for rule in group["rules"])
+
+
+def test_an_administrator_installs_a_history_by_the_options_that_the_page_names(
+    empty: tuple[ApiClient, Shell],
+) -> None:
+    """The third of the four commands with these two: one replica, its claim, and the setting."""
+    api, shell = empty
+    section = read_page(ROOT / "docs" / "first-tasks.md").sections[WHO]
+    (options,) = re.findall(r"`(--set [^`]+)`", section)
+    _, _, install, _ = (each.replace("REGISTRY", "registry.example") for each in commands(INSTALL))
+    shell.run(f"{install.replace(' --wait', '')} {options}")
+    (claim,) = api.list_items(CLAIMS, NAMESPACE)
+    pods: dict[str, Any] = api.get(DEPLOYMENTS, "muster", NAMESPACE)["spec"]
+    volumes = {each["name"]: each for each in pods["template"]["spec"]["volumes"]}
+    assert pods["replicas"] == 1
+    assert volumes["history"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    texts = [each["data"].get("settings.yaml", "") for each in api.list_items(CONFIG_MAPS, NAMESPACE)]
+    assert any("history_store: /var/lib/muster/history.db" in text for text in texts)

@@ -474,20 +474,63 @@ def test_the_pod_takes_what_a_site_asks_for(helm: Helm) -> None:
 
 
 def test_a_history_has_its_volume(helm: Helm, tmp_path: Path) -> None:
-    """In the chart where a value names one; in the base by a component, with a claim and one replica."""
+    """One value of the chart, or a component of the base, brings claim and setting; or the volume is one's own."""
     claim = {"persistentVolumeClaim": {"claimName": "muster-history"}}
     stored = {"history_store": "/var/lib/muster/history.db"}
-    chart = helm.render({"replicas": 1, "settings": stored, "history": {"volume": claim}})
+    chart = helm.render({"replicas": 1, "history": {"enabled": True}})
+    own = helm.render({"replicas": 1, "settings": stored, "history": {"volume": claim}})
     base = rendered_base("history", folder=tmp_path)
-    for objects in (chart, base):
+    for objects in (chart, own, base):
         pod = one(objects, "Deployment")["spec"]["template"]["spec"]
         assert {"name": "history", **claim} in pod["volumes"]
         assert {"name": "history", "mountPath": "/var/lib/muster"} in container(objects, "muster")["volumeMounts"]
         assert pod["securityContext"]["fsGroup"] == 65532
         assert one(objects, "Deployment")["spec"]["replicas"] == 1
-        (settings,) = (item for item in objects if "settings.yaml" in item.get("data", {}))
-        assert yaml.safe_load(settings["data"]["settings.yaml"]) == stored
-    assert one(base, "PersistentVolumeClaim")["metadata"]["name"] == "muster-history"
+        assert stored_settings(objects) == stored
+    made, known = one(chart, "PersistentVolumeClaim"), one(base, "PersistentVolumeClaim")
+    assert (made["metadata"]["name"], made["spec"]) == ("muster-history", known["spec"])
+    assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert not [item for item in own if item["kind"] == "PersistentVolumeClaim"]
+
+
+def stored_settings(objects: list[Manifest]) -> dict[str, Any]:
+    """Return the settings that the objects give Muster."""
+    (settings,) = (item for item in objects if "settings.yaml" in item.get("data", {}))
+    found: dict[str, Any] = yaml.safe_load(settings["data"]["settings.yaml"])
+    return found
+
+
+def test_two_replicas_have_a_history_in_postgresql(helm: Helm) -> None:
+    """The setting is its URL, and there is neither claim nor volume."""
+    url = "postgresql://muster@db.example.com/muster"
+    objects = helm.render({"history": {"enabled": True, "postgresql": url}})
+    assert stored_settings(objects) == {"history_store": url}
+    assert one(objects, "Deployment")["spec"]["replicas"] == 2
+    volumes = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert "history" not in {volume["name"] for volume in volumes}
+    assert not [item for item in objects if item["kind"] == "PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"history": {"enabled": True}}, "with 2 replicas needs history.postgresql"),
+        (
+            {"replicas": 1, "settings": {"history_store": "/x"}, "history": {"enabled": True}},
+            "history.enabled sets settings.history_store",
+        ),
+        ({"history": {"postgresql": "postgresql://db/muster"}}, "set history.enabled: true"),
+        ({"history": {"enabled": True, "postgresql": "mysql://db/muster"}}, "pattern"),
+        (
+            {"history": {"enabled": True, "postgresql": "postgresql://db/m", "volume": {"emptyDir": {}}}},
+            "history.postgresql needs none",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_histories_that_cannot_be_are_refused(helm: Helm, values: dict[str, Any], said: str) -> None:
+    """In words that say what to do."""
+    assert said in helm.refusal(values)
 
 
 def test_the_network_policy_names_ports_that_are_open(helm: Helm) -> None:

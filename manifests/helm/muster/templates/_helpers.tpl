@@ -105,8 +105,27 @@ helm.sh/resource-policy: keep
 {{- if and (ne .Release.Namespace "muster-system") (not (hasKey $settings "calibration_config_map")) }}
 {{- $_ := set $settings "calibration_config_map" (printf "%s/muster-calibration" .Release.Namespace) }}
 {{- end }}
+{{- if .Values.history.enabled }}
+{{- $_ := set $settings "history_store" (.Values.history.postgresql | default "/var/lib/muster/history.db") }}
+{{- end }}
 {{- if $settings }}
 {{- toYaml $settings }}
+{{- end }}
+{{- end }}
+
+{{/* The volume of the history's file, as in a pod; empty if there is none. */}}
+{{- define "muster.historyVolume" -}}
+{{- if .Values.history.volume }}
+{{- toYaml .Values.history.volume }}
+{{- else if include "muster.historyClaim" . }}
+{{- toYaml (dict "persistentVolumeClaim" (dict "claimName" (include "muster.historyClaim" .))) }}
+{{- end }}
+{{- end }}
+
+{{/* The claim that the chart makes for the history; empty if it makes none. */}}
+{{- define "muster.historyClaim" -}}
+{{- if and .Values.history.enabled (not .Values.history.postgresql) (not .Values.history.volume) }}
+{{- include "muster.fullname" . }}-history
 {{- end }}
 {{- end }}
 
@@ -137,6 +156,20 @@ helm.sh/resource-policy: keep
 {{- $timeout := include "muster.httpTimeout" . | float64 }}
 {{- if ge $hold $timeout }}
 {{- fail (printf "settings.bind_hold_seconds (%v) must be below settings.http_timeout_seconds (%v), or kube-scheduler gives up on binds that Muster still holds" $hold $timeout) }}
+{{- end }}
+{{- with .Values.history }}
+{{- if and .enabled $.Values.settings.history_store }}
+{{- fail "history.enabled sets settings.history_store: leave one of the two out" }}
+{{- end }}
+{{- if and .postgresql (not .enabled) }}
+{{- fail "history.postgresql says where a history is kept, and none is: set history.enabled: true" }}
+{{- end }}
+{{- if and .postgresql .volume }}
+{{- fail "history.volume is for a file and history.postgresql needs none: leave one of the two out" }}
+{{- end }}
+{{- if and .enabled (not .postgresql) (gt (int $.Values.replicas) 1) }}
+{{- fail (printf "history.enabled with %d replicas needs history.postgresql, where both find one history; a file on a volume belongs to one: set replicas: 1" (int $.Values.replicas)) }}
+{{- end }}
 {{- end }}
 {{- if and .Values.onboarding.enabled (semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version) }}
 {{- fail (printf "onboarding.enabled needs Kubernetes 1.36, which serves MutatingAdmissionPolicies, and this is %s" .Capabilities.KubeVersion.Version) }}
