@@ -44,6 +44,7 @@ AT_MOST = {GANG: 3, WHY: 1, WHO: 1, STOP: 1, INSTALL: 4}
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", namespaced=True)
 BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True)
 CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True)
+CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps", namespaced=True)
 #: The Prometheus operator's kinds that the chart makes.
 MONITORING = {
     kind: Resource("monitoring.coreos.com/v1", kind, f"{kind.lower()}s", namespaced=True)
