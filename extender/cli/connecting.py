@@ -1,7 +1,8 @@
 """Which running Muster a command asks, and which way: the options that all of them share.
 
-The first way that is given wins: an address (`--server`), else the caller's own kubeconfig. With that, Muster's pods
-are found, the one that leads is chosen, and it is reached by the API server's proxy to pods, or by a port-forward.
+The first way that is given wins: an address (`--server`), else the caller's own kubeconfig. With that, the Service that
+follows the leader is asked, where there is one. Else Muster's pods are found, the one that leads is chosen, and it is
+reached by the API server's proxy to pods, or by a port-forward.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import typer
 
 from extender.cli.asking import BAD_REQUEST, NOT_FOUND, Asker, AskError, Server, ServerError, gang_key, read_token
 from extender.cli.options import CONNECTION_PANEL, ContextName, KubeconfigFile, NamespaceName, did_you_mean
-from extender.cli.pods import MusterPod, PodProxy, api_session, find_muster, forwarded
+from extender.cli.pods import MusterPod, ViewProxy, api_session, find_muster, follow_service, forwarded
 
 T = TypeVar("T")
 
@@ -130,6 +131,12 @@ class Scope(NamespaceOption):
             raise ServerError("-n and -A exclude each other")
         return None if self.all_namespaces else self.namespace or _own_namespace(connection)
 
+    def keys(self, names: Sequence[str], connection: Connection) -> list[str]:
+        """Return what `NamespaceOption.keys` does; with -A no name may be without its namespace."""
+        if self.all_namespaces and (bare := next((name for name in names if "/" not in name), None)):
+            raise ServerError(f"{bare} is of one namespace, -A asks for all: write NAMESPACE/{bare}, or leave out -A")
+        return super(Scope, self).keys(names, connection)
+
 
 def _own_namespace(connection: Connection) -> str | None:
     """Return the namespace of the kubeconfig's context, None where an address is asked; raise ServerError."""
@@ -226,10 +233,15 @@ def _by_kubeconfig(connection: Connection, listener: MusterPort) -> Iterator[Ask
         raise ServerError("--via proxy: the listener behind it changes nothing; use --via port-forward, or --server")
     token = "" if connection.token_file is None else read_token(connection.token_file)
     with api_session(connection.kubeconfig, connection.context) as api:
+        if connection.via is not Via.PORT_FORWARD and listener is MusterPort.VIEW:
+            followed = follow_service(api, connection.muster_namespace, token)
+            if followed is not None:
+                yield followed
+                return
         pod = find_muster(api, connection.muster_namespace)
         port = proxied_port(pod, connection.via, listener)
         if port is not None:
-            yield PodProxy(api, pod, port, token)
+            yield ViewProxy.to_pod(api, pod, port, token)
             return
     if token:
         raise ServerError(f"--token-file: a port-forward to {pod} reaches a listener that asks for none; leave it out")

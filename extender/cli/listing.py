@@ -119,11 +119,15 @@ def run(listing: Listing[D, R], options: ListOptions, connection: Connection) ->
         with reached(connection) as muster:
             found = listing.read(muster)
     shown.all(found)
-    for name in found.missing:
-        note(f"muster {listing.command}: there is no {name}{did_you_mean(name, found.every)}")
+    _tell_missing(listing.command, found)
     if found.missing:
         raise typer.Exit(EXIT_NO_SUCH)
     return found
+
+
+def _tell_missing(command: str, found: ListAnswer[D, R]) -> None:
+    for name in found.missing:
+        note(f"muster {command}: there is no {name}{did_you_mean(name, found.every)}")
 
 
 @dataclass(slots=True)
@@ -145,7 +149,9 @@ class Shown(Generic[D, R]):
             return
         document = found.raw if found.whole and self.order is None else {**found.raw, self.listing.key: _raw(pairs)}
         if self.output.template is not None:
-            document = {**document, "items": [self._item(row, raw) for row, raw in pairs]}
+            items = [self._item(row, raw) for row, raw in pairs]
+            one = items[0] if len(self.listing.names) == len(items) == 1 else {}  # kubectl has no list around one NAME
+            document = {**document, "items": items, **one}
         print_document(document, self.output)
 
     def some(self, found: ListAnswer[D, R], names: frozenset[str]) -> None:
@@ -241,6 +247,10 @@ def _follow(shown: Shown[D, R], connection: Connection) -> None:
 
 
 def _begin(shown: Shown[D, R], found: ListAnswer[D, R]) -> None:
+    """Print what a watch begins with; end the command if nothing of what is named exists, as kubectl does."""
+    _tell_missing(shown.listing.command, found)
+    if found.missing and not found.pairs:
+        raise typer.Exit(EXIT_NO_SUCH)
     if shown.output.format in _FORMATS_OF_OBJECTS:
         shown.some(found, frozenset(shown.listing.identify(row) for row, _ in found.pairs))
     else:

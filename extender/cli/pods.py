@@ -49,6 +49,10 @@ VIEW = "view"
 VERBS_PORT = 10261
 #: The Lease of the manifests, in Muster's namespace.
 LEASE = "muster"
+#: The Service that follows the leader, where the manifests' component for it is applied.
+READ_SERVICE = "muster-read"
+#: How long it may take to answer before the leader is looked for by the Lease (seconds): its address may be dead.
+SERVICE_SECONDS = 2.0
 
 #: Longest that anything but a stream may take; each question has a bound of its own below this.
 _LONGEST_SECONDS = 600.0
@@ -264,20 +268,35 @@ def find_muster(api: ApiSession, namespace: str) -> MusterPod:
         return leading(pods, None)
 
 
-class PodProxy(Asker):
-    """Muster's listener for people, behind the API server's proxy to its pod.
+def follow_service(api: ApiSession, namespace: str, token: str = "") -> ViewProxy | None:
+    """Return the way by the Service that follows the leader, None where it is not there, or leads to no Muster."""
+    muster = ViewProxy(api, namespace, f"services/{READ_SERVICE}:{VIEW}", f"Service {namespace}/{READ_SERVICE}", token)
+    try:
+        muster.get("/healthz", SERVICE_SECONDS)
+    except AskError:  # what is the matter is told where pods are looked for: that way has all of the words
+        return None
+    return muster
+
+
+class ViewProxy(Asker):
+    """Muster's listener for people, behind the API server's proxy to its pod or to the Service in front of it.
 
     The proxy takes the Authorization header away. So a token goes by another one, and only to a Muster that asks for
     it: from the API server to the pod it travels as plain HTTP.
     """
 
-    def __init__(self, api: ApiSession, pod: MusterPod, port: int, token: str = "") -> None:
-        """Ask with `token`, else, where one is asked for, with the kubeconfig's."""
+    def __init__(self, api: ApiSession, namespace: str, behind: str, called: str, token: str = "") -> None:
+        """Ask `pods/NAME:PORT` or `services/NAME:PORT`: with `token`, else with the kubeconfig's where one is needed."""
         self._api = api
         self._token = f"Bearer {token}" if token else ""
-        self._base = f"/api/v1/namespaces/{pod.namespace}/pods/http:{pod.name}:{port}/proxy"
-        self._right = f"pods/proxy in namespace {pod.namespace}"
-        self.where = f"{pod} (through the API server's proxy)"
+        self._base = f"/api/v1/namespaces/{namespace}/{behind}/proxy"
+        self._right = f"{behind.partition('/')[0]}/proxy in namespace {namespace}"
+        self.where = f"{called} (through the API server's proxy)"
+
+    @classmethod
+    def to_pod(cls, api: ApiSession, pod: MusterPod, port: int, token: str = "") -> Self:
+        """Return the way to one pod."""
+        return cls(api, pod.namespace, f"pods/http:{pod.name}:{port}", str(pod), token)
 
     def _ask(self, method: str, path: str, timeout: float, body: bytes | None) -> bytes:
         right = f"{'create' if method == 'POST' else 'get'} {self._right}"

@@ -388,3 +388,32 @@ def test_a_forwarded_muster_that_goes_away_is_named(server: Script, kubeconfig: 
     result = ask("status", *arguments, **kubectl, KUBECTL_PORT=str(free_port()))
     assert result.exit_code == 1
     assert "muster status: pod muster-system/muster-a (by kubectl port-forward) does not answer" in result.stderr
+
+
+SERVICE = "/api/v1/namespaces/muster-system/services/muster-read:view/proxy"
+
+
+def test_the_service_that_follows_the_leader_is_the_first_way(server: Script, kubeconfig: Path) -> None:
+    """Where it leads to a Muster, neither pods nor the Lease are asked for; a port-forward does not take it."""
+    answer(server, f"{SERVICE}/healthz", {})
+    answer(server, f"{SERVICE}/api/v1/status", status())
+    result = ask("status", "--kubeconfig", str(kubeconfig))
+    assert result.exit_code == 0, result.stderr
+    assert server.asked == [f"GET {SERVICE}/healthz", f"GET {SERVICE}/api/v1/status"]
+
+
+@pytest.mark.parametrize("code", [403, 404, 503])
+def test_without_the_service_the_leader_is_looked_for(server: Script, kubeconfig: Path, code: int) -> None:
+    """It is not there, may not be asked, or leads nowhere, as after the loss of a leader."""
+    answer(server, f"{SERVICE}/healthz", refusal(code, "No", "no"), code)
+    answer(server, PODS, pods("muster-a"))
+    answer(server, f"{proxied('muster-a')}/api/v1/status", status())
+    assert ask("status", "--kubeconfig", str(kubeconfig)).exit_code == 0
+
+
+def test_a_right_that_the_service_lacks_is_named(server: Script, kubeconfig: Path) -> None:
+    """It is another one than that to pods."""
+    answer(server, f"{SERVICE}/healthz", {})
+    answer(server, f"{SERVICE}/api/v1/status", refusal(403, "Forbidden", "no"), 403)
+    result = ask("status", "--kubeconfig", str(kubeconfig))
+    assert (result.exit_code, "the right to get services/proxy in namespace" in result.stderr) == (1, True)

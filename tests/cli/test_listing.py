@@ -178,6 +178,13 @@ class TestFormats:
         assert ask(server, "nodes", "-o", columns).stdout == "NAME  FREE\nn1    1\n"
         assert ask(server, "nodes", "-o", columns, "--no-headers").stdout == "n1  1\n"
 
+    def test_a_template_of_one_name_is_about_that_row(self, server: Script) -> None:
+        """As kubectl has no list around one object; `items` are there too."""
+        answer(server, GANGS, {"gangs": [gang("team/train"), gang("team/eval")]})
+        path = "jsonpath={.metadata.name} {.gpus} {.items[*].name}"
+        assert ask(server, "gangs", "team/train", "-o", path).stdout == "train 32 train"
+        assert ask(server, "gangs", "team/train", "team/eval", "-o", path).stdout == "  train eval"
+
     def test_csv_has_a_line_for_each_row(self, server: Script) -> None:
         """Of what there is to say of it."""
         answer(server, "/api/v1/queues", {"queues": [queue("a"), queue("b")]})
@@ -244,6 +251,22 @@ class TestWatch:
             place = shown.index(line, place) + len(line)
         if output == "json":
             assert [json.loads(line)["gpus"] for line in shown.splitlines()] == [32, 8]
+
+    def test_a_watch_of_nothing_ends(self, server: Script, rounds: Callable[..., None]) -> None:
+        """As kubectl's; where one of two names exists, that one is followed."""
+        answer(server, GANGS, {"gangs": [gang("team/train")]})
+        rounds()
+        nothing = ask(server, "gangs", "team/trian", "-w")
+        assert (nothing.exit_code, nothing.stdout) == (3, "")
+        assert nothing.stderr == "muster gangs: there is no team/trian; did you mean team/train?\n"
+        one = ask(server, "gangs", "team/train", "team/eval", "-w", "-o", "name")
+        assert (one.exit_code, one.stdout) == (0, "team/train\n")
+        assert "there is no team/eval" in one.stderr
+
+    def test_a_name_is_of_one_namespace(self, server: Script) -> None:
+        """So -A with a bare name is refused, as kubectl does."""
+        refused = ask(server, "gangs", "train", "-A")
+        assert (refused.exit_code, "write NAMESPACE/train, or leave out -A" in refused.stderr) == (2, True)
 
     def test_a_muster_that_goes_away_is_asked_again(self, server: Script, rounds: Callable[..., None]) -> None:
         """One that was never there ends the command."""
