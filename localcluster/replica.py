@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -51,10 +51,11 @@ class Replica(Startable):
 
     Only the kube-scheduler takes part in the election. `muster_connection` is how Muster reaches the API server, as its
     shipped ServiceAccount unless given. `port` is where it answers the verbs, a free one unless given, and
-    `extender_port` where the kube-scheduler asks them, if there is a proxy in between.
+    `extender_port` where the kube-scheduler asks them, if there is a proxy in between. `arguments` are further ones of
+    Muster, `environment` what the kubelet would set for it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a pod, by keyword
         self,
         cluster: LocalCluster,
         hostname: str,
@@ -62,14 +63,16 @@ class Replica(Startable):
         muster_connection: Connection | None = None,
         port: int | None = None,
         extender_port: int | None = None,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Prepare both processes; nothing runs before `start`. They end with the cluster."""
         self.hostname = hostname
         self.port = port or free_ports(1)[0]
         launcher = on_host(hostname)
         self.muster = cluster.muster(
-            ("--scheduler-lease", f"{MUSTER_NAMESPACE}/{LEASE_NAME}"),
-            (*launcher, *MUSTER_COMMAND),
+            ("--scheduler-lease", f"{MUSTER_NAMESPACE}/{LEASE_NAME}", *arguments),
+            (*launcher, "env", *(f"{name}={value}" for name, value in (environment or {}).items()), *MUSTER_COMMAND),
             muster_connection,
             name=f"muster-{hostname}",
             port=self.port,

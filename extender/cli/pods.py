@@ -286,7 +286,7 @@ class ViewProxy(Asker):
     """
 
     def __init__(self, api: ApiSession, namespace: str, behind: str, called: str, token: str = "") -> None:
-        """Ask `pods/NAME:PORT` or `services/NAME:PORT`: with `token`, else with the kubeconfig's where one is needed."""
+        """Ask `pods/NAME:PORT` or `services/NAME:PORT`: with `token`, else with the kubeconfig's if one is needed."""
         self._api = api
         self._token = f"Bearer {token}" if token else ""
         self._base = f"/api/v1/namespaces/{namespace}/{behind}/proxy"

@@ -95,7 +95,8 @@ def reachable_muster(
                 kubelet = _kubelet(running, reaper, kubelet_port)
                 stack.callback(kubelet.kill)
                 kubelet.launch()
-                _make_pods(running.admin, _template(running.binaries[Binary.KUBECTL], folder))
+                make_pods(running.admin, pod_template(running.binaries[Binary.KUBECTL], folder))
+                have_lead(running.admin, "muster-b")
                 for name, role in ROLES.items():
                     make_caller(running, name, role).write_kubeconfig(folder / name)
                 running.admin.create(GANG)
@@ -129,7 +130,7 @@ def _kubelet(running: LocalCluster, reaper: Reaper, port: int) -> Server:
     return Server(command, reaper, lambda: probe(f"http://{LOOPBACK}:{port}/healthz"))
 
 
-def _template(kubectl: Path, folder: Path) -> JsonObject:
+def pod_template(kubectl: Path, folder: Path) -> JsonObject:
     """Return the template of Muster's pods, as the manifests have it with the component that offers reads."""
     (folder / "muster").symlink_to(ROOT)
     (folder / "overlay").mkdir()
@@ -142,7 +143,7 @@ def _template(kubectl: Path, folder: Path) -> JsonObject:
     return template
 
 
-def _make_pods(admin: ApiClient, template: JsonObject) -> None:
+def make_pods(admin: ApiClient, template: JsonObject) -> None:
     """Make Muster's pods, on a node whose kubelet is kwok."""
     admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "infra"}})
     endpoints = {"kubeletEndpoint": {"Port": 10250}}
@@ -158,7 +159,6 @@ def _make_pods(admin: ApiClient, template: JsonObject) -> None:
         conditions = [{"type": "Ready", "status": "True"}]
         patch = {"status": {**status, "conditions": conditions}}
         admin.patch(PODS, name, patch, namespace=MUSTER_NAMESPACE, subresource="status")
-    have_lead(admin, "muster-b")
 
 
 def have_lead(admin: ApiClient, pod: str) -> None:
