@@ -72,7 +72,7 @@ class Asker(ABC):
             raise AskError(f"{said}; is it as new as this command?") from error
         except msgspec.DecodeError as error:
             said = f"{self.where} does not answer as Muster does"
-            raise AskError(f"{said}; --server is where it serves the verbs") from error
+            raise AskError(f"{said}: is it another program, or another port?") from error
 
     def lines(self, path: str, idle_seconds: float) -> Iterator[str]:
         """Yield the lines of a stream as they come, without their ends; stop when the server ends it.

@@ -7,18 +7,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 import yaml
 
-from localcluster.client import ApiClient
+from localcluster.client import PODS, ApiClient
 from localcluster.cluster import MUSTER_NAMESPACE
 from localcluster.errors import ApiError
+from localcluster.ports import LOOPBACK
 from localcluster.waiting import wait_until
-from tests.controlplane.reaching import GANG, Reachable, have_lead, reachable_muster
+from tests.controlplane.reaching import GANG, PODS_OF_MUSTER, Reachable, have_lead, reachable_muster
 from tests.docs.conftest import ROOT
 from tests.patience import HANGS
 
@@ -159,6 +162,63 @@ def test_an_empty_namespace_is_told(reachable: Reachable) -> None:
     done = reachable.ask(reachable.running.admin_kubeconfig, "status", "--muster-namespace", "kube-system")
     assert done.exit_code == 1
     assert "no pods with the label app.kubernetes.io/name=muster in namespace kube-system" in done.stderr
+
+
+def test_pods_that_do_not_run_are_told(reachable: Reachable) -> None:
+    """As while images are pulled: each with its phase, and what says more."""
+    admin = reachable.running.admin
+
+    def become(phase: str) -> None:
+        for name in PODS_OF_MUSTER:
+            admin.patch(PODS, name, {"status": {"phase": phase}}, namespace=MUSTER_NAMESPACE, subresource="status")
+
+    become("Pending")
+    try:
+        done = reachable.ask("viewer", "status")
+    finally:
+        become("Running")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == (
+        "muster status: no pod of Muster runs in namespace muster-system: muster-a is Pending, muster-b is Pending; "
+        "kubectl describe pod says why\n"
+    )
+
+
+class _Page(BaseHTTPRequestHandler):
+    """A server that is no Muster: it has a page for every path."""
+
+    def do_GET(self) -> None:
+        """Answer with a page."""
+        self.send_response(200)
+        self.send_header("content-length", "13")
+        self.end_headers()
+        self.wfile.write(b"<html></html>")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_another_server_behind_the_pod_is_told(reachable: Reachable) -> None:
+    """As where the label, or the port, is another program's: in one sentence, for every kind of question."""
+    with ThreadingHTTPServer((LOOPBACK, 0), _Page) as other:
+        answering = threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01})
+        answering.start()
+        ports = dict(reachable.network.ports)
+        reachable.network.ports = {**ports, f"{PODS_OF_MUSTER['muster-a']}:10263": other.server_port}
+        have_lead(reachable.running.admin, "muster-a")
+        try:
+            answers = {command: reachable.ask("viewer", command) for command in ("status", "gangs", "queues")}
+        finally:
+            have_lead(reachable.running.admin, "muster-b")
+            reachable.network.ports = ports
+            other.shutdown()
+            answering.join()
+    for command, done in answers.items():
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr == (
+            f"muster {command}: pod muster-system/muster-a (through the API server's proxy) does not answer as Muster "
+            "does: is it another program, or another port?\n"
+        )
 
 
 def test_a_leader_that_cannot_be_reached_is_told(reachable: Reachable) -> None:
