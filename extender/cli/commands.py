@@ -6,15 +6,17 @@ A package adds commands by entry points of the group `muster.commands`; each nam
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, Protocol
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 from typer.models import CommandInfo
 
 from extender.cli import (
@@ -45,7 +47,7 @@ HELP = (
 #: The group of entry points that name plug-ins.
 PLUGINS = "muster.commands"
 
-_EXIT_FAILED = 1
+_EXIT_FAILED, _EXIT_USAGE = 1, 2
 #: How typer refuses a word that is not one of those that there are.
 _NOT_ONE_OF = re.compile(r"'([^']*)' is not one of (.*)\.")
 
@@ -85,6 +87,7 @@ def command_line(plugins: Iterable[EntryPoint]) -> typer.Typer:
     """Return the command line with `plugins`, in the order of `muster --help`: what is asked most comes first."""
     built = typer.Typer(
         name="muster",
+        cls=Commands,
         help=HELP,
         no_args_is_help=True,
         pretty_exceptions_show_locals=False,  # among them are tokens and request bodies
@@ -129,6 +132,41 @@ def _complete(command: CommandInfo) -> None:
     command.cls = HintingCommand
 
 
+class Commands(TyperGroup):
+    """The commands: arguments that cannot be used are told in one line, as all else that goes wrong."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - the classes are private to typer
+        """Read what is in front of the command."""
+        with _in_one_line():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - the class is private to typer
+        """Run the command."""
+        with _in_one_line():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _in_one_line() -> Iterator[None]:
+    """End the command line with one line about arguments that cannot be used."""
+    try:
+        yield
+    except TyperException as error:
+        said = error.message
+        if not said or "\n" in said:  # the help, where no command is given
+            raise
+        context = getattr(error, "ctx", None)
+        path = "muster" if context is None else context.command_path
+        if (option := getattr(error, "option_name", "")) and hasattr(error, "possibilities"):
+            known = [] if context is None else [word for each in context.command.params for word in each.opts]
+            hint = did_you_mean(option, known)
+            said = f"there is no option {option}{hint if hint.endswith('?') else ''}"
+        elif isinstance(error, typer.BadParameter):
+            said = error.format_message()
+        typer.echo(f"{path}: {said[:1].lower()}{said[1:]} ({path} --help says more)", err=True)
+        raise typer.Exit(_EXIT_USAGE) from error
+
+
 class HintingCommand(TyperCommand):
     """A command that says which value was probably meant where one of a few was expected; its flags have no type."""
 
@@ -150,6 +188,10 @@ class HintingCommand(TyperCommand):
                 known = re.findall(r"'([^']*)'", found[2])
                 if (hint := did_you_mean(found[1], known)).endswith("?"):
                     error.message = error.message.removesuffix(".") + hint
+            raise
+        except TyperException as error:
+            if getattr(error, "ctx", None) is None:  # the parser of words knows none
+                vars(error)["ctx"] = ctx
             raise
 
 

@@ -93,7 +93,9 @@ def test_without_a_muster_there_are_no_names(
     [
         (["gangs", "--via", "prox"], "'prox' is not one of 'auto', 'proxy', 'port-forward'; did you mean proxy?"),
         (["gangs", "--via", "zzz"], "'zzz' is not one of 'auto', 'proxy', 'port-forward'."),
-        (["gangs", "--quue", "x"], "--queue"),
+        (["gangs", "--quue", "x"], "muster gangs: there is no option --quue; did you mean --queue?"),
+        (["gangs", "-o"], "muster gangs: option '-o' requires an argument"),
+        (["--zzz"], "muster: there is no option --zzz (muster --help says more)"),
         (["gagns"], "'gangs'"),
         (["snapshot", "show", "f", "-o", "tables"], "did you mean table?"),
     ],
@@ -101,5 +103,5 @@ def test_without_a_muster_there_are_no_names(
 def test_a_word_that_is_nearly_right_is_answered_with_the_right_one(arguments: list[str], hint: str) -> None:
     """A value, an option, a command; exit code 2."""
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
-    assert result.exit_code == 2
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert hint in result.stderr

@@ -119,7 +119,9 @@ def test_questions_are_answered_after_the_leader_is_killed(pair: Pair) -> None:
                 description=f"the next leader answers {who}",
             )
         assert f"{PODS_OF_MUSTER[standby.hostname]}:10263" in pair.network.asked
-        assert watch.stdout.readline() == "default/later\n"
+        assert "default/later\n" in iter(
+            watch.stdout.readline, ""
+        )  # rows that the next leader sees otherwise come before
         watch.send_signal(signal.SIGINT)
         _, complaints = watch.communicate(timeout=HANGS)
     assert watch.returncode == 0
