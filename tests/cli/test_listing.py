@@ -256,9 +256,9 @@ class TestWatch:
         """As kubectl's; where one of two names exists, that one is followed."""
         answer(server, GANGS, {"gangs": [gang("team/train")]})
         rounds()
-        nothing = ask(server, "gangs", "team/trian", "-w")
+        nothing = ask(server, "gangs", "team/trainn", "-w")
         assert (nothing.exit_code, nothing.stdout) == (3, "")
-        assert nothing.stderr == "muster gangs: there is no team/trian; did you mean team/train?\n"
+        assert nothing.stderr == "muster gangs: there is no team/trainn; did you mean team/train?\n"
         one = ask(server, "gangs", "team/train", "team/eval", "-w", "-o", "name")
         assert (one.exit_code, one.stdout) == (0, "team/train\n")
         assert "there is no team/eval" in one.stderr

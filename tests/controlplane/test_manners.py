@@ -103,7 +103,7 @@ def test_what_kubectl_prints_is_printed(reachable: Reachable, who: str, argument
     ("arguments", "code", "said"),
     [
         (["missing"], EXIT_NO_SUCH, "there is no default/missing"),
-        (["alpah"], EXIT_NO_SUCH, "there is no default/alpah; did you mean default/alpha?"),
+        (["alphaa"], EXIT_NO_SUCH, "there is no default/alphaa; did you mean default/alpha?"),
         (["missing", "-w"], EXIT_NO_SUCH, "there is no default/missing"),
         (["alpha", "-A"], 2, "-A"),
         (["-l", "a b"], 2, "label selector"),
