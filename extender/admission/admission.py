@@ -49,6 +49,9 @@ _MOST_STARTS = 8
 #: What is said of members that a gang could have besides, where nothing else is known.
 NO_ROOM_BEYOND = "no room for members beyond minMember"
 
+#: Why no room is looked for, for members beyond minMember.
+_NOT_ASKED = frozenset({Reason.MAX_MEMBER_REACHED, Reason.HELD, Reason.BACKING_OFF})
+
 
 class Tenure:
     """Decide from when this process is the one that does until another one is.
@@ -395,14 +398,23 @@ class Admission:
         if placed and gang.unplaced_count and not gang.spaces:
             return Wait(Reason.MAX_MEMBER_REACHED, {"beyond": gang.unplaced_count})
         entry = self.tenure.decider.queues.get(gang.ref) if placed and gang.unplaced_count else None
+        if entry is None and wait is None and gang.unplaced_count and gang.has_minimum:
+            return self._pausing(gang)
         return wait if entry is None or entry.core is not None else entry.short or wait
+
+    def _pausing(self, gang: Gang) -> Wait | None:
+        """Return why a gang that runs stands in no queue for its members beyond the minimum."""
+        if gang.is_held:
+            return Wait(Reason.HELD)
+        pause = self.reservations.backoff.pause(gang.uid, self.clock.monotonic())
+        return None if pause is None else Wait(Reason.BACKING_OFF, {"attempts": pause.attempts})
 
     def said_of(self, gang: Gang) -> str:
         """Return what kube-scheduler is told of members of a gang that have no node, without numbers that change."""
         wait = self.wait_of(gang)
         if wait is None:
             return NO_ROOM_BEYOND
-        if wait.reason is Reason.MAX_MEMBER_REACHED or wait is self.reservations.waits.get(gang.uid):
+        if wait.reason in _NOT_ASKED or wait is self.reservations.waits.get(gang.uid):
             return f"{wait.reason}: {wait.steady_message}"
         more = "" if wait.reason is Reason.INSUFFICIENT_CAPACITY else f": {wait.reason}: {wait.steady_message}"
         return f"{NO_ROOM_BEYOND}{more}"

@@ -109,7 +109,8 @@ def inquire(
     queue = sharing.queue_of(gang)
     case = admission.case(pod_set, now=now)
     copies, waits = copies or Copies(), tenure.reservations.waits
-    stands = request is not None and gang.uid not in waits and sharing.unusable(queue, gang.ref.namespace) is None
+    pauses = gang.uid in waits or (known and admission.wait_of(gang) is not None)
+    stands = request is not None and not pauses and sharing.unusable(queue, gang.ref.namespace) is None
     if entry is None and stands:
         borrows = bool(queue) and decider.cycle.borrows(pod_set, queue, known=known)
         walk = decider.queues.in_turn({name: sharing.turn(name) for name in {queue, *decider.queues.names}}.__getitem__)

@@ -258,3 +258,40 @@ def test_members_that_join_together_leave_together(world: World) -> None:
     for name in ("first", "second"):
         world.gang(name, 1, 8, priority=10)
     assert evicted(world) == ["workers", "workers"]
+
+
+def test_a_member_beyond_the_minimum_says_that_its_gang_backs_off() -> None:
+    """What is promised to it, and not bound in time, is taken back: it has a reason then, and stands in no line."""
+    world = racks(ax=10)
+    job = of(world, replica("r0"), replica("r1"))
+    run(job, "r1.p r1.d")
+    add(job, "r1.d")
+    world.later(3000)
+    wait = world.admission.wait_of(job.gang)
+    assert wait is not None
+    assert (wait.reason, dict(wait.numbers)) == (Reason.BACKING_OFF, {"attempts": 1})
+    assert in_line(job) == []
+    assert world.admission.said_of(job.gang).startswith("BackingOff: ")
+    world.later(1)
+    assert world.admission.wait_of(job.gang) is None
+    assert "r1.d-2" in job.reserved
+
+
+def test_a_member_beyond_the_minimum_says_that_its_gang_is_held() -> None:
+    """No room is looked for as long as it is, so it stands in no line."""
+    world = racks(ax=10)
+    job = of(world, replica("r0"), replica("r1"))
+    run(job, "r1.p r1.d")
+    world.group(job.ref, 1, tree=job.gang.tree, options=Options(hold=True))
+    add(job, "r1.d")
+    wait = world.admission.wait_of(job.gang)
+    assert wait is not None
+    assert wait.reason is Reason.HELD
+    assert in_line(job) == []
+    assert world.admission.said_of(job.gang).startswith("Held: ")
+
+
+def in_line(job: Job) -> list[str]:
+    """Return the gangs that an explanation of this one has in line."""
+    found = inquire(job.world.admission, job.gang, job.world.clock.now().timestamp())
+    return [str(each.gang.ref) for each in found.line.entries]
