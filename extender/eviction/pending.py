@@ -199,6 +199,11 @@ class PendingEvictions:
         """Iterate over the UIDs of pods for whose leaving a gang waits, and that still hold nodes."""
         return (pod.uid for each in self.under_way.values() for pod in self._remaining(each))
 
+    def going(self) -> Iterator[tuple[str, float, list[str]]]:
+        """Iterate over whose place is cleared, in how many seconds others are evicted at the latest, and which pods."""
+        now = self._clock.monotonic()
+        return ((uid, max(each.due - now, 0.0), [pod.uid for pod in each.pods]) for uid, each in self.under_way.items())
+
     def leaving_for(self, holder: GroupRef) -> PendingEviction | None:
         """Return for which gang's place members of a gang are to leave; None if they may stay."""
         pending = self._leaving_for.get(holder)

@@ -2,7 +2,8 @@
 
 On copies, in a thread, moment by moment of the calendar: what has ended by then gives back nodes and quota, and the
 line is gone through as a pass does, with the room that is kept for the first that do not fit, and those first that have
-got very old by then. Not foreseen is who comes or is evicted meanwhile, and who grows beyond its minimum.
+got very old by then. Those that have notice leave when that is over. Not foreseen is who comes or is given notice
+meanwhile, and who grows beyond its minimum.
 
 Example. Queue of 16 GPUs on two nodes of 8; `a` has node 1 until 100 s, `b` node 2 until 300 s, and three gangs wait:
 
@@ -18,7 +19,7 @@ import datetime as dt
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple
@@ -121,7 +122,8 @@ class _InLine:
 class Foresight:
     """All that a forecast rests on: values and copies, for one thread; with what is known of some gangs already.
 
-    `refs` are the gangs that wait, by UID.
+    `refs` are the gangs that wait, by UID; `cleared` is when the places are that are being cleared (epoch seconds), and
+    `leaving` in how many seconds the pods are gone that are evicted for that, both by UID.
     """
 
     now: float
@@ -134,6 +136,8 @@ class Foresight:
     running: list[_Occupant] = field(default_factory=list)
     prospects: dict[str, Prospect] = field(default_factory=dict)
     refs: dict[str, GroupRef] = field(default_factory=dict)
+    cleared: dict[str, float] = field(default_factory=dict)
+    leaving: dict[str, float] = field(default_factory=dict)
 
 
 def foresee(admission: Admission, runtimes: LearnedRuntimes, now: float) -> Generator[None, None, Foresight]:
@@ -145,12 +149,15 @@ def foresee(admission: Admission, runtimes: LearnedRuntimes, now: float) -> Gene
     nodes = Copies().nodes(admission)
     scene = Foresight(now, admission, nodes.views, nodes.table, admission.tenure.decider.cycle, runtimes)
     yield
-    awaiting = admission.reservations.awaiting
+    awaiting, evictions = admission.reservations.awaiting, admission.tenure.pending_evictions
+    for uid, seconds, pods in evictions.going():
+        scene.cleared[uid] = now + (seconds + ENDING_SECONDS)
+        scene.leaving |= dict.fromkeys(pods, seconds + ENDING_SECONDS)
     for number, entry in enumerate(admission.tenure.decider.queues.entries, start=1):
-        if entry.gang.uid in scene.cycle.firm:
-            scene.prospects[entry.gang.uid] = Prospect(now + ENDING_SECONDS)  # its place is being cleared
+        if entry.gang.uid in scene.cycle.firm and entry.gang.uid not in scene.cleared:
+            scene.prospects[entry.gang.uid] = Prospect(now + ENDING_SECONDS)  # its place is kept
         elif entry.core is not None and entry.gang.uid not in awaiting:
-            scene.waiting.append(_in_line(entry, entry.core, admission, runtimes))
+            scene.waiting.append(_in_line(entry, entry.core, scene))
         if number % _PER_STEP == 0:
             yield
     yield from _gather_running(scene, awaiting)
@@ -159,7 +166,7 @@ def foresee(admission: Admission, runtimes: LearnedRuntimes, now: float) -> Gene
 
 def _gather_running(scene: Foresight, awaiting: Collection[str]) -> Iterator[None]:
     """Gather what holds nodes, and say of gangs that wait and stand in no line why they do not."""
-    admission, runtimes, now = scene.admission, scene.runtimes, scene.now
+    admission = scene.admission
     queued = {each.uid for each in scene.waiting}
     pods = 0
     for gang in list(admission.model.gangs):
@@ -170,7 +177,7 @@ def _gather_running(scene: Foresight, awaiting: Collection[str]) -> Iterator[Non
         if wait is not None and not elsewhere:
             scene.prospects[gang.uid] = Prospect(None, unknown=f"it waits for no room yet: {wait.reason.value}")
         if gang.unplaced_count < len(gang.members) and admission.model.concerns(gang):
-            scene.running += _running(gang, admission, runtimes, now)
+            scene.running += _running(gang, scene)
         pods += len(gang.members) + 1
         if pods > _PER_STEP:
             pods = 0
@@ -184,9 +191,11 @@ def _gather_running(scene: Foresight, awaiting: Collection[str]) -> Iterator[Non
             yield
 
 
-def _in_line(entry: Entry, core: PodSet, admission: Admission, runtimes: LearnedRuntimes) -> _InLine:
+def _in_line(entry: Entry, core: PodSet, scene: Foresight) -> _InLine:
+    admission = scene.admission
     gang, reservation = entry.gang, admission.reservations.ledger.of_gang(entry.gang.uid)
-    alone = gang.unplaced_count < len(gang.members) or (gang.group is not None and gang.group.min_resources)
+    counted = gang.group is not None and gang.group.min_resources
+    alone = gang.unplaced_count < len(gang.members) or counted or gang.uid in scene.cleared
     kind = (entry.queue, core.demand, gang.expected_duration, gang.preemptible, gang.uid if alone else "")
     return _InLine(
         ref=gang.ref,
@@ -196,24 +205,30 @@ def _in_line(entry: Entry, core: PodSet, admission: Admission, runtimes: Learned
         kind=(entry.gated, entry.is_urgent, *kind),
         request=core.demand,
         copy=copying(gang, () if reservation is None else frozenset(reservation.slots)),
-        runtime=runtimes.expect(gang, admission.sharing),
+        runtime=scene.runtimes.expect(gang, admission.sharing),
         gated=[pod.uid for pod in core.pods] if entry.gated else (),
     )
 
 
-def _running(gang: Gang, admission: Admission, runtimes: LearnedRuntimes, now: float) -> Iterator[_Occupant]:
-    """Yield what a gang holds, and apart from that what is leaving already."""
-    table, charges = admission.model.table, admission.sharing.charges
-    staying, leaving = list[str](), list[str]()
+def _running(gang: Gang, scene: Foresight) -> Iterator[_Occupant]:
+    """Yield what a gang holds, and apart from that what is leaving already, or evicted soon."""
+    now, sharing = scene.now, scene.admission.sharing
+    table, charges = scene.admission.model.table, sharing.charges
+    staying, leaving = list[str](), dict[float, list[str]]()
     for uid, pod in gang.members.items():
-        if table.claim_of(uid) is not None:
-            (leaving if pod.deleting else staying).append(uid)
+        if table.claim_of(uid) is None:
+            continue
+        if pod.deleting or uid in scene.leaving:
+            seconds = ENDING_SECONDS if pod.deleting else scene.leaving[uid]
+            leaving.setdefault(seconds, []).append(uid)
+        else:
+            staying.append(uid)
     began = gang.started_at
-    if leaving:
-        soon = Runtime(ENDING_SECONDS, RuntimeSource.DECLARED)
-        yield _Occupant(str(gang.ref), leaving, _charged(leaving, charges.of), now, soon)
+    for seconds, uids in leaving.items():
+        soon = Runtime(seconds, RuntimeSource.DECLARED)
+        yield _Occupant(str(gang.ref), uids, _charged(uids, charges.of), now, soon)
     if staying:
-        runtime = runtimes.expect(gang, admission.sharing, 0.0 if began is None else now - began)
+        runtime = scene.runtimes.expect(gang, sharing, 0.0 if began is None else now - began)
         yield _Occupant(str(gang.ref), staying, _charged(staying, charges.of), began, runtime)
 
 
@@ -259,6 +274,7 @@ class Forecast:
         self._heads = HeadEarmarks(
             self._model, self._clock, foresight=foresight, most=tenure.heads.most, releases=lambda _: ending.values()
         )
+        self._firm = dict(scene.cycle.firm)
         self._freed: dict[str, str] = {}  # node -> whose end has freed something of it at this moment
         self._last = ""
         self._why: dict[tuple[object, ...], Wait] = {}
@@ -361,10 +377,16 @@ class Forecast:
     def _pass(self) -> Iterator[None]:
         """Go through the line as a pass does."""
         self._age()
-        live, kinds = self._scene.cycle, list(self._lines)
+        kinds = list(self._lines)
         parts = (self._model, self._sharing, Vetoes(1.0, self._clock.monotonic), self._scene.views)
         cycle = Cycle(*parts, self.reached, opens=self._opens)
-        cycle.firm, cycle.spares = live.firm, live.spares
+        for line in [line for line in self._lines.values() if line[0].uid in self._scene.cleared]:
+            uid = line[0].uid
+            if (
+                uid in self._firm and self._scene.cleared[uid] <= self.reached
+            ):  # all of its place is free now, for the copy of it
+                self._firm[uid] = replace(self._firm[uid], gang=line[0].pod_set(self._table, cycle).gang)
+        cycle.firm, cycle.spares = self._firm, self._scene.cycle.spares
         held, is_last = set[str](), False
         while kinds:
             line, later = self._in_turn(kinds), list[tuple[object, ...]]()
@@ -423,7 +445,7 @@ class Forecast:
         found = judge(case)
         if isinstance(found, NoFit):
             self._why[waiting.kind] = found.wait
-            if found.nodes and len(cycle.heads) < self._heads.most:
+            if found.nodes and len(cycle.heads) < self._heads.most and waiting.uid not in cycle.firm:
                 head = self._heads.head(waiting.position, case, case.view(found.nodes[0]), cycle)
                 cycle.heads += () if head is None else (head,)
             if self._sharing.is_strict(waiting.queue):
@@ -436,6 +458,7 @@ class Forecast:
 
     def _start(self, waiting: _InLine, pod_set: PodSet, found: Plan) -> None:
         gang, table, sharing = pod_set.gang, self._table, self._sharing
+        self._firm.pop(waiting.uid, None)
         for uid, node in found.nodes.items():
             table.claim(uid, node, gang.members[uid].shape)
         table.occupancy.refresh()

@@ -17,7 +17,9 @@ from extender.objects.keys import Options
 from extender.objects.meta import time_text
 from extender.objects.pod import Phase
 from extender.objects.queue import Flavor, PreemptionPolicy, Queue, QueueingStrategy, Quota, Reclaim, WithinQueue
+from extender.objects.reason import Reason
 from extender.objects.topology import TopologyTerms
+from extender.placement.earmark import ENDING_SECONDS
 from tests.examples import share
 from tests.explain.conftest import racked
 from tests.worlds import GPU, Job, World
@@ -44,7 +46,8 @@ def forecast(
 def job(world: World, name: str, members: int, seconds: float | None, gpus: int = 8, **more: Any) -> Job:
     """Create a gang that says how long it runs, or does not."""
     topology = TopologyTerms(required=more.pop("required", ""))
-    options = Options(expected_duration=seconds, queue=more.pop("queue", ""), topology=topology)
+    notice = more.pop("eviction_notice", 0.0)
+    options = Options(expected_duration=seconds, queue=more.pop("queue", ""), topology=topology, eviction_notice=notice)
     group = {"options": options} | ({"created": more.pop("created")} if "created" in more else {})
     return world.gang(name, members, gpus, group=group, **more)
 
@@ -202,6 +205,22 @@ def test_who_gets_very_old_goes_first() -> None:
     starts = [said[each.gang.uid].at for each in (urgent[0], old, urgent[1])]
     assert None not in starts
     assert starts == sorted(starts, key=lambda at: at or 0.0)
+
+
+def test_who_is_evicted_leaves_when_the_notice_is_over() -> None:
+    """Then the gang starts for which they leave, and those behind it when that one ends."""
+    world = World()
+    world.nodes(1)
+    low = job(world, "low", 1, 5000.0, priority=1, eviction_notice=120.0)
+    low.run()
+    low.see(0, started_at=world.now)
+    high, behind = job(world, "high", 1, 300.0, priority=5), job(world, "behind", 1, 300.0)
+    world.judge()
+    assert high.reason is Reason.PREEMPTING
+    world.later(20.0)
+    said, due = forecast(world), world.now + 100.0 + ENDING_SECONDS
+    assert said[high.gang.uid] == Prospect(due, "default/low")
+    assert said[behind.gang.uid].at == due + TURNOVER_SECONDS + 300.0
 
 
 def test_only_so_many_runtimes_are_remembered() -> None:
