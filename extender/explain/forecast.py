@@ -380,12 +380,10 @@ class Forecast:
         kinds = list(self._lines)
         parts = (self._model, self._sharing, Vetoes(1.0, self._clock.monotonic), self._scene.views)
         cycle = Cycle(*parts, self.reached, opens=self._opens)
-        for line in [line for line in self._lines.values() if line[0].uid in self._scene.cleared]:
-            uid = line[0].uid
-            if (
-                uid in self._firm and self._scene.cleared[uid] <= self.reached
-            ):  # all of its place is free now, for the copy of it
-                self._firm[uid] = replace(self._firm[uid], gang=line[0].pod_set(self._table, cycle).gang)
+        for first in [line[0] for line in self._lines.values() if line[0].uid in self._scene.cleared]:
+            uid = first.uid
+            if uid in self._firm and self._scene.cleared[uid] <= self.reached:  # all is free now, for the copy of it
+                self._firm[uid] = replace(self._firm[uid], gang=first.pod_set(self._table, cycle).gang)
         cycle.firm, cycle.spares = self._firm, self._scene.cycle.spares
         held, is_last = set[str](), False
         while kinds:
