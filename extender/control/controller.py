@@ -114,7 +114,7 @@ class Controller:
         )
         self.decisions = self._dispatcher.decisions
         self.changed_gangs = self._dispatcher.changed_gangs
-        self._forecaster = Forecaster(
+        self.forecaster = Forecaster(
             self.admission, self.inspection.prospects, runtimes, self.changed_gangs, clock, metrics
         )
         required = (*REQUIRED_KINDS, PROVISIONING.name) if settings.provisioning_class else REQUIRED_KINDS
@@ -163,7 +163,7 @@ class Controller:
                 group.create_task(self._outbox.run(), name="outbox")
                 group.create_task(self._decide(), name="admission")
                 if self._forecasts:
-                    group.create_task(self._forecaster.run(), name="forecast")
+                    group.create_task(self.forecaster.run(), name="forecast")
                 if self.history is not None:
                     group.create_task(self.history.run(), name="history")
         finally:
@@ -431,7 +431,7 @@ class Controller:
             self._dispatcher.carry_out(effects)
             for step in effects.milestones:
                 if step.what is GangStep.STARTED and (gang := self.admission.model.gangs.get(step.gang)) is not None:
-                    self._forecaster.started(gang.uid)
+                    self.forecaster.started(gang.uid)
         if self.admission.pending or effects.nominations or effects.refused:
             self._wake.set()  # there is something to decide, or a deadline has moved
 

@@ -38,6 +38,7 @@ from extender.ledger.rejections import Vetoes
 from extender.objects.meta import read_timestamp, time_text
 from extender.objects.podgroup import POD, GroupRef
 from extender.objects.reason import Reason, Wait
+from extender.objects.topology import TopologyRequest
 from extender.placement.backfill.outlook import Calendar, Release
 from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, settled_on
 from extender.placement.earmark import ENDING_SECONDS
@@ -140,9 +141,12 @@ class Foresight:
     leaving: dict[str, float] = field(default_factory=dict)
 
 
-def foresee(admission: Admission, runtimes: LearnedRuntimes, now: float) -> Generator[None, None, Foresight]:
+def foresee(
+    admission: Admission, runtimes: LearnedRuntimes, now: float, instead: Mapping[str, TopologyRequest] | None = None
+) -> Generator[None, None, Foresight]:
     """Gather on the event loop what a forecast at `now` (epoch seconds) rests on, in steps; nothing is changed.
 
+    Some gangs, by UID, ask for another topology `instead`.
     What changes between two steps is seen as it is then; the next forecast has it right.
     Complexity: O(nodes) copied in bulk, O(gangs + pods) in steps.
     """
@@ -157,7 +161,9 @@ def foresee(admission: Admission, runtimes: LearnedRuntimes, now: float) -> Gene
         if entry.gang.uid in scene.cycle.firm and entry.gang.uid not in scene.cleared:
             scene.prospects[entry.gang.uid] = Prospect(now + ENDING_SECONDS)  # its place is kept
         elif entry.core is not None and entry.gang.uid not in awaiting:
-            scene.waiting.append(_in_line(entry, entry.core, scene))
+            asked = (instead or {}).get(entry.gang.uid)
+            demand = entry.core.demand if asked is None else replace(entry.core.demand, topology=asked)
+            scene.waiting.append(_in_line(entry, entry.core, demand, scene))
         if number % _PER_STEP == 0:
             yield
     yield from _gather_running(scene, awaiting)
@@ -191,19 +197,19 @@ def _gather_running(scene: Foresight, awaiting: Collection[str]) -> Iterator[Non
             yield
 
 
-def _in_line(entry: Entry, core: PodSet, scene: Foresight) -> _InLine:
+def _in_line(entry: Entry, core: PodSet, demand: PodSetRequest, scene: Foresight) -> _InLine:
     admission = scene.admission
     gang, reservation = entry.gang, admission.reservations.ledger.of_gang(entry.gang.uid)
     counted = gang.group is not None and gang.group.min_resources
     alone = gang.unplaced_count < len(gang.members) or counted or gang.uid in scene.cleared
-    kind = (entry.queue, core.demand, gang.expected_duration, gang.preemptible, gang.uid if alone else "")
+    kind = (entry.queue, demand, gang.expected_duration, gang.preemptible, gang.uid if alone else "")
     return _InLine(
         ref=gang.ref,
         uid=gang.uid,
         queue=entry.queue,
         position=entry.position,
         kind=(entry.gated, entry.is_urgent, *kind),
-        request=core.demand,
+        request=demand,
         copy=copying(gang, () if reservation is None else frozenset(reservation.slots)),
         runtime=scene.runtimes.expect(gang, admission.sharing),
         gated=[pod.uid for pod in core.pods] if entry.gated else (),

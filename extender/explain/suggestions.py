@@ -17,6 +17,7 @@ from extender.explain.documents import SuggestedChange
 from extender.explain.endings import ends_in_words, first_ends, when
 from extender.explain.evictable import Evictable, at_priority, in_words
 from extender.explain.inquiry import Inquiry
+from extender.explain.wider import wider_levels
 from extender.judge import fits
 from extender.objects.devicewords import resource_in_words
 from extender.objects.meta import time_text
@@ -281,11 +282,8 @@ class _SuggestionSearch:
         before = asked.required or ("slices" if asked.slices else "role groups" if asked.role_groups else "")
         if not before:
             return
-        at = levels.find(asked.required) if asked.required else None
-        outer = range((len(levels.levels) if at is None else at) - 1, -1, -1) if asked.required else ()
-        wider = [(levels.name(index), replace(asked, required=levels.name(index))) for index in outer]
-        freed = TopologyRequest(preferred=asked.preferred or asked.required, objective=asked.objective)
-        for steps, (name, topology) in enumerate((*wider, ("", freed)), start=1):
+        wider = wider_levels(asked, levels)
+        for steps, (name, topology) in enumerate(wider, start=1):
             if self._fits(self._asking(topology), view):
                 if name:
                     message = f"{name} instead of {before} as the required topology level"
@@ -293,7 +291,7 @@ class _SuggestionSearch:
                     message = (
                         f"no required topology ({before} is required): it would be placed as close as there is room"
                     )
-                yield steps / (len(wider) + 1), SuggestedChange("topologyLevel", before, name or None, message)
+                yield steps / len(wider), SuggestedChange("topologyLevel", before, name or None, message)
                 return
 
     def _later(self, option: Option) -> Iterator[_Sized]:

@@ -125,7 +125,11 @@ class GangRoutes:
     async def explain(self, namespace: str, name: str, *, suggestions: _Suggestions = False) -> Response:
         """Answer with an Explanation."""
         ref = self._find(namespace, name)
+        wider = await self._controller.forecaster.wider(ref) if suggestions else None
+        ref = self._find(namespace, name)  # it may have gone meanwhile
         facts, document = await self._worked_out(ref, explanation, suggesting=suggestions)
+        if wider is not None:
+            document = replace(document, suggestions=(*(document.suggestions or ()), wider))
         holders = self._controller.inspection.complete(facts).account.holders
         # To write it takes as long as to hand it to a thread once more, and waits for nothing.
         return fresh_json(msgspec.json.encode(replace(document, holders=holders)))
