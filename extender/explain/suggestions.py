@@ -151,6 +151,8 @@ _WEIGHTS: Final = {
     "nodes": 1.2,
     "end": 1.4,
 }
+#: Of so many GPUs per pod divisors are tried, too: no node has more that are given out whole.
+_MOST_GPUS: Final = 16
 #: Other Queues that are tried.
 _MOST_QUEUES: Final = 4
 
@@ -309,13 +311,13 @@ class _SuggestionSearch:
             yield 0.0, SuggestedChange("end", None, who, message, later=True, starts_at=time_text(at))
 
     def _fewer_gpus(self) -> Iterator[_Sized]:
-        """Try half as many GPUs per pod, then half of that, and so on."""
+        """Try fewer GPUs per pod, the most first: powers of two, and what shares the GPUs of a node out whole."""
         asked = {name for shape, _ in self._pod_set.demand.shapes for name, _ in shape.requests if is_extended(name)}
         for resource in sorted(asked):
             if resource.startswith((TRIAL_PREFIX, CLASS_RESOURCE_PREFIX)):
                 continue  # devices: the template of the claim says how many
             before = max(shape.request(resource) for shape, _ in self._pod_set.demand.shapes)
-            for after in (2**power for power in range(before.bit_length() - 1, -1, -1) if 2**power < before):
+            for after in _shares(before, self._inquiry.table, resource):
                 smaller = self._with_less(resource, after)
                 if any(self._has_place(smaller, offered) for offered in self._inquiry.case.offers):
                     message = f"{after} {resource} per pod instead of {before}, if its program can do with so many"
@@ -439,6 +441,15 @@ def with_less(shape: Shape, resource: str, most: int) -> Shape:
         return shape
     requests = tuple((name, min(value, most) if name == resource else value) for name, value in shape.requests)
     return replace(shape, requests=tuple(each for each in requests if each[1]), containers=())
+
+
+def _shares(before: int, table: Replica, resource: str) -> list[int]:
+    """Return the powers of two below a number of GPUs and the divisors of what nodes have, the largest first."""
+    fewer = {2**power for power in range(before.bit_length()) if 2**power < before}
+    if before <= _MOST_GPUS and resource in table.resources:
+        have = {int(each) for each in table.allocatable[table.resources.index(resource)]} - {0}
+        fewer |= {after for after in range(1, before) if any(not each % after for each in have)}
+    return sorted(fewer, reverse=True)
 
 
 def grain_of(resource: str, amount: int) -> int:

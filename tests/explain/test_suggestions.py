@@ -151,6 +151,23 @@ class TestSmallerRequests:
         assert with_less(whole, "cpu", 4000) is whole
 
 
+class TestFewerGpus:
+    """The most GPUs per pod with which there is room."""
+
+    @pytest.mark.parametrize(("gpus", "asks", "fewer"), [(8, 8, "4"), (12, 8, "6"), (10, 10, "5")])
+    def test_what_shares_a_node_out(self, world: World, gpus: int, asks: int, fewer: str) -> None:
+        """Two pods on one node: not powers of two alone."""
+        world.nodes(1, gpus=gpus)
+        found = asking(world, pods=2, gpus=asks)["gpus"]
+        assert found.after == {GPU: fewer}
+        assert submit(world, objects(2, int(fewer))).reason is Reason.AWAITING_MEMBERS
+
+    def test_devices_that_no_node_has(self, world: World) -> None:
+        """With fewer of them it waits as well."""
+        world.nodes(1, gpus=0)
+        assert "gpus" not in asking(world, pods=1, gpus=6)
+
+
 class TestMoreNodes:
     """How many nodes more of the kind of which there are most."""
 
@@ -421,10 +438,17 @@ class Crowd:
     jobs: dict[str, Job]
 
     @classmethod
-    def of(cls, gangs: list[tuple[int, int, int]]) -> Crowd:
-        """Let gangs come, each of so many members of so many GPUs and of a priority; those run that fit."""
-        world = World()
-        world.nodes(3)
+    def of(cls, gangs: list[tuple[int, int, int]], quota: int = 0) -> Crowd:
+        """Let gangs come, each of so many members of so many GPUs and of a priority; those run that fit.
+
+        With `quota` all are in a Queue of so many GPUs, beside which another one has some that nobody uses.
+        """
+        world = World(topology_levels=LEVELS)
+        for rack, nodes in (("r0", 2), ("r1", 1)):
+            world.nodes(nodes, prefix=rack, labels={"block": "b0", "rack": rack})
+        for name, gpus in (("team", quota), ("spare", 16)) if quota else ():
+            flavors = (Flavor("any", {GPU: Quota(gpus)}),)
+            world.tell(QueueSeen(Queue(name, uid=name, flavors=flavors, default=name == "team")))
         jobs: dict[str, Job] = {}
         for index, (members, gpus, priority) in enumerate(gangs):
             job = world.gang(f"g{index}", members, gpus, priority=priority)
@@ -443,8 +467,16 @@ class Crowd:
                 return dict(after)
             case "priority":
                 return {"priority": after}
+            case "topologyLevel":
+                return {"annotations": {"muster.dev/topology-required": after} if after else None}
+            case "queue":
+                return {"queue": after}
+            case "quota":
+                flavors = (Flavor("any", {GPU: Quota(64)}),)
+                self.world.tell(QueueSeen(Queue("team", uid="team", flavors=flavors, default=True)))
             case "nodes":
-                self.world.nodes(after - before, prefix="more")
+                rack = suggested.message.partition(" in rack ")[2].partition(",")[0].rpartition("/")[2]
+                self.world.nodes(after - before, prefix="more", labels={"block": "b0", "rack": rack or "r1"})
             case "end":
                 for name in after.split(", "):
                     self.jobs[name].finish()
@@ -452,17 +484,31 @@ class Crowd:
         return {}
 
 
-@given(st.lists(_GANG, max_size=4), st.integers(1, 5), st.sampled_from([2, 8]), st.sampled_from(["4", "30", "50"]))
-@share(0.25)
-def test_each_suggestion_helps(running: list[tuple[int, int, int]], pods: int, gpus: int, cpu: str) -> None:
+@given(
+    st.lists(_GANG, max_size=4),
+    st.fixed_dictionaries(
+        {
+            "pods": st.integers(1, 5),
+            "gpus": st.sampled_from([2, 8]),
+            "cpu": st.sampled_from(["4", "30", "50"]),
+            "annotations": st.sampled_from([None, {"muster.dev/topology-required": "rack"}]),
+        }
+    ),
+    st.sampled_from([0, 16, 64]),
+)
+@share(0.5)
+def test_each_suggestion_helps(running: list[tuple[int, int, int]], what: dict[str, Any], quota: int) -> None:
     """Whoever makes the change has the gang start, or others evicted for it, unless somebody else takes the nodes."""
-    what: dict[str, Any] = {"pods": pods, "gpus": gpus, "cpu": cpu}
-    for each in asked(Crowd.of(running).world, objects(**what)).suggestions:
-        crowd = Crowd.of(running)
+    for each in asked(Crowd.of(running, quota).world, objects(**what)).suggestions:
+        crowd = Crowd.of(running, quota)
         others_wait = any(job.reason is not None for job in crowd.jobs.values())
-        if "that wait" in each.message or (each.change == "end" and others_wait):
+        if "that wait" in each.message or (each.change in {"end", "quota"} and others_wait):
             continue
-        job = submit(crowd.world, objects(**(what | crowd.change(each))))
+        changed = what | crowd.change(each)
+        queue = changed.pop("queue", "")
+        if queue:
+            changed["annotations"] = (what["annotations"] or {}) | {"muster.dev/queue": queue}
+        job = submit(crowd.world, objects(**changed))
         helped = {Reason.AWAITING_MEMBERS, *([Reason.PREEMPTING] if each.change == "priority" else [])}
         assert job.reason in helped, each
 
