@@ -192,7 +192,7 @@ class SuggestedChange(ApiDocument, frozen=True):
     """One change with which a gang would be placed: now, or `later`.
 
     It is of minMember, topologyLevel, resources, gpus, queue, quota, priority or nodes; an `end` is that of the gangs
-    `to`: with that it would be placed `later`, at `starts_at`.
+    `to`: with that it would be placed `later`, at `starts_at`. So it may be with a topologyLevel.
     """
 
     change: str

@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from extender.admission.admission_pass import MOST_SEARCHES
+from extender.eviction.pending import PATIENCE_SECONDS
+from extender.ledger.rejections import LONGEST_SECONDS
 from extender.objects.reason import Reason, Wait
+from extender.settings import Settings
 from tests.docs.conftest import Page
 
 _NUMBERS = re.compile(r"^Numbers: (.+?)\.", re.MULTILINE | re.DOTALL)
@@ -47,6 +51,22 @@ def test_a_section_says_what_to_do(reasons: Page, reason: Reason) -> None:
     """Nobody is told why without being told what to do about it, and before that where to see more."""
     section = reasons.sections[reason]
     assert 0 < section.find("\nTo see more: ") < section.find("\nWhat to do: ")
+
+
+def test_how_long_is_as_long_as_it_takes(reasons: Page) -> None:
+    """Times and counts that a section tells are the constants and defaults that decide."""
+    settings = Settings()
+    told = {
+        Reason.BACKING_OFF: f"twice as long each time up to {settings.backoff_max_seconds:g} s",
+        Reason.PREEMPTING: f"after {PATIENCE_SECONDS / 60:.0f} minutes the place is given up",
+        Reason.SEARCH_GAVE_UP: f"for {MOST_SEARCHES} of them",
+        Reason.REJECTED_BY_KUBELET: f"for {LONGEST_SECONDS / 60:.0f} minutes at most",
+        Reason.WRITES_BACKLOGGED: f"`backlog_seconds` ({settings.backlog_seconds:g} s)",
+        Reason.CACHE_STALE: f"`stale_after_seconds` ({settings.stale_after_seconds:g} s)",
+    }
+    assert {
+        reason for reason, words in told.items() if words not in " ".join(reasons.sections[reason].split())
+    } == set()
 
 
 def _named(pattern: re.Pattern[str], section: str) -> list[str]:
