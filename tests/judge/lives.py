@@ -15,6 +15,7 @@ from tests.judge.objects import (
     NodeFact,
     PodFact,
     QueueFact,
+    needs_object,
     read_group,
     read_job,
     read_node,
@@ -168,7 +169,7 @@ class Lives:
         """Return the least minMember between a time and a version, None if there was no PodGroup."""
         if key in self.groups:
             return min((group.min_member for group in self.groups[key].within(since, version)), default=None)
-        if key[0] != "muster.dev":
+        if needs_object(key):
             return None
         said = [max(fact.min_member for fact in facts) for facts in self.facts_of(key, since, version)]
         return max(said, default=1)
@@ -201,7 +202,7 @@ class Lives:
         return moments
 
     def _moment(self, key: GroupKey, change: Change, group: GroupFact | None, pods: dict[str, PodFact]) -> Moment:
-        by_label = key[0] == "muster.dev"
+        by_label = not needs_object(key)
         said = max((pod.min_member for pod in pods.values()), default=1) if by_label else 1
         return Moment(
             change,

@@ -262,8 +262,8 @@ def read_queue(thing: Json) -> QueueFact:
 
 
 def needs_object(key: GroupKey) -> bool:
-    """Tell whether a gang of this API starts only with its PodGroup."""
-    return key[0] != "muster.dev"
+    """Tell whether a gang of this API starts only with its object; pods of a Job that is not recorded are by themselves."""
+    return key[0] not in {"muster.dev", _JOBS}
 
 
 def _group_of(metadata: Json, spec: Json) -> GroupKey | None:
