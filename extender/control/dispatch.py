@@ -20,7 +20,7 @@ from extender.control.metrics import Metrics
 from extender.control.nominations import Nominations
 from extender.control.outbox import Outbox
 from extender.control.ports import ClusterApi
-from extender.control.reports import GangReports, QueueReports
+from extender.control.reports import AGAIN_SECONDS, GangReports, QueueReports
 from extender.explain.explanation import Inspection
 from extender.ledger.effects import Effects, GangStep, Milestone
 from extender.objects.podgroup import GroupRef
@@ -102,7 +102,7 @@ class Dispatcher:
         self.nominations = Nominations(api, outbox, metrics, admission.model.table, ranked=ranked)
         self.decisions = DecisionLog(clock)
         self.changed_gangs = ChangedGangs()
-        self._reports = GangReports(admission, api, outbox)
+        self._reports = GangReports(admission, api, outbox, self._report_again)
         self._delay = delay
         self._changed: dict[GroupRef, None] = {}
         self._due: dict[GroupRef, None] = {}  # changed long enough ago, and not reported yet
@@ -181,6 +181,10 @@ class Dispatcher:
         self._changed |= dict.fromkeys(refs)
         if self._timer is None and self._changed:
             self._timer = asyncio.get_running_loop().call_later(self._delay, self._report)
+
+    def _report_again(self, ref: GroupRef) -> None:
+        """Report a gang once more, some time after that was in vain."""
+        asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._gangs_changed, (ref,))
 
     def _report(self) -> None:
         """Report some gangs that are due, and the rest in the next turn of the loop; then wait for the next."""

@@ -16,9 +16,11 @@ from extender.control.ports import ApiError, BudgetError, ClusterApi, ClusterEve
 from extender.ledger.effects import Evict, PodNotice, Suspension, Ungate
 from extender.objects.meta import ObjectRef
 
-#: How long a budget may say no before an eviction is given up (seconds), and between two attempts. Budgets let
-#: others go when replacements are ready, which takes their images and start-up time.
+#: How long a budget may say no before an eviction is given up (seconds), how long anything else that denies it, and the
+#: pause between two attempts. Budgets let others go when replacements are ready, which takes their images and start-up
+#: time.
 _PATIENCE_SECONDS: Final = 120.0
+_INSISTENCE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 2.0
 
 log = structlog.get_logger("muster.evictions")
@@ -90,15 +92,15 @@ class Evictions:
         pod = wish.evict.pod
         try:
             await self._api.evict(PodKey(pod.namespace, pod.name, pod.uid))
-        except BudgetError as error:
-            if self._clock.monotonic() < wish.until:
-                self._send(uid, error.retry_after or _PAUSE_SECONDS)
-                return
-            self._give_up(uid, error.message)
         except ApiError as error:
-            if not error.transient:
+            if error.transient and not isinstance(error, BudgetError):
+                raise
+            # A webhook that denies this one may not have denied the others of its gang: none is left behind in haste.
+            early = 0.0 if isinstance(error, BudgetError) else _PATIENCE_SECONDS - _INSISTENCE_SECONDS
+            if self._clock.monotonic() < wish.until - early:
+                self._send(uid, error.retry_after or _PAUSE_SECONDS)
+            else:
                 self._give_up(uid, error.message)
-            raise
         else:
             self._wishes.pop(uid, None)
             self._metrics.evictions.labels(wish.evict.reason).inc()

@@ -121,6 +121,9 @@ SHORTEST_PAUSE_SECONDS = 0.001
 _FIRST_PAUSE_SECONDS = 0.05
 _BURST_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
+_FORBIDDEN = 403
+#: For how long what is denied, and not for want of a right, is tried again all the same (seconds).
+_INSISTENCE_SECONDS = 10.0
 
 log = structlog.get_logger("muster.outbox")
 
@@ -327,7 +330,7 @@ class Outbox:
         now = self._clock.monotonic()
         if error.status in OUTDATED:
             self._count(write, "outdated")
-        elif not error.transient or now >= write.expires:
+        elif now >= self._insists_until(write, error):
             self._count(write, "failed")
             log.error("write failed", kind=write.urgency.kind, about=write.about, error=str(error))
         else:
@@ -336,6 +339,17 @@ class Outbox:
             write.pause = min(2 * write.pause, _LONGEST_PAUSE_SECONDS)
             if not any(write.key in lane for lane in self._lanes.values()):
                 self._lanes[write.urgency][write.key] = write
+
+    def _insists_until(self, write: _Write, error: ApiError) -> float:
+        """Return until when a write is tried again that fails so (monotonic).
+
+        What an admission webhook denies at one moment it may admit at the next: no gang is left waiting for that.
+        """
+        if error.transient:
+            return write.expires
+        if error.status == _FORBIDDEN and write.urgency <= Urgency.NOMINATION:
+            return write.expires - self._settings.write_retry_seconds + _INSISTENCE_SECONDS
+        return -math.inf
 
     def _count(self, write: _Write, result: str) -> None:
         self._metrics.writes.labels(write.urgency.kind, result).inc()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import Final
 
 import structlog
 from msgspec import structs
@@ -36,6 +37,9 @@ API_VERSION = "muster.dev/v1alpha1"
 #: How long a status may stand in which only the share and the past usage are no longer right (seconds): both change
 #: all the time while anything runs. After a restart so much of the past usage is missing at most.
 _DRIFT_SECONDS = 60.0
+#: After how long what could not be written is told again, as it then is (seconds): an API server that refuses it, for
+#: want of a right or by a webhook, may not do so for ever, and nothing else may change meanwhile.
+AGAIN_SECONDS: Final = 60.0
 #: How many Queues are looked at before others have the event loop: 1 to 2 ms.
 _QUEUES_PER_TURN = 25
 #: Nodes that an Event names: it has room for 1024 characters, a name for 253, and most have some 40.
@@ -61,8 +65,12 @@ class Events:
 class GangReports:
     """Write what is new about gangs: the status of their objects, and Events."""
 
-    def __init__(self, admission: Admission, api: ClusterApi, outbox: Outbox) -> None:
+    def __init__(
+        self, admission: Admission, api: ClusterApi, outbox: Outbox, not_written: Callable[[GroupRef], None]
+    ) -> None:
+        """Call `not_written` with a gang whose status could not be written: it is to be reported again."""
         self._admission = admission
+        self._not_written = not_written
         self._api = api
         self._outbox = outbox
         self._events = Events(api, outbox)
@@ -182,6 +190,7 @@ class GangReports:
         except ApiError:
             if self._statuses.get(ref) == (uid, status):
                 del self._statuses[ref]
+                self._not_written(ref)
             raise
 
 
@@ -292,6 +301,7 @@ class QueueReports:
             said = self._said.get(report.name)
             if said is not None and said.report == report:
                 del self._said[report.name]
+                self._look_at(self._clock.monotonic() + AGAIN_SECONDS)
             raise
 
     def _complain(self, report: QueueReport) -> None:

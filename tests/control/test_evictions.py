@@ -103,12 +103,22 @@ async def test_a_budget_that_stays_firm_is_heard_of(stand: Stand) -> None:
     assert (stand.api.evictions, stand.counted) == ([], 0)
 
 
-async def test_a_right_that_is_missing_for_good_is_heard_of_at_once(stand: Stand) -> None:
-    """An admission plugin that forbids evictions, say."""
-    stand.api.eviction_failures.append(ApiError(403, "Forbidden", "evictions are not allowed here"))
+async def test_a_denial_for_good_is_heard_of_in_seconds(stand: Stand) -> None:
+    """An admission plugin that forbids evictions, say; until then others of its gang may have been let go."""
+    stand.api.eviction_failures += [ApiError(403, "Forbidden", "evictions are not allowed here")] * 20
     stand.evictions.put(EVICT)
-    await asyncio.sleep(1)
+    await asyncio.sleep(8)
+    assert stand.refused == []
+    await asyncio.sleep(4)
     assert stand.refused == [("victim-uid", "evictions are not allowed here")]
+
+
+async def test_a_webhook_may_change_its_mind(stand: Stand) -> None:
+    """A gang is not left in part because one of its evictions was denied."""
+    stand.api.eviction_failures += [ApiError(403, "Forbidden", "evictions are not allowed here")] * 2
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(6)
+    assert (stand.api.evictions, stand.refused) == ([("victim", False)], [])
 
 
 async def test_an_api_server_that_fails_is_tried_again(stand: Stand) -> None:

@@ -153,6 +153,21 @@ async def test_a_refusal_is_final_at_once(outbox: Outbox, recorder: Recorder, me
     assert result(metrics, "status", "outdated") == 1
 
 
+async def test_a_denial_of_what_starts_a_gang_is_final_after_seconds(
+    outbox: Outbox, recorder: Recorder, metrics: Metrics
+) -> None:
+    """An admission webhook that denies a nomination may be of another opinion a moment later, and not for ever."""
+    recorder.failures = [ApiError(403, "Forbidden", "denied")] * 3
+    outbox.put(Urgency.WAKING, "a", "a", recorder.call("a"))
+    await asyncio.sleep(5)
+    assert result(metrics, "nomination", "ok") == 1
+    recorder.failures = [ApiError(403, "Forbidden", "denied")] * 1000
+    outbox.put(Urgency.NOMINATION, "b", "b", recorder.call("b"))
+    await asyncio.sleep(20)
+    assert result(metrics, "nomination", "failed") == 1
+    assert len(outbox) == 0
+
+
 async def test_a_retry_gives_way_to_a_newer_wish(outbox: Outbox, recorder: Recorder) -> None:
     """A wish that failed does not come back after a newer one took its place."""
     recorder.failures = [ApiError(500, "", "")]

@@ -206,6 +206,16 @@ async def test_a_status_that_was_not_written_is_written_later(stand: Stand) -> N
     assert len(stand.written) == 1
 
 
+async def test_a_status_that_was_not_written_is_tried_again_by_itself(stand: Stand) -> None:
+    """A minute later, though nothing has changed."""
+    stand.api.queue_status_failures.append(ApiError(403, "Forbidden", "denied by a webhook"))
+    stand.show(TEAM)
+    await asyncio.sleep(55)
+    assert stand.written == []
+    await asyncio.sleep(10)
+    assert len(stand.written) == 1
+
+
 async def test_standing_down_ends_the_telling(stand: Stand) -> None:
     """Nothing that was due is told; whoever takes up again tells everything."""
     stand.show(TEAM)

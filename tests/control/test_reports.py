@@ -139,6 +139,18 @@ async def test_a_status_that_was_refused_is_written_with_the_next_change(muster:
     assert muster.api.statuses[-1][0] == "train"
 
 
+async def test_a_status_that_was_denied_is_written_though_nothing_changes(muster: Muster) -> None:
+    """A webhook may deny it for a while: a minute later it is tried again."""
+    muster.nodes(1)
+    muster.sync()
+    muster.api.status_failures += [ApiError(403, "Forbidden", "denied by a webhook")] * 2
+    muster.gang("train", 2, present=1)
+    await asyncio.sleep(100)
+    assert muster.api.statuses == []
+    await asyncio.sleep(30)
+    assert [name for name, *_ in muster.api.statuses] == ["train"]
+
+
 async def test_a_podgroup_without_pods_says_that_it_has_none_yet(muster: Muster) -> None:
     """At once if it has a key of Muster's, even one that there is not; one without is left alone. No Event says so."""
     muster.sync()

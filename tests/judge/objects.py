@@ -262,7 +262,7 @@ def read_queue(thing: Json) -> QueueFact:
 
 
 def needs_object(key: GroupKey) -> bool:
-    """Tell whether a gang of this API starts only with its object; pods of a Job that is not recorded are by themselves."""
+    """Tell whether a gang of this API starts only with its object; pods of a Job that is not recorded stand alone."""
     return key[0] not in {"muster.dev", _JOBS}
 
 

@@ -19,8 +19,8 @@ from tests.properties.faults.world import World
 
 #: A node counts as lost, and as well again, after seconds rather than after most of a minute.
 SETTINGS = Settings(node_lost_seconds=4.0)
-#: Quiet is looked at so often (seconds), and so many times at most: the longest pause of Muster's is two minutes.
-_ROUND_SECONDS, _MOST_ROUNDS = 10.0, 90
+#: Quiet is looked at so often (seconds), and so many times at most: Muster keeps the place of who moved for 15 minutes.
+_ROUND_SECONDS, _MOST_ROUNDS = 10.0, 110
 #: After so long one of several replicas leads: the Lease of another has lapsed, and that is known (seconds).
 _ELECTED_SECONDS = 25.0
 #: How long one is waited for that cannot run (in rounds): longer than it may keep what it does not use.
