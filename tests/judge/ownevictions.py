@@ -94,7 +94,7 @@ def evicted_by_right(lives: Lives) -> Iterator[Violation]:
 
     By right is whoever runs in a queue that has more than its own quota, and so have all above it up to where both
     meet. What is promised to its other gangs counts. For members beyond the minimum of a gang only such members leave
-    in the same queue, of a lower priority.
+    in the same queue, of a lower priority; one that has a member on a node that does not answer is repaired instead.
     """
     evictions = {eviction.change.version: eviction for eviction in _evictions(lives)}
     books = Books(lives)
@@ -259,7 +259,7 @@ def _wrong(lives: Lives, books: Books, eviction: Eviction) -> str:
     if any(claimant.queue == victim.queue for claimant in claimants):
         equals = any(victim.queue in queues and queues[victim.queue].equals for queues in situations)
         highest = max(claimant.priority for claimant in claimants)
-        if key is not None and _is_whole(lives, key, since, version):
+        if key is not None and _is_whole(lives, key, since, version) and not _lacks_a_node(lives, key, version):
             equals = False
             if _takes_minimum(lives, eviction):
                 return "which had its minimum, and so had that of the pod"
