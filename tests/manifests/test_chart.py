@@ -289,6 +289,27 @@ def test_a_service_monitor_scrapes_what_the_pod_monitor_does(helm: Helm) -> None
     assert "https" not in {port["name"] for port in one(objects, "Service")["spec"]["ports"]}
 
 
+@pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
+def test_metrics_of_the_kube_scheduler_may_ask_for_a_token(helm: Helm, kind: str) -> None:
+    """The monitor then shows that of a Secret, and without one the chart says what to name."""
+    values: dict[str, Any] = {"kubeScheduler": {"openMetrics": False}, "monitoring": {kind: {"enabled": True}}}
+    assert "monitoring.kubeSchedulerToken.secretName" in helm.refusal(values)
+    values["monitoring"]["kubeSchedulerToken"] = {"secretName": "prometheus"}
+    objects = helm.render(values)
+    shown = {
+        item["metadata"]["name"]: [
+            endpoint.get("authorization")
+            for endpoint in item["spec"].get("endpoints") or item["spec"]["podMetricsEndpoints"]
+        ]
+        for item in objects
+        if item["kind"].endswith("Monitor")
+    }
+    credentials = {"credentials": {"name": "prometheus", "key": "token"}}
+    assert shown == {"muster": [None], "muster-kube-scheduler": [credentials]}
+    deployment = json.dumps(one(objects, "Deployment"))
+    assert '--authorization-always-allow-paths=/healthz,/readyz,/livez"' in deployment
+
+
 def _is_twin(item: Manifest, monitor: Manifest) -> bool:
     return (item["kind"], item["metadata"]["name"]) == ("PodMonitor", str(monitor["metadata"]["name"]))
 
