@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def test_questions_are_answered_after_the_leader_is_killed(pair: Pair) -> None:
         pair.running.admin.create(GANG | {"metadata": GANG["metadata"] | meta})
         for who in ("viewer", "narrow"):
             wait_until(
-                lambda who=who: pair.answered(who, "default/later"),  # type: ignore[misc]
+                partial(pair.answered, who, "default/later"),
                 timeout_seconds=TAKEOVER,
                 description=f"the next leader answers {who}",
             )
