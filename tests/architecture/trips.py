@@ -7,6 +7,7 @@ verbs. A trip is the set of own files (those of `extender/`) in which at least o
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -61,12 +62,15 @@ class Trace:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Trace whatever runs in this thread."""
+        """Trace whatever runs in this thread, but for what ends as garbage: tasks of other tests run to their ends then."""
+        gc.collect()
+        gc.disable()
         sys.setprofile(self)
         try:
             yield
         finally:
             sys.setprofile(None)
+            gc.enable()
 
 
 class Here(ThreadPoolExecutor):

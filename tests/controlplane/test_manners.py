@@ -224,13 +224,17 @@ def test_kubectl_completes_names(reachable: Reachable, tmp_path: Path) -> None:
         assert directive == ":4", done.stdout
         return found
 
-    wait_until(
-        lambda: completed("queues", "ni") == ["night-runs"], timeout_seconds=40, description="the Queue is known"
-    )
-    assert completed("gangs", "del") == ["delta"]
-    assert sorted(completed("gangs", "")) == ["default/alpha", "default/beta", "default/gamma", "delta", "omega"]
-    assert completed("gangs", "-n", "default", "al") == ["alpha"]
-    assert completed("gangs", "delta", "de") == ["default/alpha", "default/beta", "default/gamma"]
-    assert completed("explain", "default/b") == ["default/beta"]
+    def completes(*words: str, to: list[str]) -> None:
+        """Wait until these words are completed so: a key that is pressed waits a moment for Muster, and no longer."""
+        wait_until(
+            lambda: sorted(completed(*words)) == to, timeout_seconds=40, description=f"{words} completed to {to}"
+        )
+
+    completes("queues", "ni", to=["night-runs"])
+    completes("gangs", "del", to=["delta"])
+    completes("gangs", "", to=["default/alpha", "default/beta", "default/gamma", "delta", "omega"])
+    completes("gangs", "-n", "default", "al", to=["alpha"])
+    completes("gangs", "delta", "de", to=["default/alpha", "default/beta", "default/gamma"])
+    completes("explain", "default/b", to=["default/beta"])
     assert "--sort-by" in completed("gangs", "--so")
     assert "queues" in completed("que")
