@@ -62,7 +62,7 @@ class Trace:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Trace whatever runs in this thread, but for what ends as garbage: tasks of other tests run to their ends then."""
+        """Trace whatever runs in this thread; what other tests have left behind ends before, or later."""
         gc.collect()
         gc.disable()
         sys.setprofile(self)
