@@ -11,7 +11,7 @@ import pytest
 from extender.control.evictions import Evictions, Gates, Suspensions
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, WriteWindow
-from extender.control.ports import ApiError, BudgetError
+from extender.control.ports import ApiError, BudgetError, PodKey
 from extender.ledger.effects import Evict, EvictionReason, PodNotice, Suspension, Ungate
 from extender.objects.keys import ADMISSION_GATE
 from extender.objects.meta import ObjectRef
@@ -138,6 +138,20 @@ async def test_who_is_spared_stays(stand: Stand) -> None:
     stand.evictions.spare("nobody")
     await asyncio.sleep(10)
     assert (stand.api.evictions, stand.refused) == ([], [])
+
+
+async def test_who_is_spared_while_it_is_asked_for_stays(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the API server answers then is of no interest."""
+
+    async def evict(_pod: PodKey, *, dry_run: bool = False) -> None:
+        assert not dry_run
+        stand.evictions.spare("victim-uid")
+        raise BudgetError(429, "TooManyRequests", "the budget allows none")
+
+    monkeypatch.setattr(stand.api, "evict", evict)
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(200)
+    assert (stand.refused, stand.counted) == ([], 0)
 
 
 async def test_who_stands_down_evicts_nobody_any_more(stand: Stand) -> None:

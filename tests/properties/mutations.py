@@ -171,7 +171,7 @@ MUTATIONS = (
     Mutation(
         *("those that others left for never start", "P7", _those_that_others_left_for_never_start),
         says="had not started",
-        seed="6",
+        seed="b",
     ),
     Mutation("rank does not matter", "P7", _rank_does_not_matter, "in the same queue", "10"),
     Mutation("everybody gives back", "P7", _everybody_gives_back, "no more than its own quota", "10"),
