@@ -96,7 +96,7 @@ class Evictions:
             if error.transient and not isinstance(error, BudgetError):
                 raise
             if self._wishes.get(uid) is not wish:
-                return  # it was spared meanwhile, or asked for anew
+                return  # it was spared meanwhile, or asked for again
             # A webhook that denies this one may not have denied the others of its gang: none is left behind in haste.
             early = 0.0 if isinstance(error, BudgetError) else _PATIENCE_SECONDS - _INSISTENCE_SECONDS
             if self._clock.monotonic() < wish.until - early:

@@ -38,7 +38,7 @@ API_VERSION = "muster.dev/v1alpha1"
 #: all the time while anything runs. After a restart so much of the past usage is missing at most.
 _DRIFT_SECONDS = 60.0
 #: After how long what could not be written is told again, as it then is (seconds): an API server that refuses it, for
-#: want of a right or by a webhook, may stop to do so, and nothing else may change meanwhile.
+#: want of a right or by a webhook, may admit it later, and nothing else may change meanwhile.
 AGAIN_SECONDS: Final = 60.0
 #: How many Queues are looked at before others have the event loop: 1 to 2 ms.
 _QUEUES_PER_TURN = 25
