@@ -117,6 +117,13 @@ class Submitted:
         self.pods = dict(zip(self.pods, job.pods, strict=True))
         return job
 
+    def succeed(self, *numbers: int) -> None:
+        """Let pods succeed, which the Job says when it is seen next."""
+        for number in numbers:
+            self.pods[number] = replace(self.pods[number], phase=Phase.SUCCEEDED)
+            self.world.tell(PodSeen(self.pods[number]))
+        self.status = {"succeeded": len(numbers), "completedIndexes": ",".join(map(str, numbers))}
+
     def delete(self, *numbers: int) -> None:
         """Let the Job controller delete pods."""
         for number in numbers:
@@ -438,10 +445,7 @@ class TestStarting:
         job = Submitted(world, "train")
         world.judge()
         job.start()
-        for number in (1, 3):
-            job.pods[number] = replace(job.pods[number], phase=Phase.SUCCEEDED)
-            world.tell(PodSeen(job.pods[number]))
-        job.status = {"succeeded": 2, "completedIndexes": "1,3"}
+        job.succeed(1, 3)
         job.seen()
         for number in (1, 3):
             world.tell(PodGone(job.pods.pop(number).uid))
@@ -457,10 +461,7 @@ class TestStarting:
         job = Submitted(world, "train")
         world.judge()
         job.start()
-        for number in (1, 3):
-            job.pods[number] = replace(job.pods[number], phase=Phase.SUCCEEDED)
-            world.tell(PodSeen(job.pods[number]))
-        job.status = {"succeeded": 2, "completedIndexes": "1,3"}
+        job.succeed(1, 3)
         job.annotations = {}
         job.seen(suspend=True)
         job.delete(0, 2)
