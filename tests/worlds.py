@@ -269,7 +269,7 @@ class World:
         slot, reservation = self.state.slot(pod), self.state.reservation_for(pod)
         assert slot is not None
         assert reservation is not None
-        self.admission.refused(reservation, slot)
+        self.admission.refused(reservation, slot, [node.name for node in self.state.nodes() if node.name != slot.node])
 
     def reject(self, shape: Shape, node: str) -> None:
         """Let the kubelet of a node have rejected a pod that asks for this."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from extender.admission.admission_pass import AdmissionPass
 from extender.admission.cycle import line_up
@@ -513,8 +513,13 @@ class Admission:
         if ref in self.unjudged:
             self.decide()
 
-    def refused(self, reservation: Reservation, slot: Slot) -> None:
-        """Take in that kube-scheduler refuses the planned node for reasons of its own: the member is placed again."""
+    def refused(self, reservation: Reservation, slot: Slot, offered: Collection[str]) -> None:
+        """Take in that kube-scheduler refuses the planned node for reasons of its own.
+
+        The member changes places with one that is alike and has an offered node, or is placed again.
+        """
+        if self.reservations.trade(reservation, slot, offered):
+            return
         self.vetoes.add(reservation.gang_uid, slot.pod.shape, slot.node)
         self.model.table.touch(slot.node)
         self.reservations.drop(slot.pod.uid, f"kube-scheduler refused node {slot.node}")

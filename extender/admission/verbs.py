@@ -254,8 +254,8 @@ class Verbs:
         return Filtered(Outcome.PINNED, [slot.node], decision=reservation.decision)
 
     def _learn(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered:
-        """Veto the planned node, which kube-scheduler refuses for reasons of its own, and place the member again."""
-        self._admission.refused(reservation, slot)
+        """Give the member another node: kube-scheduler refuses the planned one for reasons of its own."""
+        self._admission.refused(reservation, slot, names)
         self._admission.decide()
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
         if entry is not None and (answer := self._admit(pod, *entry, names)) is not None:

@@ -6,7 +6,7 @@ import hashlib
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -17,6 +17,7 @@ from extender.cluster.model import ClusterModel
 from extender.cluster.whatif import WhatIf
 from extender.cluster.workloads import ManagedWorkload, StartStage
 from extender.ledger.effects import CollectedEffects, GangStep, Milestone, Nomination, Note, Suspension
+from extender.ledger.misfits import Misfits
 from extender.ledger.rejections import Refusals, Vetoes, leave_out
 from extender.ledger.slots import Ledger, Nudges, Reservation, Slot, SlotState
 from extender.objects.pod import Pod
@@ -159,6 +160,7 @@ class Reservations:
     Attributes:
         ledger: what is promised to which gang.
         nudges: whose nomination is to be written again, and when.
+        misfits: which members kube-scheduler refused on which nodes.
         failures: the namespaces whose gangs have had reservations in vain lately.
         waits: gang UID -> why it waits; gangs that are running, or were not evaluated yet, have none.
         awaiting: UIDs of the gangs that are placed and wait for members to arrive there.
@@ -177,6 +179,7 @@ class Reservations:
         self.ledger = Ledger(model)
         self.nudges = Nudges(model, self.ledger, settings.nudge_seconds, clock, refusals.may_be_stuck)
         self.backoff = Backoff(settings.backoff_initial_seconds, settings.backoff_max_seconds)
+        self.misfits = Misfits()
         self.failures = Failures(settings.reservation_timeout_seconds, clock.monotonic)
         self.waits: dict[str, Wait] = {}
         self.awaiting: set[str] = set()
@@ -194,6 +197,8 @@ class Reservations:
         deadline = before.deadline if before is not None and kept else now + self._timeout(gang.group, len(nodes))
         decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
         reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
+        if gang.uid in self.misfits.of_gangs:
+            nodes = self.misfits.arrange(gang, pods, nodes)
         self.ledger.promise(reservation, [(pods[uid], node) for uid, node in nodes.items()], now)
         if self.ledger.expected:
             if before is None:
@@ -282,6 +287,23 @@ class Reservations:
         self._effects.changed[reservation.ref] = None
         self.ledger.promise(reservation, [(pod, node)], self._clock.monotonic())
         return reservation.slots[pod.uid]
+
+    def trade(self, reservation: Reservation, slot: Slot, offered: Collection[str]) -> bool:
+        """Let a member that kube-scheduler refuses on its node have the offered one of another, if one is alike.
+
+        Return whether one was; it gets the refused node instead.
+        """
+        gang, node = self._model.gangs.get(reservation.ref), slot.node
+        self.misfits.add(reservation.gang_uid, slot.pod.uid, node)
+        other = None if gang is None else self.misfits.partner(gang, reservation, slot, offered)
+        if other is None:
+            return False
+        self.ledger.release(other.pod.uid)
+        self.move(reservation, slot.pod, other.node)
+        self.move(reservation, other.pod, node)
+        self._unnominated |= {slot.pod.uid: None, other.pod.uid: None}
+        self.nominate()
+        return True
 
     def hold(self, reservation: Reservation, slot: Slot) -> None:
         """Take in that a member has arrived at the barrier."""
@@ -381,6 +403,7 @@ class Reservations:
     def end_life(self, gang_uid: str, why: str) -> None:
         """Forget everything about a gang's past life."""
         self.drop_gang(gang_uid, why)
+        self.misfits.forget(gang_uid)
         self._end_pause(gang_uid)
         self._record(gang_uid, None)
 
@@ -447,6 +470,7 @@ class Reservations:
         refused = [uid for uid in gang.refused if uid in reservation.slots]
         reserved = [uid for uid in refused if reservation.slots[uid].state is SlotState.RESERVED]
         for uid in reserved:
+            self.misfits.add(gang.uid, uid, reservation.slots[uid].node)
             self.drop(uid, f"kube-scheduler refused it: {gang.refused[uid]}")
         if reserved:
             self.failures.fail(gang.ref.namespace)

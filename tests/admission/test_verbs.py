@@ -328,13 +328,25 @@ def test_a_refused_planned_node_is_vetoed_and_the_member_placed_elsewhere(world:
     assert len(set(job.reserved.values())) == 2
 
 
+def test_a_refused_member_changes_places_with_one_that_is_alike(world: World) -> None:
+    """Where kube-scheduler offers but nodes of the plan, the member takes one of them, and the other one its own."""
+    world.nodes(2)
+    job = world.gang("a", 2)
+    planned, other = job.reserved["a-0"], job.reserved["a-1"]
+    answer = world.filter(replace(job.pods[0], nominated_node=planned), [other])
+    assert (answer.outcome, answer.accepted) == (Outcome.PINNED, [other])
+    assert job.reserved == {"a-0": other, "a-1": planned}
+    assert {n.pod.name: n.node for n in world.effects().nominations.values()} == job.reserved
+    assert not len(world.admission.vetoes)
+
+
 def test_a_veto_ends(world: World) -> None:
     """A gang that only fits on a vetoed node waits until the veto is over."""
     world.nodes(2)
     job = world.gang("a", 2)
-    planned = job.reserved["a-0"]
-    (other,) = {"node-0", "node-1"} - {planned}
-    assert world.filter(replace(job.pods[0], nominated_node=planned), [other]).outcome is Outcome.REFUSED
+    planned, other = job.reserved["a-0"], job.reserved["a-1"]
+    world.filter(replace(job.pods[0], nominated_node=planned), [other])
+    assert world.filter(replace(job.pods[1], nominated_node=planned), [other]).outcome is Outcome.REFUSED
     assert job.reserved == {}
     world.later(31)
     assert len(job.reserved) == 2
@@ -466,7 +478,8 @@ def test_a_veto_counts_for_the_gang_that_met_it(world: World) -> None:
     first = world.gang("a", 2)
     planned = first.reserved["a-0"]
     (other,) = set(names) - {planned}
-    world.filter(replace(first.pods[0], nominated_node=planned), [other])
+    for pod in first.pods:
+        world.filter(replace(pod, nominated_node=planned), [other])
     assert first.wait is not None
     assert first.wait.message.startswith("kube-scheduler refused: it left out planned nodes")
     second = world.gang("b", 2)

@@ -119,3 +119,21 @@ class TestVolumes:
         gang.wait_bound(3)
         assert gang.nodes[0] == "node-3"
         muster.check()
+
+    @pytest.mark.parametrize("order", [(2, 3, 1, 0), (7, 4, 5, 6)], ids=["nodes of the plan", "other nodes"])
+    def test_members_go_to_the_nodes_of_their_volumes(
+        self, cluster: Sandbox, muster: Server, order: tuple[int, ...]
+    ) -> None:
+        """Members that are alike, and have volumes of their own on nodes that they fill: each goes to its volume's."""
+        names = cluster.nodes(max(order) + 1, gpus=8)
+        cluster.create(storage_class())
+        chosen = [names[number] for number in order]
+        for number, name in enumerate(chosen):
+            cluster.create(claim(f"data-{number}", volume=f"volume-{number}"))
+            cluster.create(volume(f"volume-{number}", name, claimed_by=f"data-{number}"))
+            bind_claim(cluster, f"data-{number}", f"volume-{number}")
+        roles = [cluster.role(f"rank-{number}", 1, gpus=8, spec=mount(f"data-{number}")) for number in range(4)]
+        gang = cluster.gang("gang", roles=roles)
+        gang.wait_bound(4, timeout=60)
+        assert gang.nodes == chosen
+        muster.check()
