@@ -137,7 +137,7 @@ class Tenure:
             due |= self.heads.pass_time()
         if self.repairs.wounds:
             due |= self.repairs.pass_time()
-        if self.losses.open:
+        if self.losses.open or self.losses.leaving:
             due |= self.losses.pass_time()
         if self.runtimes.runs:
             due |= self.runtimes.pass_time()
@@ -160,7 +160,7 @@ class Tenure:
             times.append(self.vetoes.next_end())
         if self.repairs.wounds:
             times.append(self.repairs.next_end())
-        if self.losses.open:
+        if self.losses.open or self.losses.leaving:
             times.append(self.losses.next_turn())
         if self.runtimes.runs:
             times.append(self.runtimes.next_turn())

@@ -343,7 +343,7 @@ class AdmissionPass:
             return case
 
         losses = self._losses
-        concern = losses.nodes or losses.open or losses.told  # mostly no node is lost
+        concern = losses.nodes or losses.open or losses.told or losses.leaving  # mostly no node is lost
         for _ in losses.repair(case_of) if concern and cycle.obstacle is None else ():
             cycle.firm, cycle.spares = self._firm(), self._kept_as_spares()
             self._sharing.charges.refresh()

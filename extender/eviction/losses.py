@@ -7,7 +7,8 @@ For each gang with such members, those that hold nodes in the order of queues:
     is there one for the smallest unit that has to be together?      it is kept, and the unit is evicted
     else                                                             the gang waits, and says for what
 
-So none is evicted for which there is no other place, however many nodes are lost. What comes in their stead is placed
+So none is evicted for which there is no other place, however many nodes are lost. Those whose node is drained have
+notice first (`Notices`), and their place is looked for again when that is over. What comes in their stead is placed
 as any member: what is kept is for it alone. A pod on a node that does not answer is evicted as any other: it is gone
 when its kubelet says so, or its node object is deleted, or tainted as out of service. Source: k8s.io/kubernetes
 pkg/controller/podgc and tainteviction.
@@ -15,6 +16,7 @@ pkg/controller/podgc and tainteviction.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -25,6 +27,7 @@ from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.cluster.nodehealth import NodeHealth
 from extender.eviction.pending import PendingEvictions
+from extender.eviction.policies import notice_of, preemption_of
 from extender.eviction.preemptions import Preemptions
 from extender.judge import CLEARABLE, Case, NoFit, judge
 from extender.ledger.effects import CollectedEffects, EvictionReason
@@ -73,6 +76,7 @@ class Losses:
         nodes: which nodes are lost, and since when (seconds, monotonic).
         open: gangs of which members are being replaced, by UID.
         told: gangs that say that members of them are lost, by UID.
+        leaving: gangs that have notice because nodes of theirs are drained, by UID, and when it ends (seconds, monotonic).
         unplaced: how many members on lost nodes have no other place yet.
     """
 
@@ -104,6 +108,7 @@ class Losses:
         self._evicted: dict[str, float] = {}  # UID -> until when its new place is kept (monotonic)
         self.open: dict[str, Repair] = {}
         self.told: dict[str, Gang] = {}
+        self.leaving: dict[str, tuple[Gang, float]] = {}
         self.unplaced = 0
 
     def bound(self, pod: Pod, gang: Gang) -> None:
@@ -117,8 +122,11 @@ class Losses:
             del self.open[gang.uid]
 
     def next_turn(self) -> float | None:
-        """Return when the first new place is given up (seconds, monotonic), or None: for who is still there then."""
-        return min(self._evicted.values(), default=None)
+        """Return when the first new place is given up, for who is still there then, or the first notice ends, or None.
+
+        In seconds (monotonic).
+        """
+        return min([*self._evicted.values(), *(due for _, due in self.leaving.values())], default=None)
 
     def pass_time(self) -> bool:
         """Tell whether a pass is due because time has passed."""
@@ -129,6 +137,7 @@ class Losses:
         """Find a place for each member on a lost node, and have those evicted that have one; yield after each gang."""
         self._begin()
         wounded, told, self.unplaced = self._wounded(), dict[str, Gang](), 0
+        left, self.leaving = self.leaving, {}
         for gang, lost in sorted(wounded.values(), key=lambda each: position(each[0])):
             wait = self._replace(gang, lost, case_of)
             if wait is not None:
@@ -140,6 +149,7 @@ class Losses:
             if uid not in told and not repair.gang.is_complete:
                 told[uid] = repair.gang
                 self._reservations.wait(repair.gang, Wait(Reason.REPAIRING, {"lost": len(repair.since)}))
+        self._let_stay(left, told)
         self._take_back(told)
         self._let_go()
 
@@ -154,6 +164,18 @@ class Losses:
                         self._evicted.pop(pod.uid, None)
             if model.gangs.get(repair.gang.ref) is not repair.gang or repair.until <= now:
                 del self.open[uid]
+
+    def _let_stay(self, left: Mapping[str, tuple[Gang, float]], told: Mapping[str, Gang]) -> None:
+        """Take notice back from gangs whose nodes are not drained any more; what has no place now keeps what it has."""
+        pending = self._pending_evictions
+        for uid in left.keys() - self.leaving.keys():
+            (gang, _), standing = left[uid], pending.notices.standing.get(uid)
+            if standing is None or standing.over:
+                continue
+            if uid in told:
+                self.leaving[uid] = gang, math.inf
+            elif uid not in pending.to_drain:
+                pending.may_stay(gang, "its nodes are not drained any more")
 
     def _take_back(self, told: dict[str, Gang]) -> None:
         """Let those wait no more that have no lost members any more; their own reason is found with the next pass."""
@@ -225,6 +247,8 @@ class Losses:
                 if isinstance(found, NoFit) and first is None and self._clears(case, found):
                     return pending.progress(gang)
             if isinstance(found, Plan):
+                if self._has_notice(gang, lost, moving):
+                    return None
                 self._move(gang, lost, {whom[uid].uid: node for uid, node in found.nodes.items()})
                 return None
             first = first or found
@@ -246,16 +270,37 @@ class Losses:
             return False
         return any(self._preemptions.attempt(case, option) for option in (*no_fit.nodes, *no_fit.quota))
 
+    def _is_drained(self, lost: Iterable[Pod]) -> bool:
+        return all(self._health.is_drained(pod.node_name) for pod in lost)
+
+    def _has_notice(self, gang: Gang, lost: Sequence[Pod], moving: Sequence[Pod]) -> bool:
+        """Tell members that leave a drained node, and return whether they may stay for now.
+
+        On a node that does not answer nothing can be saved.
+        """
+        going, policy = [pod for pod in moving if pod.stays], preemption_of(self._sharing.queue_of(gang), self._sharing)
+        if not going or not self._is_drained(lost):
+            return False
+        why, now = f"because nodes are drained: {_named(lost)}", self._clock.monotonic()
+        notices = self._pending_evictions.notices
+        due = notices.due(gang, going, notice_of(gang, policy), EvictionReason.NODE_DRAINED, why)
+        if due > now:
+            self.leaving[gang.uid] = gang, due
+        return due > now
+
     def _move(self, gang: Gang, lost: Sequence[Pod], nodes: Mapping[str, str]) -> None:
         """Keep the places of members that move (UID -> node), and evict them."""
         now, since = self._clock.monotonic(), self.nodes
         self._preemptions.placed(gang)
-        drained = all(self._health.is_drained(pod.node_name) for pod in lost)
-        fate, reason = ("drained", EvictionReason.NODE_DRAINED) if drained else ("lost", EvictionReason.NODE_LOST)
+        told = (
+            ("drained", EvictionReason.NODE_DRAINED) if self._is_drained(lost) else ("lost", EvictionReason.NODE_LOST)
+        )
+        fate, reason = told
         why = f"because nodes are {fate}: {_named(lost)}; its new place is kept"
         if len(nodes) > len(lost):
             why = f"together with members whose nodes are {fate}: {_named(lost)}; their new places are kept"
         self._pending_evictions.replace_lost(gang, nodes, self._seconds, reason, why)
+        self._pending_evictions.notices.acted_on(gang)
         self._evicted |= dict.fromkeys(nodes, now + self._seconds)
         known = gang.uid in self.open
         repair = self.open.setdefault(gang.uid, Repair(gang, set(gang.members), [], 0.0))

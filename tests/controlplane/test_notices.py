@@ -8,7 +8,8 @@ import pytest
 
 from extender.objects.jobsigns import EVICTION_ACKNOWLEDGED, EVICTION_PLANNED, LAST_CHECKPOINT
 from extender.objects.keys import EVICTION_NOTICE, MAX_RUNTIME
-from localcluster.client import PODS
+from extender.objects.podspec import DRAIN
+from localcluster.client import NODES, PODS
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang, Pod
@@ -95,6 +96,29 @@ def test_it_is_withdrawn_when_the_need_ends(cluster: Sandbox, muster: Server) ->
     cluster.wait_until(lambda: not any(map(planned, low.members)), "the notice is withdrawn", timeout=30)
     assert {condition(pod) for pod in low.members} == {("False", "Withdrawn")}
     assert len(low.bound) == 2
+    muster.check()
+
+
+def test_a_node_that_is_drained_gives_notice(cluster: Sandbox, muster: Server) -> None:
+    """Killed meanwhile: the notice stands, ends with the drain, and is acknowledged when the node is drained again."""
+    first, second = cluster.nodes(2, gpus=8)
+    gang = cluster.gang("gang", members=1, gpus=8, group_annotations={EVICTION_NOTICE: "5m"})
+    gang.wait_running(1, timeout=60)
+    (pod,), (node,) = gang.members, gang.nodes
+    assert node in {first, second}
+    cluster.taint(node, DRAIN)
+    cluster.wait_until(lambda: condition(pod) == ("True", "NodeDrained"), "it is told", timeout=30)
+    said = planned(pod)
+    muster.kill()
+    muster.start()
+    assert cluster.stays_true(lambda: len(gang.bound) == 1 and planned(pod) == said, 3.0)
+    cluster.api.patch(NODES, node, {"spec": {"taints": None}})
+    cluster.wait_until(lambda: condition(pod) == ("False", "Withdrawn"), "the notice is withdrawn", timeout=30)
+    cluster.taint(node, DRAIN)
+    cluster.wait_until(lambda: bool(planned(pod)), "it is told again", timeout=30)
+    answer = {"metadata": {"annotations": {EVICTION_ACKNOWLEDGED: planned(pod)}}}
+    cluster.api.patch(PODS, pod.name, answer, namespace=pod.namespace)
+    cluster.wait_until(lambda: not gang.bound, "it is evicted once it is ready", timeout=30)
     muster.check()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild, SliceSeen
 from extender.ledger.effects import EvictionReason
+from extender.objects.jobsigns import JobSigns, NoticePeriod
 from extender.objects.keys import Options
 from extender.objects.node import UNREACHABLE_TAINT, Ailment
 from extender.objects.pod import Phase
@@ -21,6 +22,9 @@ from tests.queues.test_sharing import queue, tell
 from tests.worlds import GPU, Job, World
 
 RACK = "rack"
+
+#: What a gang asks for that wants two minutes of notice.
+ASKING = Options(eviction_notice=120.0)
 
 
 def silent(world: World, *names: str) -> None:
@@ -126,6 +130,61 @@ class TestPlaceFirst:
         world.later(3600)
         assert not evicted(world)
         assert job.reason is Reason.NODES_LOST
+
+    def test_who_is_drained_has_notice(self, world: World) -> None:
+        """It leaves when its time is over, and not before; its place is found then, or it stays and says so."""
+        world.nodes(3)
+        job = running(world, "job", 2, options=ASKING)
+        drain(world, job.pods[0].node_name)
+        assert [notice.pod.name for notice in world.effects().notices.values()] == ["job-0"]
+        world.later(119)
+        assert not evicted(world)
+        world.later(1)
+        assert list(evicted(world)) == ["job-0"]
+        assert repaired(world, job)
+
+    def test_who_is_ready_leaves_a_drained_node_before(self, world: World) -> None:
+        """An acknowledgement ends the notice."""
+        world.nodes(3)
+        job = running(world, "job", 2, options=ASKING)
+        drain(world, job.pods[0].node_name)
+        period = NoticePeriod(world.now, world.now + 120.0)
+        assert [notice.planned for notice in world.effects().notices.values()] == [str(period)]
+        job.see(0, signs=JobSigns(planned=period, acknowledged=period))
+        world.judge()
+        assert list(evicted(world)) == ["job-0"]
+
+    def test_notice_ends_with_the_drain(self, world: World) -> None:
+        """A node that is used again keeps its gangs, which are told."""
+        world.nodes(3)
+        job = running(world, "job", 2, options=ASKING)
+        drain(world, job.pods[0].node_name)
+        world.effects()
+        well(world, job.pods[0].node_name)
+        (notice,) = world.effects().notices.values()
+        assert (notice.planned, notice.message) == ("", "no pod is evicted: its nodes are not drained any more")
+        world.later(3600)
+        assert not evicted(world)
+
+    def test_notice_stands_while_there_is_no_place(self, world: World) -> None:
+        """A place that others have taken meanwhile: it waits for the next, and leaves for that at once."""
+        world.nodes(3)
+        job = running(world, "job", 2, options=ASKING)
+        drain(world, job.pods[0].node_name)
+        other = running(world, "other", 1)
+        world.effects()
+        world.later(200)
+        assert (job.reason, evicted(world)) == (Reason.NODES_LOST, {})
+        other.see(0, phase=Phase.SUCCEEDED)
+        world.judge()
+        assert list(evicted(world)) == ["job-0"]
+
+    def test_a_node_that_does_not_answer_gives_no_notice(self, world: World) -> None:
+        """What it has cannot be saved."""
+        world.nodes(3)
+        job = running(world, "job", 2, options=ASKING)
+        lose(world, job.pods[0].node_name)
+        assert list(evicted(world)) == ["job-0"]
 
     def test_an_eviction_says_that_the_node_is_drained(self, world: World) -> None:
         """It is not broken."""
