@@ -1,14 +1,14 @@
 """Objects before they are submitted, as the gangs that would come of them.
 
 Pure values: nothing here looks at the cluster, and nothing of it is ever written there. What no function of the object
-alone can say (webhooks, runtimes that live in the cluster) is refused with a reason, not guessed.
+alone can say (webhooks, runtimes that are in the cluster alone) is refused with a reason, not guessed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from extender.objects.jobs import read_job
 from extender.objects.keys import QUEUE
@@ -21,6 +21,7 @@ from extender.objects.priority import Priorities, PriorityClass
 from extender.objects.sources.controllers import CONTROLLERS, Job
 from extender.objects.sources.source import Expand, WorkloadKind
 from extender.objects.sources.table import JOB, LABEL, SOURCES
+from extender.objects.trainjob import RUNTIMES, is_train_job, job_set_of, runtime_of
 
 #: (API group, kind) -> what describes gangs, or makes pods.
 _KINDS: Final[Mapping[tuple[str, str], WorkloadKind[Any]]] = {
@@ -38,12 +39,10 @@ _WITHOUT_PODS: Final = frozenset(
         *("Namespace", "Service", "ServiceAccount", "ConfigMap", "Secret", "PersistentVolumeClaim", "PersistentVolume"),
         *("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget"),
         *("Ingress", "StorageClass", "ResourceClaimTemplate", "HorizontalPodAutoscaler"),
-        *("Queue", "ClusterQueue", "LocalQueue", "ResourceFlavor", "TrainingRuntime", "ClusterTrainingRuntime"),
+        *("Queue", "ClusterQueue", "LocalQueue", "ResourceFlavor", *RUNTIMES),
     }
 )
 _UNSUPPORTED: Final[Mapping[str, str]] = {
-    "TrainJob": "its runtime decides which pods there are: ask about the JobSet that the trainer makes of it "
-    "(kubectl get jobset NAME -o yaml)",
     "CronJob": "ask about the Job in spec.jobTemplate",
 }
 #: PriorityClasses that every cluster has. Source: k8s.io/kubernetes pkg/apis/scheduling/types.go.
@@ -65,10 +64,20 @@ class Submitted:
     alone: bool = False
 
 
+class Submission(NamedTuple):
+    """What is submitted: the gangs, in the order in which they are first named, and what makes no pods.
+
+    `passed_over` are the names (`Kind namespace/name`) of objects that are not looked at for that.
+    """
+
+    gangs: tuple[Submitted, ...]
+    passed_over: tuple[str, ...]
+
+
 def read_submission(
     objects: Sequence[object], priorities: Priorities, created: str, managed: Collection[str] = ()
-) -> tuple[Submitted, ...]:
-    """Return the gangs that would come of Kubernetes objects, in the order in which they are first named.
+) -> Submission:
+    """Return the gangs that would come of Kubernetes objects.
 
     Args:
         objects: the objects as plain values, lists of objects included.
@@ -76,21 +85,19 @@ def read_submission(
         created: when all of them would be created (RFC 3339).
         managed: the namespaces in which Jobs that name a queue are gangs.
 
-    None come of objects that are all `passed_over`. Raises SubmissionError naming object and field for what cannot be
+    None come of objects that are all passed over. Raises SubmissionError naming object and field for what cannot be
     read, or makes pods that cannot be foretold.
     """
-    manifests = [each for one in read_manifests(objects) for each in _unwrapped(one)]
+    given = read_manifests(objects)
+    manifests = [each for one in given for each in _unwrapped(one, given)]
     reading = _SubmissionReader(_with_classes(manifests, priorities), created, managed)
     for manifest in manifests:
         reading.take_in(manifest)
-    if not reading.gangs and not any(map(_is_passed_over, manifests)):
+    used = [runtime_of(each, given) for each in given if is_train_job(each)]
+    passed_over = tuple(str(each) for each in given if _is_passed_over(each) and each not in used)
+    if not reading.gangs and not passed_over:
         raise SubmissionError("there is no object that makes pods; a PodGroup, Pod, Job, JobSet ... is needed")
-    return tuple(reading.submitted())
-
-
-def passed_over(objects: Sequence[object]) -> tuple[str, ...]:
-    """Return the names (`Kind namespace/name`) of objects that make no pods, and that are not looked at for that."""
-    return tuple(str(manifest) for manifest in read_manifests(objects) if _is_passed_over(manifest))
+    return Submission(tuple(reading.submitted()), passed_over)
 
 
 @dataclass(slots=True)
@@ -208,8 +215,11 @@ def _is_passed_over(manifest: Manifest) -> bool:
 _PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 
 
-def _unwrapped(manifest: Manifest) -> Iterator[Manifest]:
-    """Yield what a controller makes of an object before there are pods: a RayJob's RayCluster."""
+def _unwrapped(manifest: Manifest, given: Sequence[Manifest]) -> Iterator[Manifest]:
+    """Yield what a controller makes of an object before there are pods: a RayJob's RayCluster, a TrainJob's JobSet."""
+    if is_train_job(manifest):
+        yield job_set_of(manifest, runtime_of(manifest, given))
+        return
     wrapped = _WRAPPERS.get((manifest.group, manifest.kind))
     if wrapped is None:
         yield manifest

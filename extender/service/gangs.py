@@ -28,7 +28,7 @@ from extender.objects.manifest import SubmissionError
 from extender.objects.meta import DecodeError, Decoder, write_timestamp
 from extender.objects.podgroup import GroupRef
 from extender.objects.priority import Priorities
-from extender.objects.submission import passed_over, read_submission
+from extender.objects.submission import read_submission
 from extender.service.endpoint import (
     Body,
     BodyBudget,
@@ -291,6 +291,6 @@ def _read(
     """
     objects = _decode(content).objects
     submitted = read_submission(objects, priorities, created, managed)
-    if len(submitted) > _MOST_GANGS:
-        raise SubmissionError(f"{len(submitted)} gangs are more than one question may be about, {_MOST_GANGS}")
-    return newcomers(submitted, now), passed_over(objects)
+    if len(submitted.gangs) > _MOST_GANGS:
+        raise SubmissionError(f"{len(submitted.gangs)} gangs are more than one question may be about, {_MOST_GANGS}")
+    return newcomers(submitted.gangs, now), submitted.passed_over

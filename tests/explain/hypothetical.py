@@ -45,7 +45,7 @@ def objects(
 
 def submitted(what: list[Json]) -> list[Submitted]:
     """Read objects as a question about them does."""
-    return list(read_submission(what, Priorities(), COMING))
+    return list(read_submission(what, Priorities(), COMING).gangs)
 
 
 def asked(world: World, what: list[Json]) -> WhatIfAnswer:

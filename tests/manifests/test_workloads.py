@@ -181,22 +181,13 @@ def test_every_pod_is_musters_and_in_a_gang(path: Path) -> None:
     assert any(pod.shape.request("nvidia.com/gpu") for pod in pods)
 
 
-def foretold(objects: list[Manifest]) -> Iterator[Manifest]:
-    """Yield the objects that what-if is asked about: of a TrainJob the JobSet, as it says itself, and no Queue."""
-    for item in objects:
-        if item["kind"] == "TrainJob":
-            yield from children(item, objects)
-        elif item["kind"] not in {"Queue", "TrainingRuntime"}:
-            yield item
-
-
 @pytest.mark.parametrize("path", FILES)
 def test_what_if_expects_the_pods_that_the_controllers_make(path: Path) -> None:
     """Two programs that share nothing agree: the one that answers `muster explain -f`, and that of the tests."""
     objects = documents(path)
     expected = {
         submitted.ref: Counter((pod.role, str(sorted(pod.shape.requests))) for pod in submitted.pods)
-        for submitted in read_submission(list(foretold(objects)), Priorities(), CREATED)
+        for submitted in read_submission(objects, Priorities(), CREATED).gangs
     }
     made = {ref: count for ref, count in counted(pods_made_of(objects)).items() if ref is not None}
     # Nobody can foretell the five characters after the name of a RayJob's cluster, nor the hash of a revision.

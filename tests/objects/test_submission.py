@@ -46,7 +46,7 @@ def job(pods: int = 4, **fields: Any) -> Json:
 
 def read(*objects: Any, **priorities: int) -> tuple[Submitted, ...]:
     """Read objects."""
-    return read_submission(objects, Priorities(priorities), CREATED)
+    return read_submission(objects, Priorities(priorities), CREATED).gangs
 
 
 def only(*objects: Any, **priorities: int) -> Submitted:
@@ -323,10 +323,6 @@ def test_a_key_that_does_not_exist_is_told() -> None:
             "Pod default/a: spec.containers: there is none; nothing can be said of such a pod",
         ),
         (
-            [described("trainer.kubeflow.org/v1alpha1", "TrainJob", {})],
-            "TrainJob default/train: kind: trainer.kubeflow.org/v1alpha1 TrainJob is not supported: its runtime",
-        ),
-        (
             [described("batch.volcano.sh/v1alpha1", "Job", {})],
             "Job default/train: kind: batch.volcano.sh/v1alpha1 Job is not supported: it is not known",
         ),
@@ -412,7 +408,7 @@ def test_a_job_that_names_a_queue_is_a_gang_where_its_namespace_has_opted_in() -
         {"parallelism": 4, "suspend": True, "template": template()},
         labels={"muster.dev/queue": "team"},
     )
-    (gang,) = read_submission([submitted], Priorities(), CREATED, {"default"})
+    (gang,) = read_submission([submitted], Priorities(), CREATED, {"default"}).gangs
     assert gang.group is not None
     assert (gang.ref.api, gang.group.min_member, len(gang.pods), gang.alone) == ("batch", 4, 4, False)
     assert gang.group.options.queue == "team"

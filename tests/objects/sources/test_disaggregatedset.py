@@ -105,7 +105,7 @@ def test_what_if_knows_the_pods_of_every_slice() -> None:
     meta = metadata_json("llm", namespace="team")
     document = {"apiVersion": f"{DISAGGREGATED_SET}/v1", "kind": "DisaggregatedSet", "metadata": meta}
     document["spec"] = {"slices": 2, "roles": roles}
-    first, second = read_submission([document], Priorities(), CREATED)
+    first, second = read_submission([document], Priorities(), CREATED).gangs
     assert (first.ref.name, second.ref.name) == ("llm-0-*", "llm-1-*")
     names = ["llm-0-decode-0", "llm-0-prefill-0", "llm-0-prefill-0-1", "llm-0-prefill-1", "llm-0-prefill-1-1"]
     assert sorted(pod.name for pod in first.pods) == names
@@ -114,4 +114,4 @@ def test_what_if_knows_the_pods_of_every_slice() -> None:
     assert told == {"prefill,group-index=0", "prefill,group-index=1", "decode,group-index=0"}
     document["spec"] = {"slices": -1, "roles": roles}
     with pytest.raises(SubmissionError, match=r"spec\.slices: -1 is negative"):
-        list(read_submission([document], Priorities(), CREATED))
+        list(read_submission([document], Priorities(), CREATED).gangs)
