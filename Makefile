@@ -20,7 +20,7 @@ PYTHON_DIRS = $(wildcard extender muster_lab tests localcluster bench docsite)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
 .PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference release lock clean
-.PHONY: require-go require-chromium require-postgresql each night-instruments night-properties night-faults night-controlplane night-long
+.PHONY: require-go require-chromium require-postgresql each night-instruments night-properties night-faults night-controlplane night-storms night-long
 .PHONY: release-package release-sbom release-chart release-plugin release-krew release-sums
 
 help: ## List the targets.
@@ -170,7 +170,7 @@ test: require-go require-chromium require-postgresql setup lint ## Run the gate,
 
 # The parts of the night, each by itself as `make PART`. The last one compares figures with the budget, which wants a
 # quiet machine.
-NIGHT ?= night-instruments night-properties night-faults night-controlplane night-long docs fuzz test-versions soak bench
+NIGHT ?= night-instruments night-properties night-faults night-controlplane night-storms night-long docs fuzz test-versions soak bench
 
 nightly: require-go require-chromium require-postgresql setup ## Run what takes long: instruments, faults, fuzz, soak, versions, benches, docs.
 	@$(BIN)/python -m localcluster build
@@ -198,6 +198,15 @@ night-faults:
 
 night-controlplane:
 	@$(BIN)/pytest -m 'nightly and controlplane' --numprocesses $(WORKERS) --dist loadfile
+
+# Storms with outages of the API server and etcd, the next ones of those that STORM_RECORD has a line of.
+STORMS ?= 4
+STORM_RECORD ?= build/storms.jsonl
+
+night-storms:
+	@mkdir -p $(dir $(STORM_RECORD))
+	@$(BIN)/pytest --capture no --storm-gangs 200 --storm-outages --storm-seeds $(STORMS) --storm-record $(STORM_RECORD) \
+	    tests/controlplane/test_storm.py -k breaks
 
 # Rounds of a bad tenant beside a good one; the last line says how long gangs took, the memory and the longest turn.
 TENANT_SEED ?= 1

@@ -76,7 +76,7 @@ class Losses:
         nodes: which nodes are lost, and since when (seconds, monotonic).
         open: gangs of which members are being replaced, by UID.
         told: gangs that say that members of them are lost, by UID.
-        leaving: gangs that have notice because nodes of theirs are drained, by UID, and when it ends (seconds, monotonic).
+        leaving: gangs that have notice as nodes of theirs are drained, by UID, and when it ends (seconds, monotonic).
         unplaced: how many members on lost nodes have no other place yet.
     """
 

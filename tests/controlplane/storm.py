@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import httpx
+
 from localcluster.client import NODES, POD_GROUPS, PODS, JsonObject, Resource
+from localcluster.cluster import LocalCluster
+from localcluster.controlplane import ControlPlane
 from localcluster.errors import ApiError
 from localcluster.faults.api import ApiProxy
 from localcluster.faults.fault import (
@@ -76,6 +81,8 @@ VERB_FAULTS: dict[Fault, float] = {
 
 #: The oldest news and the slowest write that these faults can cause, with a pause and a restart of Muster (seconds).
 NEWS_SECONDS, WRITE_SECONDS = 6.0, 12.0
+#: For how long the API server may be away, with the pauses of those who wait for it (seconds).
+OUTAGE_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -88,6 +95,12 @@ class Stage:
     scheduler: Server
     api_proxy: ApiProxy
     verb_proxy: VerbProxy
+    local_cluster: LocalCluster
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """Return etcd and the API server."""
+        return self.local_cluster.control_plane
 
     def begin_anew(self) -> None:
         """Empty the cluster and start the records anew, for another storm."""
@@ -133,6 +146,7 @@ class Storm:
     lasted: float = 0.0
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _down: list[Server] = field(default_factory=list)
+    _outages: list[threading.Timer] = field(default_factory=list)
     _serial: int = 0
     _to_come: deque[Act] = field(init=False)
 
@@ -166,6 +180,7 @@ class Storm:
         for _, then in sorted(self._later, key=lambda entry: entry[0]):
             then()
         self._later.clear()
+        self._end_outages()
         for gang in self.wanted.values():
             gang.due = len(gang.pods)
         stage.api_proxy.clear()
@@ -179,6 +194,17 @@ class Storm:
         for pod in self._pods():
             if pod["metadata"]["name"].startswith("foreign-"):
                 self._delete(PODS, pod)
+
+    def _end_outages(self) -> None:
+        """Have etcd and the API server answer again, and those notice that whom nothing else would wake."""
+        if not self._outages:
+            return
+        for timer in self._outages:
+            timer.join()
+        for server in (self.stage.control_plane.etcd, self.stage.control_plane.api_server):
+            server.check()
+            server.wait_ready()
+        self.stage.local_cluster.restart_clients()
 
     def finish(self, patience: float) -> list[str]:
         """Look after the gangs, and let in those that are still to come, until all pods of all have succeeded.
@@ -379,6 +405,33 @@ class Storm:
         """Stop kube-scheduler for up to two seconds."""
         return self._pause(act, self.stage.scheduler)
 
+    def kill_api_server(self, act: Act) -> bool:
+        """Kill the API server and start it again within a second; it takes some more until it answers."""
+        return self._away(act, self.stage.control_plane.api_server, Server.kill, Server.launch)
+
+    def pause_api_server(self, act: Act) -> bool:
+        """Stop the API server for up to a second."""
+        return self._away(act, self.stage.control_plane.api_server, Server.pause, Server.resume)
+
+    def kill_etcd(self, act: Act) -> bool:
+        """Kill etcd and start it again within a second."""
+        return self._away(act, self.stage.control_plane.etcd, Server.kill, Server.launch)
+
+    def pause_etcd(self, act: Act) -> bool:
+        """Stop etcd for up to a second."""
+        return self._away(act, self.stage.control_plane.etcd, Server.pause, Server.resume)
+
+    def _away(self, act: Act, server: Server, go: Callable[[Server], None], come: Callable[[Server], None]) -> bool:
+        """Let the API server or etcd go and come again, by a thread: what this one asks waits for them meanwhile."""
+        if any(timer.is_alive() for timer in self._outages):
+            return False
+        server.check()
+        go(server)
+        timer = threading.Timer(act.number % 1000 / 1000, come, (server,))
+        self._outages.append(timer)
+        timer.start()
+        return True
+
     def _kill(self, act: Act, server: Server) -> bool:
         if not self._up(server):
             return False
@@ -494,6 +547,10 @@ class Storm:
 ACTS: dict[str, Callable[[Storm, Act], bool]] = {
     act.__name__: act
     for act in (
+        Storm.kill_api_server,
+        Storm.pause_api_server,
+        Storm.kill_etcd,
+        Storm.pause_etcd,
         Storm.create_gang,
         Storm.create_slowly,
         Storm.create_group_last,
@@ -518,18 +575,22 @@ ACTS: dict[str, Callable[[Storm, Act], bool]] = {
     )
 }
 
-#: Statuses that only say that the world has moved on: no such object, a name taken, a namesake.
+#: Statuses that only say that the world has moved on: no such object, a name taken, a namesake; and those of an API
+#: server that is away, or whose database is.
 _MOVED_ON = frozenset({404, 409})
+_AWAY = frozenset({429, 500, 503, 504})
 
 
 def _done(request: Callable[[], object]) -> bool:
-    """Send a request; return False if what it was about is not there (any more) or is there already."""
+    """Send a request; return False if what it is about is gone, or there already, or if there is no answer."""
     try:
         request()
     except ApiError as error:
-        if error.status in _MOVED_ON:
+        if error.status in _MOVED_ON | _AWAY:
             return False
         raise
+    except httpx.TransportError:
+        return False
     return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -41,6 +41,14 @@ RATES = {
     "pause_muster": 0.16,
     "kill_scheduler": 0.08,
     "pause_scheduler": 0.08,
+}
+
+#: How often the API server and its database are away, in storms that have that (times per second).
+OUTAGES = {
+    "kill_api_server": 0.03,
+    "pause_api_server": 0.05,
+    "kill_etcd": 0.03,
+    "pause_etcd": 0.05,
 }
 
 #: (members, GPUs of each) of gangs whose pods are alike; the largest fits the nodes alone with two of them closed.
@@ -85,8 +93,8 @@ class Script:
         return replace(self, gangs=gangs, arrivals=tuple(act for act in self.arrivals if act.gang in names))
 
 
-def write_script(seed: int, gangs: int) -> Script:
-    """Make up a storm: a gang every third of a second, for twelve seconds at least."""
+def write_script(seed: int, gangs: int, outages: Mapping[str, float] | None = None) -> Script:
+    """Make up a storm: a gang every third of a second, for twelve seconds at least; with `outages` at such rates."""
     random = Random(seed)
     seconds = max(12.0, 0.35 * gangs)
     specs = {spec.name: spec for spec in (_gang(random, f"gang-{number}") for number in range(gangs))}
@@ -95,7 +103,7 @@ def write_script(seed: int, gangs: int) -> Script:
     ]
     acts = [
         Act(random.uniform(1.0, LONGEST * seconds), what, random.getrandbits(16))
-        for what, rate in RATES.items()
+        for what, rate in (RATES | dict(outages or {})).items()
         for _ in range(_count(random, rate * LONGEST * seconds))
     ]
     return Script(seed, seconds, specs, _in_order(arrivals), _in_order(acts))

@@ -1,15 +1,21 @@
 """Random gangs under every fault at once on the real control plane, judged by the API server's history.
 
-`--storm-gangs N` and `--storm-seeds N` (or `--storm-seed SEED`) make larger and other storms.
+`--storm-gangs N` and `--storm-seeds N` (or `--storm-seed SEED`) make larger and other storms. With `--storm-outages`
+the API server and etcd are killed and stopped too. `--storm-record FILE` keeps a line of JSON of each storm, and plays
+those of seeds that it does not have yet: a night that was cut short goes on with the next run.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +29,8 @@ from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.workloads import POD_GROUP_LABEL
 from tests.controlplane.judging import history_of
-from tests.controlplane.storm import NEWS_SECONDS, WRITE_SECONDS, Stage, Storm
-from tests.controlplane.storm_script import Script, write_script
+from tests.controlplane.storm import NEWS_SECONDS, OUTAGE_SECONDS, WRITE_SECONDS, Stage, Storm
+from tests.controlplane.storm_script import OUTAGES, Script, write_script
 from tests.judge import History, Tolerance, Violation, judge, report
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(1800)]
@@ -33,15 +39,19 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(1800)]
 #: on a machine with nothing else to do.
 _PATIENCE, _SETTLE = 90.0, 90.0
 
-_TOLERANCE = Tolerance(news=NEWS_SECONDS, write=WRITE_SECONDS, settle=_SETTLE)
-
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make one storm of each seed."""
     if "seed" in metafunc.fixturenames:
-        first = metafunc.config.getoption("--storm-seed")
-        count = metafunc.config.getoption("--storm-seeds")
-        metafunc.parametrize("seed", range(first, first + count))
+        option = metafunc.config.getoption
+        known = {each["seed"] for each in recorded(option("--storm-record"))}
+        others = (seed for seed in count(option("--storm-seed")) if seed not in known)
+        metafunc.parametrize("seed", list(islice(others, option("--storm-seeds"))))
+
+
+def recorded(path: Path | None) -> list[dict[str, Any]]:
+    """Return what a file has of storms that were played before, nothing if there is none."""
+    return [] if path is None or not path.exists() else [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -54,7 +64,8 @@ def stage(  # noqa: PLR0917 - pytest hands fixtures over by name
     verb_proxy: VerbProxy,
 ) -> Stage:
     """Set the stage; the recorder is started with each storm."""
-    return Stage(cluster, Recorder(local_cluster.admin), faulty_muster, proxied_scheduler, api_proxy, verb_proxy)
+    recorder = Recorder(local_cluster.admin)
+    return Stage(cluster, recorder, faulty_muster, proxied_scheduler, api_proxy, verb_proxy, local_cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +103,9 @@ def play(stage: Stage, script: Script) -> Played:
         end = time.monotonic()
         calls = stage.verb_proxy.bind_calls()
         history = history_of(stage.recorder, calls, end=end, restarts=storm.restarts, quiet=quiet)
-    return Played(storm, history, judge(history, _TOLERANCE), unfinished)
+    away = OUTAGE_SECONDS if OUTAGES.keys() & storm.done.keys() else 0.0
+    tolerance = Tolerance(news=NEWS_SECONDS + away, write=WRITE_SECONDS + away, settle=_SETTLE)
+    return Played(storm, history, judge(history, tolerance), unfinished)
 
 
 def explain(stage: Stage, played: Played) -> str:
@@ -137,7 +150,8 @@ def test_storm_breaks_no_promise(
     stage: Stage, seed: int, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> None:
     """Whatever happens to gangs, nodes, processes and requests: every promise is kept, and in the end all have run."""
-    script = write_script(seed, request.config.getoption("--storm-gangs"))
+    option = request.config.getoption
+    script = write_script(seed, option("--storm-gangs"), OUTAGES if option("--storm-outages") else {})
     began = time.monotonic()
     played = play(stage, script)
     storm, history = played.storm, played.history
@@ -156,9 +170,13 @@ def test_storm_breaks_no_promise(
         "faults": dict(injected),
         "requests": {"api": len(stage.api_proxy.requests), "verbs": len(stage.verb_proxy.requests)},
         "changes": len(history.changes),
+        "wrong": [*map(str, played.violations), *played.unfinished],
     }
     record_property("storm", figures)
     sys.stdout.write(f"STORM {figures}\n")
+    if (path := option("--storm-record")) is not None:
+        with path.open("a", encoding="utf-8") as record:
+            record.write(json.dumps(figures) + "\n")
     if played.wrong:
         pytest.fail(explain(stage, played), pytrace=False)
     kinds = {change.object["kind"] for change in history.changes}
