@@ -27,6 +27,7 @@ class Binary(StrEnum):
     TRAINING_OPERATOR = "training-operator"
     JOBSET = "jobset"
     KARPENTER = "karpenter"
+    OAUTH2_PROXY = "oauth2-proxy"
 
 
 #: What nearly all tests and `make cluster` run. kube-controller-manager is left out: they need none of its controllers
@@ -129,8 +130,10 @@ CHECKING_MODULES = (
 OPERATOR_MODULES = tuple(Module(name, {name: "."}) for name in OPERATOR_BINARIES)
 #: Karpenter with its provider of nodes that kwok keeps alive.
 KARPENTER_MODULE = Module("karpenter", {Binary.KARPENTER: "sigs.k8s.io/karpenter/kwok"})
+#: What signs users in before they ask Muster.
+OAUTH2_PROXY_MODULE = Module("oauth2-proxy", {Binary.OAUTH2_PROXY: "github.com/oauth2-proxy/oauth2-proxy/v7"})
 #: What only nightly stories run.
-NIGHTLY_MODULES = (*OPERATOR_MODULES, KARPENTER_MODULE)
+NIGHTLY_MODULES = (*OPERATOR_MODULES, KARPENTER_MODULE, OAUTH2_PROXY_MODULE)
 
 #: What an older release shares with the newest one: an older API server works with a newer etcd, and kubectl only
 #: renders manifests here. Not kube-controller-manager, which must not be newer than its API server.

@@ -54,7 +54,7 @@ def test_staging_modules_are_those_of_the_release(release: Release) -> None:
 @pytest.mark.parametrize("release", Release)
 def test_release_has_every_program_once(release: Release) -> None:
     """Whatever the tests run comes from one module of the release, and that one pins every dependency's checksum."""
-    for name in (*DEFAULT_BINARIES, *CHECKING_BINARIES, *OPERATOR_BINARIES):
+    for name in (*DEFAULT_BINARIES, *CHECKING_BINARIES, *OPERATOR_BINARIES, Binary.OAUTH2_PROXY):
         (module,) = (module for module in release.modules if name in module.packages)
         assert (module.directory / "go.sum").stat().st_size > 0
 
