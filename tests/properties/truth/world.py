@@ -1,0 +1,83 @@
+"""What the API server has, and what follows from that alone.
+
+Pods that are done hold nothing; what a pod is promised, it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from extender.explain.documents import MemberState
+from extender.objects.node import UNSCHEDULABLE_TAINT, Node
+from extender.objects.pod import Phase, Pod
+from extender.objects.podgroup import GroupRef, PodGroup
+
+GPU = "nvidia.com/gpu"
+
+
+class Objects:
+    """What the API server has: the objects, and on which node Muster nominated which pod."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}  # by name
+        self.groups: dict[GroupRef, PodGroup] = {}
+        self.promised: dict[str, str] = {}  # name of a pod without a node -> the node that it is nominated to
+
+    def members(self, ref: GroupRef) -> list[Pod]:
+        """Return the pods of a gang."""
+        return [pod for pod in self.pods.values() if pod.group == ref]
+
+    def holding(self, node: str, *, promised: bool | None = None) -> list[Pod]:
+        """Return the pods that have room on a node: bound ones, or those that it is promised to, or both."""
+        bound = [pod for pod in self.pods.values() if pod.node_name == node and not pod.done]
+        nominated = [self.pods[name] for name, at in self.promised.items() if at == node]
+        return {None: bound + nominated, False: bound, True: nominated}[promised]
+
+    def free(self, node: str, resource: str) -> int:
+        """Return what is left of a node."""
+        return self.nodes[node].allocatable.get(resource, 0) - taken(self.holding(node), resource)
+
+    def takes_pods(self, node: str) -> bool:
+        """Tell whether a node is not cordoned."""
+        return UNSCHEDULABLE_TAINT not in self.nodes[node].taints
+
+    def placed(self, ref: GroupRef) -> dict[str, str]:
+        """Return the node of each member that has one, or is promised one."""
+        bound = {pod.name: pod.node_name for pod in self.members(ref) if pod.node_name and not pod.done}
+        return bound | {pod.name: self.promised[pod.name] for pod in self.members(ref) if pod.name in self.promised}
+
+
+def taken(pods: Iterable[Pod], resource: str = GPU) -> int:
+    """Return what pods ask for of a resource, all together."""
+    return sum(pod.shape.request(resource) for pod in pods)
+
+
+def state_of(pod: Pod, promised: Mapping[str, str]) -> MemberState:
+    """Return how far a member has come."""
+    if pod.done:
+        return MemberState.SUCCEEDED if pod.phase is Phase.SUCCEEDED else MemberState.FAILED
+    if pod.deleting:
+        return MemberState.LEAVING
+    if pod.node_name:
+        return MemberState.BOUND
+    if pod.gated:
+        return MemberState.GATED
+    return MemberState.RESERVED if pod.name in promised else MemberState.WAITING
+
+
+class Recomputed:
+    """Every number of one moment, from the objects; `seen` are the fields that were compared."""
+
+    def __init__(self, objects: Objects, seen: set[str]) -> None:
+        self.objects, self.seen = objects, seen
+
+    def same(self, field: str, shown: object, true: object) -> None:
+        """Assert that a field shows what is true."""
+        self.seen.add(field)
+        assert shown == true, f"{field}: {shown} is shown, {true} is true"
+
+    def within(self, field: str, shown: int, most: int) -> None:
+        """Assert that a number of some of something is no more than there are."""
+        self.seen.add(field)
+        assert shown <= most, f"{field}: {shown} is shown of {most}"
