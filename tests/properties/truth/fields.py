@@ -61,15 +61,6 @@ ELSEWHERE: Final = {
         ],
         "gangs here have no parts: tests/explain/test_parts.py",
     ),
-    **dict.fromkeys(
-        [
-            *(f"explain.quota.{name}" for name in ("asked", "nominal", "used", "available")),
-            *(f"explain.quota.{name}" for name in ("borrowingLimit", "lendingLimit")),
-            *(f"explain.quota.holders[].{name}" for name in ("nominal", "used", "borrowed", "others")),
-            "explain.quota.holders[].gangs[].amount",
-        ],
-        "made with suggestions, and none are searched for here: tests/explain/test_quotas.py",
-    ),
 }
 
 #: Documents, by what their fields are called here.

@@ -24,6 +24,7 @@ from tests.properties.truth.explained import TrueExplanation
 from tests.properties.truth.gangs import TrueGangs
 from tests.properties.truth.nodes import TrueNodes
 from tests.properties.truth.queues import TrueQueues
+from tests.properties.truth.quotas import TrueQuota
 from tests.properties.truth.story import LEVELS, Step, Story
 from tests.properties.truth.whole import TrueWhole
 
@@ -40,7 +41,7 @@ async def run(steps: list[Step]) -> set[str]:
     seen: set[str] = set()
     try:
         muster.sync()
-        story = Story(muster)
+        story = Story(muster, clock)
         for step in steps:
             await story.take(step)
             seen |= compare(story, await board.look(), board)
@@ -55,6 +56,7 @@ def compare(story: Story, picture: BoardPicture, board: Board) -> set[str]:
     """Recompute everything that can be read now; return what was."""
     seen: set[str] = set()
     gangs, explained = TrueGangs(story.objects, seen), TrueExplanation(story.objects, seen)
+    quota = TrueQuota(story.objects, seen)
     rows = list(gang_rows(picture))
     line = sorted((row for row in rows if row.position), key=lambda row: row.position or 0)
     assert [row.position for row in rows if row.position] == list(range(1, len(picture.order) + 1))
@@ -75,6 +77,7 @@ def compare(story: Story, picture: BoardPicture, board: Board) -> set[str]:
         shown = explanation(inspection.explain(ref))
         explained.explain(shown, row)
         explained.line(shown, row, line)
+        quota.standing(shown, row.queue or "", ref, story.clock.now().timestamp())
         assert said_twice(shown) == []
     return seen
 

@@ -11,6 +11,7 @@ from extender.objects.podgroup import GroupRef
 from extender.service.board.documents import (
     GangRow,
 )
+from tests.properties.truth.quotas import kept
 from tests.properties.truth.story import QUOTAS
 from tests.properties.truth.world import Recomputed, taken
 
@@ -23,12 +24,13 @@ class TrueQueues(Recomputed):
         shown, objects = {row.name: row for row in rows}, self.objects
         lent, borrowed = dict[str, int](), dict[str, int]()
         used_in_all = 0
-        for name, nominal in QUOTAS.items():
+        for name, quota in QUOTAS.items():
+            nominal = quota.nominal
             own = [ref for ref, group in objects.groups.items() if group.options.queue == name]
             bound = sum(taken(pod for pod in objects.members(ref) if pod.bound) for ref in own)
             promised = sum(taken(pod for pod in objects.members(ref) if pod.name in objects.promised) for ref in own)
             used = bound + promised
-            used_in_all += used
+            used_in_all += max(used - kept(name), 0)
             (use,) = shown[name].flavors
             self.same("queues[].flavors[].nominal", use.nominal, nominal)
             self.same("queues[].flavors[].reserved", use.reserved, promised)
@@ -45,7 +47,10 @@ class TrueQueues(Recomputed):
         self.same("queues[].flavors[].lent", list(lent.values()), list(borrowed.values())[::-1])
         self.running(shown["all"])
         for use in shown["all"].flavors:
-            assert (use.used, use.nominal) == (used_in_all, sum(QUOTAS.values()))
+            assert (use.used, use.nominal) == (
+                used_in_all,
+                sum(each.nominal - kept(name) for name, each in QUOTAS.items()),
+            )
 
     def running(self, row: QueueRow) -> None:
         """Compare what each user and each group runs in the Queue that limits it."""

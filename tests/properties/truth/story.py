@@ -16,11 +16,13 @@ from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.queue import Flavor, PreemptionPolicy, Queue, Quota, RunningLimit
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.topology import TopologyTerms
+from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
 from tests.properties.truth.world import GPU, Objects
 
 LEVELS = [{"name": "block", "nodeLabel": "block"}, {"name": "rack", "nodeLabel": "rack"}]
-QUOTAS: Final = {"red": 16, "green": 8}
+QUOTAS: Final = {"red": Quota(16, lending_limit=12), "green": Quota(8, borrowing_limit=6)}
+DURATIONS: Final = (None, None, 45.0, 600.0)
 LIMITS: Final = RunningLimit(USER, gangs=3, gpus=12), RunningLimit(GROUP, gangs=4)
 USERS: Final = {"jane": {USER: "jane", GROUP: "ml"}, "ali": {USER: "ali", GROUP: "ml"}, "": {}}
 UNKNOWN = "none"
@@ -33,13 +35,14 @@ STEPS = st.lists(st.tuples(st.sampled_from(KINDS), *[st.integers(0, 30)] * 3), m
 class Story:
     """A controller, and an API server and kube-scheduler that do what it asks for at the next step."""
 
-    def __init__(self, muster: Muster) -> None:
+    def __init__(self, muster: Muster, clock: LoopClock) -> None:
         self.muster = muster
+        self.clock = clock
         self.objects = Objects()
         self._serial = 0
         self._nominated = self._evicted = 0
         for name, quota in QUOTAS.items():
-            flavors = (Flavor("any", {GPU: Quota(quota)}),)
+            flavors = (Flavor("any", {GPU: quota}),)
             policy = PreemptionPolicy()
             self.tell(QueueSeen(Queue(name, uid=name, parent="all", flavors=flavors, preemption=policy)))
         self.tell(QueueSeen(Queue("all", uid="all", limits=LIMITS)))
@@ -123,7 +126,7 @@ class Story:
             uid=f"uid-{ref.name}",
             min_member=max(members - third % 3 + 1, 1) if third % 5 else members,
             created=self._created(),
-            options=Options(queue=queue, topology=terms),
+            options=Options(queue=queue, topology=terms, expected_duration=DURATIONS[(first + third) % 4]),
         )
         self.objects.groups[ref] = group
         self.tell(GroupSeen(group))
@@ -146,8 +149,11 @@ class Story:
             return
         promised = self.objects.promised
         members = [pod for pod in self.objects.members(placed[first % len(placed)]) if pod.name in promised]
+        runs = second % 3 != 2
+        began = self.clock.now().timestamp() if runs else None
         for pod in members[second % 2 :]:
-            self.see(replace(pod, node_name=promised[pod.name], phase=(Phase.RUNNING, Phase.PENDING)[second % 3 == 2]))
+            phase = Phase.RUNNING if runs else Phase.PENDING
+            self.see(replace(pod, node_name=promised[pod.name], phase=phase, started_at=began))
 
     def _end(self, first: int, second: int, _third: int) -> None:
         if bound := [pod for pod in self.objects.pods.values() if pod.bound and not pod.deleting]:

@@ -81,3 +81,11 @@ class Recomputed:
         """Assert that a number of some of something is no more than there are."""
         self.seen.add(field)
         assert shown <= most, f"{field}: {shown} is shown of {most}"
+
+    def next_members(self, ref: GroupRef) -> list[Pod]:
+        """Return the members that wait for a node, else those with gates, in the order in which they get one."""
+        states = {pod.name: state_of(pod, self.objects.promised) for pod in self.objects.members(ref)}
+        for state in (MemberState.WAITING, MemberState.GATED):
+            if found := sorted(name for name, each in states.items() if each is state):
+                return [self.objects.pods[name] for name in found]
+        return []
