@@ -12,6 +12,7 @@ from extender.objects.reason import Reason
 from extender.service.board.documents import (
     GangRow,
 )
+from tests.properties.truth.parts import Standing, all_of
 from tests.properties.truth.world import GPU, Recomputed, state_of, taken
 
 
@@ -46,8 +47,9 @@ class TrueExplanation(Recomputed):
             self.same("explain.waterfall[].steps[].nodes", steps["Unschedulable"], cordoned)
             assert 0 <= fall.fits <= fall.pods
         if shown.waterfall:
-            self.wanted(sum(fall.pods for fall in shown.waterfall), row, Counter(states.values()))
-            anywhere = not objects.groups[ref].options.topology.required  # else there may be no such domain
+            standing = Standing(objects, ref)
+            self.wanted(sum(fall.pods for fall in shown.waterfall), row, Counter(states.values()), standing)
+            anywhere = not within_domains(standing)  # else there may be no such domain
             for fall in shown.waterfall if shown.nearest_miss is None and anywhere else ():
                 self.same("explain.waterfall[].fits", fall.fits, fall.pods)
         self.nearest(shown, ref)
@@ -73,11 +75,14 @@ class TrueExplanation(Recomputed):
         self.same("explain.queue.ofQueue", place.of_queue, len(own))
         self.same("explain.queue.positionInQueue", place.position_in_queue, own.index(row) + 1 if row in own else None)
 
-    def wanted(self, pods: int, row: GangRow, states: Mapping[MemberState, int]) -> None:
+    def wanted(self, pods: int, row: GangRow, states: Mapping[MemberState, int], standing: Standing) -> None:
         """Compare how many pods are counted off: those that it needs to start, else the others, else gated ones."""
         lacking = row.min_member - row.members.bound - row.members.succeeded - row.members.reserved
+        lacking = max(lacking, standing.gaps)
         waiting, gated = states.get(MemberState.WAITING, 0), states.get(MemberState.GATED, 0)
-        if lacking > waiting:
+        if lacking <= 0 and standing.tree is not None:
+            self.within("explain.waterfall[].pods", pods, waiting or gated)  # as many as join together
+        elif lacking > waiting:
             assert pods in {waiting, gated}  # what is gated, or not there, is another reason
         else:
             self.same("explain.waterfall[].pods", pods, lacking if lacking > 0 else waiting or gated)
@@ -96,7 +101,9 @@ class TrueExplanation(Recomputed):
         waiting = [pod for pod in objects.members(ref) if state_of(pod, objects.promised) is MemberState.WAITING]
         shapes = {pod.shape for pod in waiting}
         bound = any(pod.node_name for pod in objects.members(ref))
-        if len(shapes) != 1 or bound or shown.reason is None or shown.reason.code == Reason.BEHIND_HEAD:
+        tree = Standing(objects, ref).tree
+        inner = tree is not None and within_domains(Standing(objects, ref))
+        if len(shapes) != 1 or bound or inner or shown.reason is None or shown.reason.code == Reason.BEHIND_HEAD:
             return
         (shape,) = shapes
         usable = [name for name in self.inside(miss) if objects.takes_pods(name)]
@@ -113,3 +120,9 @@ class TrueExplanation(Recomputed):
         self.same("explain.nearestMiss.fits", miss.fits, min(room(None), miss.needed))
         short = {resource for resource, amount in shape.requests if amount and room(resource) < miss.needed}
         assert set(miss.lacks) - {GPU} <= short, f"{miss.lacks} is said to be short beside {short}"
+
+
+def within_domains(standing: Standing) -> bool:
+    """Tell whether a gang, or a part of it, has to be in one domain."""
+    parts = () if standing.tree is None else all_of(standing.tree)
+    return bool(standing.group.options.topology.required) or any(part.required for part in parts)

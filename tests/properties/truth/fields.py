@@ -54,13 +54,6 @@ ELSEWHERE: Final = {
     "explain.holders[].priority": "as the gang's row has it: tests/explain/test_holders.py",
     "explain.pods[].gpus[]": "which GPUs, not how many: tests/cluster/test_occupancy.py",
     "explain.pods[].zones[]": "which zones: tests/cluster/test_occupancy.py",
-    **dict.fromkeys(
-        [
-            *(f"explain.parts.{name}" for name in ("bound", "exist", "lacks", "minimum", "placed", "running")),
-            *(f"gangs[].parts.{name}" for name in ("bound", "minimum", "total")),
-        ],
-        "gangs here have no parts: tests/explain/test_parts.py",
-    ),
 }
 
 #: Documents, by what their fields are called here.

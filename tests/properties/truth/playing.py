@@ -23,6 +23,7 @@ from tests.control.conftest import Muster, ScriptedApi, Term
 from tests.properties.truth.explained import TrueExplanation
 from tests.properties.truth.gangs import TrueGangs
 from tests.properties.truth.nodes import TrueNodes
+from tests.properties.truth.parts import TrueParts
 from tests.properties.truth.queues import TrueQueues
 from tests.properties.truth.quotas import TrueQuota
 from tests.properties.truth.story import LEVELS, Step, Story
@@ -56,7 +57,7 @@ def compare(story: Story, picture: BoardPicture, board: Board) -> set[str]:
     """Recompute everything that can be read now; return what was."""
     seen: set[str] = set()
     gangs, explained = TrueGangs(story.objects, seen), TrueExplanation(story.objects, seen)
-    quota = TrueQuota(story.objects, seen)
+    quota, parts = TrueQuota(story.objects, seen), TrueParts(story.objects, seen)
     rows = list(gang_rows(picture))
     line = sorted((row for row in rows if row.position), key=lambda row: row.position or 0)
     assert [row.position for row in rows if row.position] == list(range(1, len(picture.order) + 1))
@@ -64,6 +65,7 @@ def compare(story: Story, picture: BoardPicture, board: Board) -> set[str]:
     statuses = dict(story.muster.api.statuses)
     for row in rows:
         gangs.gang(row)
+        parts.row(row, next(ref for ref in story.objects.groups if ref.name == row.name))
         if row.name in statuses:
             gangs.group_status(row, statuses[row.name])
     nodes = TrueNodes(story.objects, seen)
@@ -77,6 +79,7 @@ def compare(story: Story, picture: BoardPicture, board: Board) -> set[str]:
         shown = explanation(inspection.explain(ref))
         explained.explain(shown, row)
         explained.line(shown, row, line)
+        parts.tree(shown.parts, row, ref)
         quota.standing(shown, row.queue or "", ref, story.clock.now().timestamp())
         assert said_twice(shown) == []
     return seen

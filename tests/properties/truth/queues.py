@@ -39,8 +39,9 @@ class TrueQueues(Recomputed):
             assert 0 <= use.lent <= max(nominal - used, 0)
             lent[name], borrowed[name] = use.lent, max(used - nominal, 0)
             holders = [ref for ref in own if objects.placed(ref)]
-            waiting = [row for row in gangs if row.queue == name and row.reason is not None]
-            waiting = [row for row in waiting if row.members.exist and not any(ref.name == row.name for ref in holders)]
+            there = {ref.name for ref in own if objects.members(ref)}
+            waiting = [row for row in gangs if row.name in there and row.reason is not None]
+            waiting = [row for row in waiting if not any(ref.name == row.name for ref in holders)]
             self.same("queues[].admittedGangs", shown[name].admitted_gangs, len(holders))
             self.same("queues[].pendingGangs", shown[name].pending_gangs, len(waiting))
         # There are two: what one has borrowed is the other's.

@@ -12,7 +12,7 @@ from extender.explain.documents import Explanation, QuotaStanding
 from extender.objects.meta import time_text
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason
-from tests.properties.truth.story import QUOTAS
+from tests.properties.truth.story import LIMITS, QUOTAS
 from tests.properties.truth.world import Recomputed, taken
 
 _OF_QUOTA = {Reason.QUOTA_EXCEEDED, Reason.EXCEEDS_QUOTA}
@@ -31,7 +31,8 @@ class TrueQuota(Recomputed):
         """Compare all that is said of quota, at `now` (epoch seconds)."""
         quota = shown.quota
         if quota is None:
-            assert shown.reason is None or shown.reason.code not in _OF_QUOTA, "it waits for quota, and is told nothing"
+            waits = shown.reason is not None and shown.reason.code in _OF_QUOTA
+            assert not waits or self.limited(ref, self.asked(shown, ref)), "it waits for quota, and is told nothing"
             return
         held = {name: self.held(name) for name in QUOTAS}
         used = {name: sum(amounts.values()) for name, amounts in held.items()}
@@ -49,8 +50,7 @@ class TrueQuota(Recomputed):
         self.holders(quota, held, now)
         self.returns(quota, held, now, ref)
         if shown.reason is not None and shown.reason.code == Reason.QUOTA_EXCEEDED:
-            asked, left = quota.asked, available(queue, used)
-            assert shown.reason.numbers == {"asked": asked, "available": left}
+            assert shown.reason.numbers["asked"] == quota.asked  # what was left is as of when it was judged
 
     def held(self, queue: str) -> dict[GroupRef, int]:
         """Return how many GPUs each gang of a Queue has bound, or promised."""
@@ -60,6 +60,20 @@ class TrueQuota(Recomputed):
             if amount := taken(pods):
                 found[ref] = amount
         return found
+
+    def limited(self, ref: GroupRef, asked: int) -> bool:
+        """Tell whether a user or a group of a gang would run more with it than the Queue above lets them."""
+        objects = self.objects
+        in_queues = [each for each, group in objects.groups.items() if group.options.queue in QUOTAS]
+        running = [objects.pods[name] for each in in_queues for name in objects.placed(each)]
+        for limit in LIMITS:
+            for payer in {pod.labels.get(limit.label, "") for pod in objects.members(ref)}:
+                own = [pod for pod in running if pod.labels.get(limit.label, "") == payer]
+                if limit.gpus is not None and taken(own) + asked > limit.gpus:
+                    return True
+                if limit.gangs is not None and len({pod.group for pod in own} | {ref}) > limit.gangs:
+                    return True
+        return False
 
     def asked(self, shown: Explanation, ref: GroupRef) -> int:
         """Return how many GPUs the members ask for that a gang needs next; how many they are its waterfall says."""

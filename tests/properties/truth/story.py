@@ -9,6 +9,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from extender.admission.events import GroupSeen, NodeGone, NodeSeen, PodGone, PodSeen, QueueSeen
+from extender.objects.branches import Branch
 from extender.objects.keys import GROUP, USER, Options
 from extender.objects.node import UNSCHEDULABLE_TAINT, Node
 from extender.objects.pod import Phase, Pod, Shape
@@ -28,7 +29,17 @@ USERS: Final = {"jane": {USER: "jane", GROUP: "ml"}, "ali": {USER: "ali", GROUP:
 UNKNOWN = "none"
 
 Step = tuple[str, int, int, int]
-KINDS: Final = [*["node"] * 2, *["gang"] * 3, "foreign", *["run"] * 3, *["end"] * 2, "delete", "cordon", "lose"]
+KINDS: Final = [
+    *["node"] * 2,
+    *["gang"] * 3,
+    "parts",
+    "foreign",
+    *["run"] * 3,
+    *["end"] * 2,
+    "delete",
+    "cordon",
+    "lose",
+]
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), *[st.integers(0, 30)] * 3), min_size=4, max_size=25)
 
 
@@ -133,6 +144,30 @@ class Story:
         for index in range(members):
             gpus = (1, 2, 4, 8, 0)[(second + (index == 0)) % 5]
             pod = self._pod(f"{ref.name}-{index}", gpus, group=ref, gated=second % 7 == 0, priority=third % 2)
+            self.see(replace(pod, labels=tuple(USERS.values())[(first + second) % 3]))
+
+    def _parts(self, first: int, second: int, third: int) -> None:
+        """Create a gang with roles, or with replicas of which it needs two, whose members are all alike."""
+        self._serial += 1
+        ref = GroupRef(COSCHEDULING, "default", f"gang-{self._serial}")
+        level = "rack" if third % 3 == 0 else ""
+        replicas = tuple(Branch(name, 2, (Branch(f"{name}.p", 1), Branch(f"{name}.d", 2)), level) for name in "abc")
+        tree = Branch("", 1 + third % 2, replicas, preferred="block") if second % 3 else None
+        roles = ("a.p", "a.d", "a.d", "b.p", "b.d", "b.d", "c.p", "c.d", "c.d")
+        group = PodGroup(
+            ref,
+            uid=f"uid-{ref.name}",
+            role_minimums=() if tree else (("a.p", 1), ("a.d", 2)),
+            created=self._created(),
+            options=Options(queue=("", "red", "green")[first % 3]),
+            tree=tree,
+        )
+        self.objects.groups[ref] = group
+        self.tell(GroupSeen(group))
+        count = 1 + (first * 7 + third) % len(roles)
+        for index, role in enumerate(roles[:count]):
+            gated = second % 5 == 0 and index % 2 == 1
+            pod = self._pod(f"{ref.name}-{index}", 1 + second % 2, group=ref, gated=gated, role=role)
             self.see(replace(pod, labels=tuple(USERS.values())[(first + second) % 3]))
 
     def _foreign(self, first: int, second: int, _third: int) -> None:
