@@ -22,6 +22,8 @@ class TrueQueues(Recomputed):
     def queues(self, rows: Iterable[QueueRow], gangs: Iterable[GangRow]) -> None:
         """Compare quota and usage of Queues; what is lent is what others borrow, of what its Queue has left."""
         shown, objects = {row.name: row for row in rows}, self.objects
+        if objects.clearing:
+            return
         lent, borrowed = dict[str, int](), dict[str, int]()
         used_in_all = 0
         for name, quota in QUOTAS.items():

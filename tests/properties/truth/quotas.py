@@ -30,6 +30,8 @@ class TrueQuota(Recomputed):
     def standing(self, shown: Explanation, queue: str, ref: GroupRef, now: float) -> None:
         """Compare all that is said of quota, at `now` (epoch seconds)."""
         quota = shown.quota
+        if self.objects.clearing:
+            return
         if quota is None:
             waits = shown.reason is not None and shown.reason.code in _OF_QUOTA
             assert not waits or self.limited(ref, self.asked(shown, ref)), "it waits for quota, and is told nothing"

@@ -81,6 +81,7 @@ class Story:
                 self.see(replace(pod, nominated_node=node))
         for name, dry_run in api.evictions[self._evicted :]:
             if not dry_run and name in objects.pods:
+                objects.evicted.add(name)
                 self.see(replace(objects.pods[name], deleting=True))
         self._nominated, self._evicted = len(api.nominations), len(api.evictions)
         return news

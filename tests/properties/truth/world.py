@@ -21,8 +21,14 @@ class Objects:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}  # by name
+        self.evicted: set[str] = set()  # names of pods that Muster evicted
         self.groups: dict[GroupRef, PodGroup] = {}
         self.promised: dict[str, str] = {}  # name of a pod without a node -> the node that it is nominated to
+
+    @property
+    def clearing(self) -> bool:
+        """Tell whether evicted pods are still on nodes: another gang may be charged for what they leave, ahead of time."""
+        return any(self.pods[name].bound for name in self.evicted if name in self.pods)
 
     def members(self, ref: GroupRef) -> list[Pod]:
         """Return the pods of a gang."""
