@@ -27,7 +27,7 @@ class Objects:
 
     @property
     def clearing(self) -> bool:
-        """Tell whether evicted pods are still on nodes: another gang may be charged for what they leave, ahead of time."""
+        """Tell whether evicted pods are still on nodes: others may be charged for what they leave, ahead of time."""
         return any(self.pods[name].bound for name in self.evicted if name in self.pods)
 
     def members(self, ref: GroupRef) -> list[Pod]:
