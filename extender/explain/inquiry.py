@@ -109,7 +109,7 @@ def inquire(
     queue = sharing.queue_of(gang)
     case = admission.case(pod_set, now=now)
     copies, waits = copies or Copies(), tenure.reservations.waits
-    pauses = gang.uid in waits or (known and admission.wait_of(gang) is not None)
+    pauses = gang.uid in waits or (known and (admission.wait_of(gang) is not None or not model.looks_after(gang)))
     stands = request is not None and not pauses and sharing.unusable(queue, gang.ref.namespace) is None
     if entry is None and stands:
         borrows = bool(queue) and decider.cycle.borrows(pod_set, queue, known=known)

@@ -60,6 +60,15 @@ def test_who_is_placed_or_waits_for_its_own_stands_nowhere(world: World) -> None
     assert standing(world, waiting) == place("", 1, 1)
 
 
+def test_a_gang_of_another_scheduler_stands_nowhere(world: World) -> None:
+    """Muster never tries it, though its members lack nodes; nor does it count for others."""
+    world.nodes(1)
+    foreign = world.gang("foreign", 2, scheduler_name="default-scheduler")
+    waiting = world.gang("waiting", 2)
+    assert standing(world, foreign) == place("", None, 1)
+    assert standing(world, waiting) == place("", 1, 1)
+
+
 def test_who_would_borrow_comes_after_all_who_would_not(world: World) -> None:
     """Though it is older, and so do those behind it in its queue."""
     for name, gpus in (("poor", 0), ("rich", 16)):
