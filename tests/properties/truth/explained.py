@@ -13,7 +13,7 @@ from extender.service.board.documents import (
     GangRow,
 )
 from tests.properties.truth.parts import Standing, all_of
-from tests.properties.truth.world import GPU, Recomputed, state_of, taken
+from tests.properties.truth.world import GPU, Recomputed, claimed, state_of, taken
 
 
 class TrueExplanation(Recomputed):
@@ -33,7 +33,7 @@ class TrueExplanation(Recomputed):
         if shown.placement is not None:
             gpus = Counter[str]()
             for name, node in placed.items():
-                gpus[node] += objects.pods[name].shape.whole_gpus
+                gpus[node] += taken([objects.pods[name]])
             self.same("explain.placement.gpusPerNode{}", +Counter(shown.placement.gpus_per_node), +gpus)
         for fall in shown.waterfall:
             self.same("explain.waterfall[].nodes", fall.nodes, len(objects.nodes))
@@ -99,18 +99,19 @@ class TrueExplanation(Recomputed):
             return
         assert miss.fits < miss.needed
         waiting = [pod for pod in objects.members(ref) if state_of(pod, objects.promised) is MemberState.WAITING]
-        shapes = {pod.shape for pod in waiting}
+        shapes = {(pod.shape, claimed(pod)) for pod in waiting}
         bound = any(pod.node_name for pod in objects.members(ref))
         tree = Standing(objects, ref).tree
         inner = tree is not None and within_domains(Standing(objects, ref))
         if len(shapes) != 1 or bound or inner or shown.reason is None or shown.reason.code == Reason.BEHIND_HEAD:
             return
-        (shape,) = shapes
-        usable = [name for name in self.inside(miss) if objects.takes_pods(name)]
+        ((shape, devices),) = shapes
+        usable = [name for name in self.inside(miss) if objects.takes_pods(name) and objects.suits(name, waiting[0])]
+        requests = (*shape.requests, (GPU, devices))
 
         def room(resource: str | None) -> int:
             """Return how many pods have room, by one resource alone or by all."""
-            asked = [each for each in shape.requests if each[1] and resource in {None, each[0]}]
+            asked = [each for each in requests if each[1] and resource in {None, each[0]}]
             return sum(min(objects.free(name, key) // amount for key, amount in asked) for name in usable)
 
         self.within("explain.nearestMiss.needed", miss.needed, len(waiting))
@@ -118,8 +119,8 @@ class TrueExplanation(Recomputed):
             self.within("explain.nearestMiss.fits", miss.fits, min(room(None), miss.needed))
             return  # how much is kept on which node is not among the objects
         self.same("explain.nearestMiss.fits", miss.fits, min(room(None), miss.needed))
-        short = {resource for resource, amount in shape.requests if amount and room(resource) < miss.needed}
-        assert set(miss.lacks) - {GPU} <= short, f"{miss.lacks} is said to be short beside {short}"
+        short = {resource for resource, amount in requests if amount and room(resource) < miss.needed}
+        assert devices or set(miss.lacks) - {GPU} <= short, f"{miss.lacks} is said to be short beside {short}"
 
 
 def within_domains(standing: Standing) -> bool:

@@ -22,14 +22,14 @@ class TrueNodes(Recomputed):
         for item in document.nodes:
             allocatable = self.objects.nodes[item.name].allocatable
             promised = taken(self.objects.holding(item.name, promised=True))
-            self.same("nodes.nodes[].gpus.allocatable", item.gpus.allocatable, allocatable[GPU])
+            self.same("nodes.nodes[].gpus.allocatable", item.gpus.allocatable, self.objects.total(item.name))
             self.same("nodes.nodes[].gpus.reserved", item.gpus.reserved, promised)
             self.same("nodes.nodes[].gpus.used", item.gpus.used, taken(self.objects.holding(item.name, promised=False)))
             self.same("nodes.nodes[].gpus.free", item.gpus.free, self.objects.free(item.name, GPU))
             assert item.schedulable == self.objects.takes_pods(item.name)
             holders = Counter[str]()
             for pod in self.objects.holding(item.name):
-                holders[pod.key if pod.group.is_pod else str(pod.group)] += pod.shape.whole_gpus
+                holders[pod.key if pod.group.is_pod else str(pod.group)] += taken([pod])
             assert Counter(filter(None, item.holders)) == +holders
             for resource, room in item.resources.items():
                 where = "nodes.nodes[].resources{}"
@@ -40,11 +40,12 @@ class TrueNodes(Recomputed):
         """Compare the islands of free GPUs, and how many pods fit."""
         rooms = {
             name: self.objects.free(name, GPU) if self.objects.takes_pods(name) else 0
-            for name, node in self.objects.nodes.items()
-            if node.allocatable[GPU]
+            for name in self.objects.nodes
+            if self.objects.total(name)
         }
         for level in document.levels:
-            self.level(level, rooms)
+            own = {name: room for name, room in rooms.items() if (name in self.objects.devices) == bool(level.product)}
+            self.level(level, own)
         for fitting in document.gangs:
             size = fitting.gpus_per_pod
             self.same("capacity.gangs[].pods", fitting.pods, sum(room // size for room in rooms.values()))

@@ -8,7 +8,20 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from extender.admission.events import GroupSeen, NodeGone, NodeSeen, PodGone, PodSeen, QueueSeen
+from extender.admission.events import (
+    ClaimGone,
+    ClaimSeen,
+    ClaimTemplateSeen,
+    DeviceClassSeen,
+    GroupSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    QueueSeen,
+    SliceGone,
+    SliceSeen,
+)
 from extender.objects.branches import Branch
 from extender.objects.keys import GROUP, USER, Options
 from extender.objects.node import UNSCHEDULABLE_TAINT, Node
@@ -19,7 +32,8 @@ from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.topology import TopologyTerms
 from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
-from tests.properties.truth.world import GPU, Objects
+from tests.devicevalues import claim_of, class_of, slice_of, spec_of, template_of, uses
+from tests.properties.truth.world import GPU, Objects, claimed
 
 LEVELS = [{"name": "block", "nodeLabel": "block"}, {"name": "rack", "nodeLabel": "rack"}]
 QUOTAS: Final = {"red": Quota(16, lending_limit=12), "green": Quota(8, borrowing_limit=6)}
@@ -33,6 +47,8 @@ KINDS: Final = [
     *["node"] * 2,
     *["gang"] * 3,
     "parts",
+    "slices",
+    "claims",
     "foreign",
     *["run"] * 3,
     *["end"] * 2,
@@ -51,6 +67,10 @@ class Story:
         self.clock = clock
         self.objects = Objects()
         self._serial = 0
+        self._allocated: dict[str, list[int]] = {}  # by pod, the devices that its claim has of its node
+        self.tell(DeviceClassSeen(class_of()))
+        for count in (1, 2, 4):
+            self.tell(ClaimTemplateSeen(template_of(f"gpus-{count}", spec_of(count))))
         self._nominated = self._evicted = 0
         for name, quota in QUOTAS.items():
             flavors = (Flavor("any", {GPU: quota}),)
@@ -92,12 +112,20 @@ class Story:
         if pod.node_name or pod.done or pod.deleting:
             self.objects.promised.pop(pod.name, None)
         self.tell(PodSeen(pod))
+        if pod.done:
+            self._let_go(pod)
+
+    def _let_go(self, pod: Pod) -> None:
+        """Delete the claim of a pod that is done, or gone."""
+        if self._allocated.pop(pod.name, None) is not None:
+            self.tell(ClaimGone("default", f"{pod.name}-gpus-{claimed(pod)}"))
 
     def drop(self, pod: Pod) -> None:
         """Delete a pod."""
         self.objects.promised.pop(pod.name, None)
         del self.objects.pods[pod.name]
         self.tell(PodGone(pod.uid))
+        self._let_go(pod)
 
     async def take(self, step: Step) -> None:
         """Do one thing, and let the controller come to rest."""
@@ -113,6 +141,39 @@ class Story:
         self.objects.nodes[name] = Node(name, uid=name, allocatable=allocatable, labels=labels)
         self.tell(NodeSeen(self.objects.nodes[name]))
 
+    def _slices(self, first: int, second: int, third: int) -> None:
+        """Add a node whose GPUs only a ResourceSlice tells of."""
+        self._node(first, 3, third)
+        name, count = f"node-{self._serial}", (4, 8)[second % 2]
+        self.objects.devices[name] = count
+        self.tell(SliceSeen(slice_of(name, ("H100",) * count, whole=True)))
+
+    def _claims(self, first: int, second: int, third: int) -> None:
+        """Create a gang in no Queue whose members claim devices; which are GPUs is known from the first slice on."""
+        if not self.objects.devices:
+            self._slices(first, second, third)
+        self._serial += 1
+        ref = GroupRef(COSCHEDULING, "default", f"gang-{self._serial}")
+        members, devices = 1 + first % 4, (1, 2, 4)[second % 3]
+        least = max(members - third % 2, 1)
+        group = PodGroup(ref, uid=f"uid-{ref.name}", min_member=least, created=self._created())
+        self.objects.groups[ref] = group
+        self.tell(GroupSeen(group))
+        for index in range(members):
+            self.see(self._pod(f"{ref.name}-{index}", 0, group=ref, claims=uses(template=f"gpus-{devices}")))
+
+    def _bind(self, pod: Pod, node: str, **fields: Any) -> None:
+        """Bind a pod, and allocate the claim that was made for it."""
+        if devices := claimed(pod):
+            held = (self._allocated.get(each.name, ()) for each in self.objects.holding(node, promised=False))
+            taken_there = {device for devices in held for device in devices}
+            chosen = sorted(set(range(self.objects.devices[node])) - taken_there)[:devices]
+            name = f"{pod.name}-gpus-{devices}"
+            self._allocated[pod.name] = chosen
+            self.tell(ClaimSeen(claim_of(name, spec_of(devices), owner=pod.uid, node=node, devices=chosen)))
+            pod = replace(pod, claims=replace(pod.claims, claims=(replace(pod.claims.claims[0], claim=name),)))
+        self.see(replace(pod, node_name=node, **fields))
+
     def _cordon(self, first: int, *_: int) -> None:
         if nodes := list(self.objects.nodes.values()):
             node = nodes[first % len(nodes)]
@@ -122,9 +183,12 @@ class Story:
 
     def _lose(self, first: int, *_: int) -> None:
         """Remove a node on which nothing is: what becomes of pods on nodes that are gone is the API server's to say."""
-        if nodes := [name for name in self.objects.nodes if not self.objects.holding(name)]:
+        last = set(self.objects.devices) if len(self.objects.devices) == 1 else set()  # the only one to tell of GPUs
+        if nodes := [name for name in self.objects.nodes if name not in last and not self.objects.holding(name)]:
             name = nodes[first % len(nodes)]
             del self.objects.nodes[name]
+            if self.objects.devices.pop(name, 0):
+                self.tell(SliceGone(f"slice-{name}"))
             self.tell(NodeGone(name))
 
     def _gang(self, first: int, second: int, third: int) -> None:
@@ -173,7 +237,11 @@ class Story:
 
     def _foreign(self, first: int, second: int, _third: int) -> None:
         gpus = 1 + second % 4
-        if nodes := [name for name in self.objects.nodes if self.objects.free(name, GPU) >= gpus]:
+        if nodes := [
+            name
+            for name in self.objects.nodes
+            if name not in self.objects.devices and self.objects.free(name, GPU) >= gpus
+        ]:
             self._serial += 1
             pod = self._pod(f"foreign-{self._serial}", gpus, scheduler_name="default-scheduler")
             self.see(replace(pod, node_name=nodes[first % len(nodes)], phase=Phase.RUNNING))
@@ -189,7 +257,7 @@ class Story:
         began = self.clock.now().timestamp() if runs else None
         for pod in members[second % 2 :]:
             phase = Phase.RUNNING if runs else Phase.PENDING
-            self.see(replace(pod, node_name=promised[pod.name], phase=phase, started_at=began))
+            self._bind(pod, promised[pod.name], phase=phase, started_at=began)
 
     def _end(self, first: int, second: int, _third: int) -> None:
         if bound := [pod for pod in self.objects.pods.values() if pod.bound and not pod.deleting]:

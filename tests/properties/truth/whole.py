@@ -23,7 +23,7 @@ class TrueWhole(Recomputed):
         """Compare the status."""
         objects = self.objects
         names = list(objects.nodes)
-        gpus = {name: objects.nodes[name].allocatable[GPU] for name in names}
+        gpus = {name: objects.total(name) for name in names}
         self.same("status.nodes.total", document.nodes.total, len(names))
         self.same("status.nodes.schedulable", document.nodes.schedulable, sum(map(objects.takes_pods, names)))
         self.same("status.nodes.withGpus", document.nodes.with_gpus, sum(count > 0 for count in gpus.values()))
@@ -52,7 +52,9 @@ class TrueWhole(Recomputed):
             assert sample("muster_gangs_waiting", reason=reason) == reasons[reason], reason
         for state, number in gpus.items():
             assert sample("muster_gpus", state=state) == number
-        assert sample("muster_reserved_unbound", resource=GPU) == gpus["reserved"]
+        assert sample("muster_reserved_unbound", resource=GPU) == sum(
+            self.objects.pods[name].shape.request(GPU) for name in self.objects.promised
+        )
         for name in () if self.objects.clearing else QUOTAS:
             bound = [
                 pod

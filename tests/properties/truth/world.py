@@ -21,6 +21,7 @@ class Objects:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}  # by name
+        self.devices: dict[str, int] = {}  # by node, GPUs that only a ResourceSlice tells of
         self.evicted: set[str] = set()  # names of pods that Muster evicted
         self.groups: dict[GroupRef, PodGroup] = {}
         self.promised: dict[str, str] = {}  # name of a pod without a node -> the node that it is nominated to
@@ -42,7 +43,15 @@ class Objects:
 
     def free(self, node: str, resource: str) -> int:
         """Return what is left of a node."""
-        return self.nodes[node].allocatable.get(resource, 0) - taken(self.holding(node), resource)
+        return self.total(node, resource) - taken(self.holding(node), resource)
+
+    def total(self, node: str, resource: str = GPU) -> int:
+        """Return what a node has, GPUs that only a ResourceSlice tells of included."""
+        return self.nodes[node].allocatable.get(resource, 0) + (self.devices.get(node, 0) if resource == GPU else 0)
+
+    def suits(self, node: str, pod: Pod) -> bool:
+        """Tell whether a node has GPUs in the way in which a pod asks for them: by claims, or by number."""
+        return bool(pod.claims.claims) == (node in self.devices) or not taken([pod])
 
     def takes_pods(self, node: str) -> bool:
         """Tell whether a node is not cordoned."""
@@ -55,8 +64,13 @@ class Objects:
 
 
 def taken(pods: Iterable[Pod], resource: str = GPU) -> int:
-    """Return what pods ask for of a resource, all together."""
-    return sum(pod.shape.request(resource) for pod in pods)
+    """Return what pods ask for of a resource, all together; GPUs by number, or by a claim that says how many."""
+    return sum(pod.shape.request(resource) + (claimed(pod) if resource == GPU else 0) for pod in pods)
+
+
+def claimed(pod: Pod) -> int:
+    """Return how many GPUs the claim of a pod asks for: its name, or that of its template, ends with the number."""
+    return sum(int((each.claim or each.template).rpartition("-")[2]) for each in pod.claims.claims)
 
 
 def state_of(pod: Pod, promised: Mapping[str, str]) -> MemberState:
