@@ -188,6 +188,7 @@ each:
 night-instruments:
 	@$(BIN)/pytest -m 'nightly and not controlplane' --numprocesses $(WORKERS) --dist worksteal
 
+night-properties: export TRUTH_EXAMPLES ?= 200
 night-properties:
 	@$(BIN)/pytest -m 'hypothesis and not nightly' --hypothesis-profile nightly --numprocesses $(WORKERS) --dist worksteal
 
