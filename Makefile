@@ -8,6 +8,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
+# Images of containers set this. Tests start Muster hundreds of times, and compiling it takes as long as starting it.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
