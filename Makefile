@@ -157,6 +157,7 @@ check: setup lint ## Check what one works on: lint and the fast tests, in under 
 # Parts of the gate that run side by side on two cores. Tests of the control plane mostly wait, and some count seconds: they
 # go first, and what only computes takes what they leave. Each of their processes has a control plane of its own, so a file
 # stays in one process. The other part begins with lint and ends with the browser, whose tests want the machine, too.
+# The first of them to build the control plane keeps the other waiting: it takes both cores.
 # Each part names the folders of its tests, as importing all tests takes every process ten seconds and more.
 #
 # Coverage counts all runs together, so only the report at the end has a threshold. The steps of faults run without it:
@@ -190,6 +191,7 @@ gate-controlplane:
 	@$(PYTEST) -m 'controlplane and not nightly' --numprocesses $(CONTROL_PLANES) --dist loadfile tests/controlplane
 
 gate-computed: lint
+	@$(BIN)/python -m localcluster build
 	@$(AFTER) env $(PYTEST) -m 'not controlplane and not browser and not nightly' --ignore $(FAULTS) \
 	    --numprocesses $(WORKERS) --dist worksteal
 	@$(AFTER) $(BIN)/pytest $(FAULTS) --numprocesses $(WORKERS) --dist worksteal

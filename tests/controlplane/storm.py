@@ -239,8 +239,8 @@ class Storm:
             room -= 1
 
     def _perform(self, act: Act) -> None:
-        if ACTS[act.what](self, act):
-            self.done[act.what] += 1
+        with contextlib.suppress(httpx.TransportError):  # the API server is away, and the act has not been done
+            self.done[act.what] += ACTS[act.what](self, act)
 
     # Gangs and their controllers.
 
