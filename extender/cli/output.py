@@ -132,8 +132,16 @@ def json_text(document: Json) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
 
 
+#: How what a spreadsheet calculates begins.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
 def print_csv(rows: Sequence[Mapping[str, Any]], *, headers: bool = True) -> None:
-    """Print rows as CSV (RFC 4180), the keys of the first as headings; a list or an object in a cell is JSON."""
+    """Print rows as CSV (RFC 4180), the keys of the first as headings; a list or an object in a cell is JSON.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe before it: it may be from any user.
+    Source: OWASP, CSV Injection.
+    """
     import csv
     import sys
 
@@ -143,8 +151,13 @@ def print_csv(rows: Sequence[Mapping[str, Any]], *, headers: bool = True) -> Non
     if headers:
         writer.writeheader()
     for row in rows:
-        nested = {key: _compact(value) for key, value in row.items() if isinstance(value, dict | list)}
-        writer.writerow({**row, **nested})
+        writer.writerow({key: _cell(value) for key, value in row.items()})
+
+
+def _cell(value: Json) -> Json:
+    if isinstance(value, dict | list):
+        return _compact(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def values_of(path: str) -> Callable[[Json], list[Json]]:

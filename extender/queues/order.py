@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -199,10 +199,10 @@ class Walk(Generic[_Entry]):
         if self._left is None:  # most stretches go without any placement
             self._left = Counter(map(_by_queue, self._stretch))
         left = self._left
-        for entry in self._stretch[self._done : done]:
-            left[entry.queue] -= 1
-            if not left[entry.queue]:
-                del left[entry.queue]
+        for queue, gone in Counter(map(_by_queue, islice(self._stretch, self._done, done))).items():
+            left[queue] -= gone
+            if not left[queue]:
+                del left[queue]
         self._done = done
         if len(left) < 2 or self._lines:  # noqa: PLR2004 - two can change places
             return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import pytest
 
 from extender.cli.asking import ServerError
-from extender.cli.output import DOCUMENT, Output, column_cells
+from extender.cli.output import DOCUMENT, Output, column_cells, print_csv
 
 DOCUMENT_OF_TWO: dict[str, Any] = {
     "items": [
@@ -81,3 +83,11 @@ def test_what_is_no_list_has_fewer_formats() -> None:
 def test_an_equals_sign_after_the_short_option_is_no_part_of_the_format() -> None:
     """Many write `-o=json`."""
     assert Output.read("=wide").wide
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_a_cell_of_csv_is_no_formula(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a spreadsheet would calculate is a text there; numbers, and all other texts, stay as they are."""
+    print_csv([{"said": text, "number": -1.5, "name": "a-b", "several": ["=1"]}])
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out, newline=""))
+    assert row == {"said": f"'{text}", "number": "-1.5", "name": "a-b", "several": '["=1"]'}
