@@ -6,7 +6,7 @@ import json
 import shutil
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import COMPOSITE_API_SERVER, ApiServerOptions
 from localcluster.manifests import apply_all
 from localcluster.metrics import read_metric
-from localcluster.ports import free_ports
+from localcluster.ports import LOOPBACK, free_ports
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.waiting import wait_until
 from tests.controlplane.crds import foreign_definitions
+from tests.controlplane.reaching import make_caller, role_binding
 from tests.controlplane.volumes import VOLUMES, bind_claim, claim, mount, storage_class, volume
 from tests.kube.certificates import Certificate, make_certificate
 
@@ -419,3 +420,30 @@ def test_no_secret_is_ever_told(secured: Secured, cluster: Sandbox, start_muster
     assert "cannot read ExtenderArgs" in log
     for secret in (mark, token, "BEGIN PRIVATE KEY", "BEGIN EC PRIVATE KEY"):
         assert secret not in told
+
+
+def test_metrics_of_kube_scheduler_are_for_who_monitors(local_cluster: LocalCluster) -> None:
+    """With `kubeScheduler.openMetrics: false` of the chart: the token of one in system:monitoring."""
+    (port,) = free_ports(1)
+    server = local_cluster.scheduler("guarded-scheduler", SchedulerProfile(SCHEDULER_CONFIGS / "stock.yaml"), port=port)
+    (opened,) = (each for each in server.command.arguments if each.startswith("--authorization-always-allow-paths="))
+    arguments = [each.removesuffix(",/metrics") if each == opened else each for each in server.command.arguments]
+    server.command = replace(server.command, arguments=arguments)
+    server.start()
+    admin, name = local_cluster.admin, "prometheus"
+    tokens = {each: make_caller(local_cluster, each, None).token for each in (name, "other")}
+    binding = role_binding("", "ClusterRole", "system:monitoring", {"kind": "ServiceAccount", "name": name})
+    admin.create({**binding, "kind": "ClusterRoleBinding", "metadata": {"name": "muster-prometheus"}})
+    trusted = ssl.create_default_context(cafile=local_cluster.folder / "guarded-scheduler" / "kube-scheduler.crt")
+
+    def asked(token: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.get(f"https://{LOOPBACK}:{port}/metrics", headers=headers, verify=trusted, trust_env=False)
+
+    try:
+        wait_until(lambda: asked(tokens[name]).is_success, timeout_seconds=20, description="its token is let in")
+        assert "scheduler_pending_pods" in asked(tokens[name]).text
+        assert [asked(token).status_code for token in ("", tokens["other"], "forged")] == [403, 403, 401]
+    finally:
+        server.kill()
+        admin.request("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/muster-prometheus")
