@@ -183,7 +183,7 @@ together:
 	for part in $(PARTS); do \
 	    { $(MAKE) "$$part" 2>&1 | while IFS= read -r line; do echo "$$part: $$line"; done; } & running+=" $$part=$$!"; \
 	done; \
-	for each in $$running; do wait "$${each#*=}" || failed+=" $${each%=*}"; done; \
+	for each in $$running; do wait "$${each#*=}" 2>/dev/null || failed+=" $${each%=*}"; done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 gate-controlplane:
