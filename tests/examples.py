@@ -25,12 +25,17 @@ def register_profiles() -> None:
     settings.load_profile("gate")
 
 
+def share_of(of: float, **others: Any) -> settings:
+    """Return the settings that draw `of` times as many examples as others do, with `others` of settings."""
+    return settings(max_examples=max(round(of * settings().max_examples), 1), **others)
+
+
 def share(of: float, **others: Any) -> Callable[[_Test], _Test]:
     """Let a property, or a state machine, draw `of` times as many examples as others do, with `others` of settings."""
 
     def decorate(test: _Test) -> _Test:
         # Read here, as a conftest is imported before pytest has loaded the profile that was asked for.
-        drawn: _Test = settings(max_examples=max(round(of * settings().max_examples), 1), **others)(test)
+        drawn: _Test = share_of(of, **others)(test)
         return drawn
 
     return decorate

@@ -72,6 +72,7 @@ from extender.objects.sources.table import LABEL
 from extender.queues.charges import Charges
 from extender.queues.sharing import Sharing
 from extender.settings import Settings
+from tests.examples import share_of
 from tests.state import forget_verdicts
 from tests.worlds import CollectingEngine
 
@@ -458,7 +459,7 @@ def _slots(admission: Admission) -> list[tuple[str, str, SlotState, float]]:
 
 
 TestTwins = Twins.TestCase
-TestTwins.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestTwins.settings = share_of(0.4, stateful_step_count=40)
 
 #: Queues that may exist, and two that never do.
 QUEUES = ("a", "b", "c")
@@ -546,7 +547,7 @@ class Sharers(Twins):
 
 
 TestSharers = Sharers.TestCase
-TestSharers.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestSharers.settings = share_of(0.4, stateful_step_count=40)
 
 
 class SettledSharers(Sharers):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -29,6 +28,7 @@ from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.settings import Settings
+from tests.examples import share_of
 from tests.state import State
 from tests.worlds import CollectingEngine
 
@@ -311,4 +311,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestPromises = Cluster.TestCase
-TestPromises.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestPromises.settings = share_of(0.4, stateful_step_count=40)
