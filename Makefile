@@ -221,7 +221,7 @@ night-properties: export TRUTH_EXAMPLES ?= 200
 night-properties:
 	@$(BIN)/pytest -m 'hypothesis and not nightly' --hypothesis-profile nightly --numprocesses $(WORKERS) --dist worksteal
 
-night-faults: export FAULT_STEPS ?= 20000
+night-faults: export FAULT_STEPS ?= 40000
 night-faults: export REPLAY_RUNS ?= 100
 night-faults:
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(FAULTS) tests/properties/test_replay.py

@@ -15,8 +15,8 @@ from tests.properties.faults.shrink import shrink
 from tests.properties.faults.story import write_story
 from tests.properties.mutations import MUTATIONS, Mutation
 
-SEEDS = 10
-#: Steps of one seed; `make nightly` looks ten times as long.
+SEEDS = 5
+#: Steps of one seed; `make nightly` looks twenty times as long.
 STEPS = int(os.environ.get("FAULT_STEPS", "2000"))
 #: Steps within which a deliberate bug has to be found.
 STEPS_TO_FIND_A_BUG = 20_000
