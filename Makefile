@@ -163,8 +163,8 @@ check: setup lint ## Check what one works on: lint and the fast tests, in under 
 # Coverage counts all runs together, so only the report at the end has a threshold. The steps of faults run without it:
 # tracing would double their time and add no line.
 GATE := gate-controlplane gate-computed
-COVERED := build/coverage
-PYTEST = COVERAGE_FILE=$(CURDIR)/$(COVERED)/.coverage.$@ $(BIN)/pytest --cov --cov-append --cov-report= --cov-fail-under=0
+COVERED := $(VENV)/coverage
+PYTEST = COVERAGE_FILE=$(abspath $(COVERED))/.coverage.$@ $(BIN)/pytest --cov --cov-append --cov-report= --cov-fail-under=0
 FAULTS := tests/properties/test_faults.py
 CONTROL_PLANES ?= 3
 BROWSERS ?= 2
