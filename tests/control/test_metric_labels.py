@@ -6,8 +6,27 @@ from extender.control.metrics import Metrics
 
 #: Labels whose values are Muster's own words, or names of what administrators make: Queues, levels, namespaces.
 BOUNDED = frozenset(
-    """cause certificate change direction flavor gang_namespace kind outcome phase place python queue reason resource
-    result state use verb version""".split()
+    [
+        "cause",
+        "certificate",
+        "change",
+        "direction",
+        "flavor",
+        "gang_namespace",
+        "kind",
+        "outcome",
+        "phase",
+        "place",
+        "python",
+        "queue",
+        "reason",
+        "resource",
+        "result",
+        "state",
+        "use",
+        "verb",
+        "version",
+    ]
 )
 
 
