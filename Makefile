@@ -15,13 +15,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off --no-input
 UV_VERSION := 0.13.8
+PIP_AUDIT_VERSION := 2.10.1
 WORKERS ?= 2
 
 # Folders with Python code, and the other files that have a linter, whether or not they are committed yet.
 PYTHON_DIRS = $(wildcard extender muster_lab tests localcluster bench docsite)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
-.PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference release lock clean
+.PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference release lock audit clean
 .PHONY: require-go require-chromium require-postgresql each together gate-controlplane gate-computed
 .PHONY: night-instruments night-properties night-faults night-controlplane night-storms night-long
 .PHONY: release-package release-sbom release-chart release-plugin release-krew release-sums
@@ -318,6 +319,13 @@ release-sums:
 # No header and no index in the output: a lock holds versions and hashes, and says nothing about the machine it was made on.
 UV_COMPILE = $(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
              --no-emit-index-url --no-emit-find-links $(ARGS)
+
+# A version that cannot be looked up fails it, as one without an index would say nothing.
+audit: $(VENV)/.python.stamp ## Look the locked versions up among known vulnerabilities (needs the data of the Python Package Index).
+	@$(BIN)/python -m venv $(VENV)/audit
+	@$(VENV)/audit/bin/python -m pip --disable-pip-version-check install --quiet pip-audit==$(PIP_AUDIT_VERSION) >&2
+	@$(VENV)/audit/bin/pip-audit --strict --disable-pip --require-hashes \
+	    $(addprefix --requirement ,requirements.lock requirements-build.lock requirements-release.lock) $(ARGS)
 
 lock: $(VENV)/.python.stamp ## Write the lock files anew from pyproject.toml (ARGS=--upgrade for newer versions).
 	@$(BIN)/python -m venv $(VENV)/lock

@@ -5,29 +5,13 @@ from __future__ import annotations
 from extender.control.metrics import Metrics
 
 #: Labels whose values are Muster's own words, or names of what administrators make: Queues, levels, namespaces.
-BOUNDED = frozenset(
-    [
-        "cause",
-        "certificate",
-        "change",
-        "direction",
-        "flavor",
-        "gang_namespace",
-        "kind",
-        "outcome",
-        "phase",
-        "place",
-        "python",
-        "queue",
-        "reason",
-        "resource",
-        "result",
-        "state",
-        "use",
-        "verb",
-        "version",
-    ]
-)
+# fmt: off
+BOUNDED = frozenset({
+    "cause", "certificate", "change", "direction", "flavor", "gang_namespace", "kind", "outcome",
+    "phase", "place", "python", "queue", "reason", "resource", "result", "state", "use", "verb",
+    "version",
+})
+# fmt: on
 
 
 def test_no_label_is_what_a_tenant_may_invent() -> None:

@@ -66,8 +66,9 @@ def test_what_the_workflow_makes_is_in_the_makefile(repository: Path, workflow: 
     called = {word for line in re.findall(r"run: make (.*)", workflow) for word in line.split() if "=" not in word}
     everything = re.search(r"^release: (.*?) ##", makefile, re.MULTILINE)
     assert everything
-    assert called == set(everything[1].split())
-    assert called <= set(re.findall(r"^(release-\w+):", makefile, re.MULTILINE))
+    made = called - {"audit"}
+    assert made == set(everything[1].split())
+    assert made <= set(re.findall(r"^(release-\w+):", makefile, re.MULTILINE))
 
 
 def test_the_workflow_runs_nothing_that_can_change(workflow: str) -> None:
