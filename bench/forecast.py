@@ -12,7 +12,8 @@ from bench.placement import add_gang, gpu_nodes, worker, workers
 from extender.admission.engine import Engine
 from extender.admission.events import Decide, NodeSeen, Rebuild
 from extender.clock import SystemClock
-from extender.explain.forecast import Forecast, Foresight, foresee
+from extender.explain.forecast import Forecast
+from extender.explain.foresight import Foresight, foresee
 from extender.explain.runtimes import LearnedRuntimes
 from extender.objects import keys
 from extender.settings import Settings

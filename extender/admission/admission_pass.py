@@ -455,17 +455,14 @@ class AdmissionPass:
         if not entry.position.not_aged and wait.reason is Reason.QUOTA_EXCEEDED:
             cycle.frugal.setdefault(self._sharing.root(entry.queue), str(gang.ref))
 
-    def _decide(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> bool:
-        """Give a gang its reservation or its reason; return whether it has members beyond it to place."""
+    def _may_rearrange(self, gang: Gang) -> bool:
+        """Let a gang have the nodes that some of its members were refused on, if others of them may do better there."""
+        vetoed = gang.uid in self._vetoes.of_gangs
+        return vetoed and self._reservations.misfits.may_do_better(gang) and self._vetoes.lift(gang.uid)
+
+    def _judged(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> tuple[PodSet, Case, Plan | NoFit]:
+        """Judge what a gang lacks; where that has no place so, without vetoes that are outdated, or the gang anew."""
         gang = entry.gang
-        if entry.gated:
-            self._ask_quota(cycle.case(core, entry.queue, key))
-            return False
-        core.settled = settled_on(gang, self._model.table)
-        if core.settled:
-            core = joined(core, self._model.table, self._model.tree)
-        if core.demand.topology.preferred:
-            self._doubt_preference(gang, core.demand.topology.preferred)
         case = cycle.case(core, entry.queue, key)
         result = judge(case)
         if isinstance(result, NoFit) and self._vetoes.lift_outdated(gang.uid):
@@ -478,6 +475,23 @@ class AdmissionPass:
             core = joined(core, self._model.table, self._model.tree)
             case = cycle.case(core, entry.queue, key)
             result = judge(case)
+        if isinstance(result, NoFit) and self._may_rearrange(gang):
+            case = cycle.case(core, entry.queue, key)
+            result = judge(case)
+        return core, case, result
+
+    def _decide(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> bool:
+        """Give a gang its reservation or its reason; return whether it has members beyond it to place."""
+        gang = entry.gang
+        if entry.gated:
+            self._ask_quota(cycle.case(core, entry.queue, key))
+            return False
+        core.settled = settled_on(gang, self._model.table)
+        if core.settled:
+            core = joined(core, self._model.table, self._model.tree)
+        if core.demand.topology.preferred:
+            self._doubt_preference(gang, core.demand.topology.preferred)
+        core, case, result = self._judged(entry, core, key, cycle)
         if isinstance(result, Plan):
             self._reservations.reserve(gang, {uid: gang.members[uid] for uid in result.nodes}, result.nodes)
             gang.weighed = gang.weighed if core.settled else result.weighed

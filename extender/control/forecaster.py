@@ -16,7 +16,8 @@ from extender.control.dispatch import ChangedGangs
 from extender.control.metrics import Metrics
 from extender.control.worker import Worker
 from extender.explain.documents import SuggestedChange
-from extender.explain.forecast import Forecast, ForecastNews, Foresight, Prospects, foresee
+from extender.explain.forecast import Forecast, ForecastNews, Prospects
+from extender.explain.foresight import Foresight, foresee
 from extender.explain.runtimes import LearnedRuntimes
 from extender.explain.wider import earlier, latest_worth, start_of, wider_levels
 from extender.objects.podgroup import GroupRef

@@ -41,7 +41,8 @@ from extender.explain.documents import (
 )
 from extender.explain.drawing.tree import DrawnHolding, Survey
 from extender.explain.evictable import Evictable
-from extender.explain.forecast import Prospect, Prospects
+from extender.explain.forecast import Prospects
+from extender.explain.foresight import Prospect
 from extender.explain.inquiry import Inquiry, inquire
 from extender.explain.parts import part_tree
 from extender.explain.quotas import quota_standing

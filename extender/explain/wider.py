@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from extender.explain.documents import SuggestedChange
-from extender.explain.forecast import Forecast, Foresight, Prospect
+from extender.explain.forecast import Forecast
+from extender.explain.foresight import Foresight, Prospect
 from extender.objects.levels import Levels
 from extender.objects.meta import time_text
 from extender.objects.topology import TopologyRequest

@@ -5,7 +5,8 @@ What Muster does not model may be different for members that are alike to it: th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from cachetools import LRUCache
@@ -41,15 +42,22 @@ class Misfits:
 
     #: Gangs of which refusals are remembered.
     GANGS = 1_000
+    #: Members that change places in one plan.
+    MOST = 100
     #: Refusals of one gang that are remembered: each of 100 members on each of 100 nodes.
     REFUSALS = 10_000
 
     def __init__(self) -> None:
         self.of_gangs: LRUCache[str, dict[_Place, None]] = LRUCache(self.GANGS)
+        self._news: set[str] = (
+            set()
+        )  # UIDs of gangs of which another refusal is known than when they were last arranged
 
     def add(self, gang_uid: str, uid: str, node: str) -> None:
         """Take in that kube-scheduler refuses a member on a node."""
         refused = self.of_gangs.get(gang_uid, {})
+        if (uid, node) not in refused:
+            self._news.add(gang_uid)
         refused[_Place(uid, node)] = None
         if len(refused) > self.REFUSALS:
             del refused[next(iter(refused))]
@@ -58,22 +66,24 @@ class Misfits:
     def forget(self, gang_uid: str) -> None:
         """Forget a gang that is gone."""
         self.of_gangs.pop(gang_uid, None)
+        self._news.discard(gang_uid)
+
+    def may_do_better(self, gang: Gang) -> bool:
+        """Tell, once for each refusal that is news, whether others of a gang may do where some of it were refused."""
+        known = gang.uid in self._news
+        self._news.discard(gang.uid)
+        refusals = Counter(place.node for place in self.of_gangs.get(gang.uid, ()) if place.uid in gang.members)
+        return known and not gang.topology.slices and max(refusals.values(), default=0) < len(gang.members)
 
     def arrange(self, gang: Gang, pods: Mapping[str, Pod], nodes: Mapping[str, str]) -> Mapping[str, str]:
         """Return a plan (pod UID -> node) in which members change places that were refused on theirs, if others may."""
         refused, topology = self.of_gangs.get(gang.uid, {}), gang.topology
         if topology.slices:
             return nodes
-        places, like = dict(nodes), _like(topology)
-        alike: dict[tuple[Shape, str], list[str]] = {}
-        for uid in places:
-            alike.setdefault(like(pods[uid]), []).append(uid)
+        like, alike = _like(topology), dict[tuple[Shape, str], list[str]]()
         for uid in nodes:
-            if (uid, places[uid]) in refused:
-                others = alike[like(pods[uid])]
-                other = next((each for each in others if _may_change(uid, each, places, refused)), uid)
-                places[uid], places[other] = places[other], places[uid]
-        return places
+            alike.setdefault(like(pods[uid]), []).append(uid)
+        return {uid: node for uids in alike.values() for uid, node in _seated(uids, nodes, refused).items()}
 
     def partner(self, gang: Gang, reservation: Reservation, slot: Slot, offered: Collection[str]) -> Slot | None:
         """Return whose place a refused member may have instead: on an offered node, and not on the way there.
@@ -97,6 +107,45 @@ def _like(topology: TopologyRequest) -> Callable[[Pod], tuple[Shape, str]]:
     return lambda pod: (pod.shape, pod.role if topology.role_groups else "")
 
 
-def _may_change(uid: str, other: str, places: Mapping[str, str], refused: Collection[_Place]) -> bool:
-    """Tell whether two members were refused on neither the other's node."""
-    return (uid, places[other]) not in refused and (other, places[uid]) not in refused
+def _seated(uids: Sequence[str], nodes: Mapping[str, str], refused: Collection[_Place]) -> dict[str, str]:
+    """Give the places of members that are alike to as many as were not refused there; the others have what is left.
+
+    Who may stay does, unless it makes way for another. Complexity: O(places) for each member that was refused, of which
+    the first MOST are looked at. Source: augmenting paths, C. Berge, "Two theorems in graph theory", PNAS 43 (1957).
+    """
+    seated = {uid: nodes[uid] for uid in uids if (uid, nodes[uid]) not in refused}
+    misfits = [uid for uid in uids if uid not in seated]
+    free = Counter(nodes[uid] for uid in misfits)
+    for misfit in misfits[: Misfits.MOST]:
+        seated |= _path(misfit, seated, free, refused)
+    left = (Counter(nodes[uid] for uid in uids) - Counter(seated.values())).elements()
+    return seated | dict(zip((uid for uid in misfits if uid not in seated), left, strict=True))
+
+
+def _path(misfit: str, seated: Mapping[str, str], free: Counter[str], refused: Collection[_Place]) -> Mapping[str, str]:
+    """Return who moves where so that a member has a place, itself included; nothing if there is no way to that."""
+    there: dict[str, list[str]] = {node: [] for node in free}
+    for uid, node in seated.items():
+        there.setdefault(node, []).append(uid)
+    unseen, comes, queue = list(there), dict[str, str](), deque([misfit])
+    while queue:
+        uid, others = queue.popleft(), list[str]()
+        for node in unseen:
+            if (uid, node) in refused:
+                others.append(node)
+                continue
+            comes[node] = uid
+            if free[node]:
+                free[node] -= 1
+                return _traced(misfit, node, comes, seated)
+            queue.extend(there[node])
+        unseen = others
+    return {}
+
+
+def _traced(misfit: str, node: str, comes: Mapping[str, str], seated: Mapping[str, str]) -> dict[str, str]:
+    """Return the moves that end with a free place on a node, back to the member that had none."""
+    moves = {comes[node]: node}
+    while (last := next(reversed(moves))) != misfit:
+        moves[comes[seated[last]]] = seated[last]
+    return moves

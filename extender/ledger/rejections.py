@@ -93,6 +93,10 @@ class Vetoes:
             self._forget(gang_uid, key)
         return bool(outdated)
 
+    def lift(self, gang_uid: str) -> bool:
+        """Forget the gang's vetoes; return whether there were any."""
+        return self.of_gangs.pop(gang_uid, None) is not None
+
     def next_end(self) -> float | None:
         """Return when the next veto ends that `ended` has not reported yet, or None."""
         return self.ends[0][2].until if self.ends else None

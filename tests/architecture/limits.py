@@ -64,7 +64,7 @@ COUNTS: Mapping[str, Limit] = {
     # Tokens go through the API server's proxy by a header of their own; answers say how much they leave out.
     # A gang that waits for quota is told what its Queue has, who has the rest, when it comes back, and why not now.
     # What would help is looked for in other Queues, GPUs per pod and the ends of others: 90 lines.
-    "lines in extender": Limit(69_410, goal=38_000),
+    "lines in extender": Limit(69_510, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.

@@ -19,7 +19,7 @@ from extender.explain.explanation import (
     remarks,
     whereabouts,
 )
-from extender.explain.forecast import Prospect
+from extender.explain.foresight import Prospect
 from extender.explain.runtimes import RuntimeSource
 from extender.explain.views import GangView
 from extender.objects.levels import Level, Levels

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.admission.events import QueueSeen
-from extender.explain.forecast import APART_JUDGEMENTS, TURNOVER_SECONDS, Forecast, Prospect, foresee
+from extender.explain.forecast import APART_JUDGEMENTS, TURNOVER_SECONDS, Forecast
+from extender.explain.foresight import Prospect, foresee
 from extender.explain.runtimes import LearnedRuntimes, RuntimeSource
 from extender.objects.keys import Options
 from extender.objects.meta import time_text

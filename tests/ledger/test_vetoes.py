@@ -71,7 +71,7 @@ def test_a_gang_that_is_refused_everywhere_waits_for_its_vetoes_to_end(world: Wo
         planned = job.reserved["a-1"]
         assert world.filter(replace(second, nominated_node=planned), elsewhere).outcome is Outcome.REFUSED
         rounds += 1
-        assert rounds <= 3
+        assert rounds <= 6
     assert job.reason is Reason.REFUSED_BY_SCHEDULER
     assert job.reserved == {}
     world.later(31)
