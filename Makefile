@@ -23,7 +23,7 @@ PYTHON_DIRS = $(wildcard extender muster_lab tests localcluster bench docsite)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
 .PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference release lock audit clean
-.PHONY: require-go require-chromium require-postgresql each together gate-controlplane gate-computed
+.PHONY: require-go require-chromium require-postgresql each gate-controlplane gate-computed
 .PHONY: night-instruments night-properties night-faults night-controlplane night-storms night-long
 .PHONY: release-package release-sbom release-chart release-plugin release-krew release-sums
 
@@ -155,47 +155,34 @@ check: setup lint ## Check what one works on: lint and the fast tests, in under 
 	@$(BIN)/pytest --quiet -m 'not slow and not nightly' --hypothesis-profile check --numprocesses $(WORKERS) --dist worksteal \
 	    $(CHECKED) $(ARGS)
 
-# Parts of the gate that run side by side on two cores. Tests of the control plane mostly wait, and some count seconds: they
-# go first, and what only computes takes what they leave. Each of their processes has a control plane of its own, so a file
-# stays in one process. The other part begins with lint and ends with the browser, whose tests want the machine, too.
-# The first of them to build the control plane keeps the other waiting: it takes both cores.
-# Each part names the folders of its tests, as importing all tests takes every process ten seconds and more.
+# The parts of the gate, one after the other: side by side they finish no sooner on two cores, and tests that wait for
+# something have to wait for longer. Each process of control-plane tests has a control plane of its own, so a file stays in
+# one process; they mostly wait, so that a third process pays. Each part names the folders of its tests, as importing all
+# tests takes every process ten seconds and more.
 #
 # Coverage counts all runs together, so only the report at the end has a threshold. The steps of faults run without it:
 # tracing would double their time and add no line.
-GATE := gate-controlplane gate-computed
 COVERED := $(VENV)/coverage
 PYTEST = COVERAGE_FILE=$(abspath $(COVERED))/.coverage.$@ $(BIN)/pytest --cov --cov-append --cov-report= --cov-fail-under=0
 FAULTS := tests/properties/test_faults.py
 CONTROL_PLANES ?= 3
 BROWSERS ?= 2
-AFTER := nice -n 10
 
-test: require-go require-chromium require-postgresql setup ## Run the gate, as CI does: lint, every test that decides, coverage.
+test: require-go require-chromium require-postgresql setup lint ## Run the gate, as CI does: lint, every test that decides, coverage.
 	@rm -rf .coverage .coverage.* $(COVERED) && mkdir -p $(COVERED)
-	@$(MAKE) together PARTS='$(GATE)'
+	@$(BIN)/python -m localcluster build
+	@$(MAKE) gate-computed
+	@$(MAKE) gate-controlplane
 	@$(BIN)/coverage combine --quiet $(COVERED)
 	@$(BIN)/coverage report
 
-# Every line says of which part it is. A part that fails does not keep the others from running; Ctrl-C ends all.
-together:
-	@set -m; running=; failed=; \
-	trap 'for job in $$(jobs -p); do kill -INT -- "-$$job"; done' INT TERM; \
-	for part in $(PARTS); do \
-	    { $(MAKE) "$$part" 2>&1 | while IFS= read -r line; do echo "$$part: $$line"; done; } & running+=" $$part=$$!"; \
-	done; \
-	for each in $$running; do wait "$${each#*=}" 2>/dev/null || failed+=" $${each%=*}"; done; \
-	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
-
 gate-controlplane:
-	@$(BIN)/python -m localcluster build
 	@$(PYTEST) -m 'controlplane and not nightly' --numprocesses $(CONTROL_PLANES) --dist loadfile tests/controlplane
 
-gate-computed: lint
-	@$(BIN)/python -m localcluster build
-	@$(AFTER) env $(PYTEST) -m 'not controlplane and not browser and not nightly' --ignore $(FAULTS) \
+gate-computed:
+	@$(PYTEST) -m 'not controlplane and not browser and not nightly' --ignore $(FAULTS) \
 	    --numprocesses $(WORKERS) --dist worksteal
-	@$(AFTER) $(BIN)/pytest $(FAULTS) --numprocesses $(WORKERS) --dist worksteal
+	@$(BIN)/pytest $(FAULTS) --numprocesses $(WORKERS) --dist worksteal
 	@$(PYTEST) -m 'browser and not nightly' --numprocesses $(BROWSERS) --dist loadfile tests/browser
 
 # The parts of the night, each by itself as `make PART`. The last one compares figures with the budget, which wants a

@@ -15,7 +15,7 @@ def makefile(repository: Path) -> str:
     return (repository / "Makefile").read_text().replace("\\\n", " ")
 
 
-def run_make(repository: Path, *targets: str, path: Path | str, venv: Path) -> subprocess.CompletedProcess[str]:
+def run_make(repository: Path, *targets: str, path: Path, venv: Path) -> subprocess.CompletedProcess[str]:
     """Make the targets with `path` as the whole PATH and `venv` as the virtual environment; never raise."""
     make = shutil.which("make")
     assert make, "install make with: sudo apt-get install -y make"
@@ -68,12 +68,3 @@ def test_a_part_of_the_night_that_fails_stops_no_other(repository: Path, tmp_pat
     assert made.returncode != 0
     assert "no-such-part" in made.stderr.partition("nightly: require-go\n")[2]
     assert "nightly: failed: require-go no-such-part\n" in made.stderr
-
-
-def test_parts_of_the_gate_that_run_side_by_side_all_end(repository: Path, tmp_path: Path) -> None:
-    """Each line says of which part it is, and one part that fails fails the gate once the others have ended."""
-    made = run_make(repository, "together", "PARTS=no-such-part help", path=os.environ["PATH"], venv=tmp_path / "venv")
-    assert made.returncode != 0
-    assert "no-such-part: make" in made.stdout
-    assert "help:   demo " in made.stdout
-    assert "failed: no-such-part\n" in made.stderr
