@@ -49,15 +49,13 @@ class Misfits:
 
     def __init__(self) -> None:
         self.of_gangs: LRUCache[str, dict[_Place, None]] = LRUCache(self.GANGS)
-        self._news: set[str] = (
-            set()
-        )  # UIDs of gangs of which another refusal is known than when they were last arranged
+        self._news: LRUCache[str, None] = LRUCache(self.GANGS)  # gang UIDs: more is known than when it was last asked
 
     def add(self, gang_uid: str, uid: str, node: str) -> None:
         """Take in that kube-scheduler refuses a member on a node."""
         refused = self.of_gangs.get(gang_uid, {})
         if (uid, node) not in refused:
-            self._news.add(gang_uid)
+            self._news[gang_uid] = None
         refused[_Place(uid, node)] = None
         if len(refused) > self.REFUSALS:
             del refused[next(iter(refused))]
@@ -66,12 +64,11 @@ class Misfits:
     def forget(self, gang_uid: str) -> None:
         """Forget a gang that is gone."""
         self.of_gangs.pop(gang_uid, None)
-        self._news.discard(gang_uid)
+        self._news.pop(gang_uid, None)
 
     def may_do_better(self, gang: Gang) -> bool:
         """Tell, once for each refusal that is news, whether others of a gang may do where some of it were refused."""
-        known = gang.uid in self._news
-        self._news.discard(gang.uid)
+        known = self._news.pop(gang.uid, self) is None
         refusals = Counter(place.node for place in self.of_gangs.get(gang.uid, ()) if place.uid in gang.members)
         return known and not gang.topology.slices and max(refusals.values(), default=0) < len(gang.members)
 

@@ -294,8 +294,10 @@ class Reservations:
         Return whether one was; it gets the refused node instead.
         """
         gang, node = self._model.gangs.get(reservation.ref), slot.node
-        self.misfits.add(reservation.gang_uid, slot.pod.uid, node)
-        other = None if gang is None else self.misfits.partner(gang, reservation, slot, offered)
+        if gang is None or gang.ref.is_pod:
+            return False
+        self.misfits.add(gang.uid, slot.pod.uid, node)
+        other = self.misfits.partner(gang, reservation, slot, offered)
         if other is None:
             return False
         self.ledger.release(other.pod.uid)
@@ -470,7 +472,8 @@ class Reservations:
         refused = [uid for uid in gang.refused if uid in reservation.slots]
         reserved = [uid for uid in refused if reservation.slots[uid].state is SlotState.RESERVED]
         for uid in reserved:
-            self.misfits.add(gang.uid, uid, reservation.slots[uid].node)
+            if not gang.ref.is_pod:
+                self.misfits.add(gang.uid, uid, reservation.slots[uid].node)
             self.drop(uid, f"kube-scheduler refused it: {gang.refused[uid]}")
         if reserved:
             self.failures.fail(gang.ref.namespace)
