@@ -457,11 +457,10 @@ class AdmissionPass:
 
     def _may_rearrange(self, gang: Gang) -> bool:
         """Let a gang have the nodes that some of its members were refused on, if others of them may do better there."""
-        vetoed = gang.uid in self._vetoes.of_gangs
-        return vetoed and self._reservations.misfits.may_do_better(gang) and self._vetoes.lift(gang.uid)
+        return self._reservations.misfits.may_do_better(gang) and self._vetoes.lift(gang.uid)
 
     def _judged(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> tuple[PodSet, Case, Plan | NoFit]:
-        """Judge what a gang lacks; where that has no place so, without vetoes that are outdated, or the gang anew."""
+        """Judge what a gang lacks; where that has no place so, without vetoes that are outdated, or all of it again."""
         gang = entry.gang
         case = cycle.case(core, entry.queue, key)
         result = judge(case)
@@ -475,7 +474,7 @@ class AdmissionPass:
             core = joined(core, self._model.table, self._model.tree)
             case = cycle.case(core, entry.queue, key)
             result = judge(case)
-        if isinstance(result, NoFit) and self._may_rearrange(gang):
+        if isinstance(result, NoFit) and gang.uid in self._vetoes.of_gangs and self._may_rearrange(gang):
             case = cycle.case(core, entry.queue, key)
             result = judge(case)
         return core, case, result

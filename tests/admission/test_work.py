@@ -62,7 +62,7 @@ def test_equal_gangs_are_examined_once_when_room_changed() -> None:
         return calls(world.admission.decide)
 
     few, many = work(30), work(230)
-    assert (many - few) / 200 < 42
+    assert (many - few) / 200 < 44
 
 
 class TestLife:
