@@ -27,7 +27,7 @@ from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.cluster.nodehealth import NodeHealth
 from extender.eviction.pending import PendingEvictions
-from extender.eviction.policies import notice_of, preemption_of
+from extender.eviction.policies import own_notice
 from extender.eviction.preemptions import Preemptions
 from extender.judge import CLEARABLE, Case, NoFit, judge
 from extender.ledger.effects import CollectedEffects, EvictionReason
@@ -278,12 +278,12 @@ class Losses:
 
         On a node that does not answer nothing can be saved.
         """
-        going, policy = [pod for pod in moving if pod.stays], preemption_of(self._sharing.queue_of(gang), self._sharing)
+        going = [pod for pod in moving if pod.stays]
         if not going or not self._is_drained(lost):
             return False
         why, now = f"because nodes are drained: {_named(lost)}", self._clock.monotonic()
         notices = self._pending_evictions.notices
-        due = notices.due(gang, going, notice_of(gang, policy), EvictionReason.NODE_DRAINED, why)
+        due = notices.due(gang, going, own_notice(gang, self._sharing), EvictionReason.NODE_DRAINED, why)
         if due > now:
             self.leaving[gang.uid] = gang, due
         return due > now
@@ -292,10 +292,8 @@ class Losses:
         """Keep the places of members that move (UID -> node), and evict them."""
         now, since = self._clock.monotonic(), self.nodes
         self._preemptions.placed(gang)
-        told = (
-            ("drained", EvictionReason.NODE_DRAINED) if self._is_drained(lost) else ("lost", EvictionReason.NODE_LOST)
-        )
-        fate, reason = told
+        drained = self._is_drained(lost)
+        fate, reason = ("drained", EvictionReason.NODE_DRAINED) if drained else ("lost", EvictionReason.NODE_LOST)
         why = f"because nodes are {fate}: {_named(lost)}; its new place is kept"
         if len(nodes) > len(lost):
             why = f"together with members whose nodes are {fate}: {_named(lost)}; their new places are kept"

@@ -16,7 +16,7 @@ from extender.cluster.whatif import withhold
 from extender.eviction.movedplaces import MovedPlaces
 from extender.eviction.moves import FoundMoves
 from extender.eviction.notices import Notices, in_number
-from extender.eviction.policies import Claimant, QuotaRights, notice_of, preemption_of
+from extender.eviction.policies import Claimant, QuotaRights, own_notice
 from extender.eviction.search.search import FoundPreemption
 from extender.eviction.search.units import VictimEviction
 from extender.ledger.earmark import Earmark
@@ -386,7 +386,7 @@ class PendingEvictions:
             gang = self._model.gangs.get(holder)
             if gang is None:
                 continue
-            notice = notice_of(gang, preemption_of(self._sharing.queue_of(gang), self._sharing))
+            notice = own_notice(gang, self._sharing)
             staying = [pod for pod in gang.members.values() if pod.stays and not gang.keeps(pod)]
             due = self.notices.due(gang, staying, notice if staying else 0.0, reason, why)
             self.to_drain[gang.uid] = gang

@@ -255,6 +255,11 @@ def notice_of(gang: Gang, policy: PreemptionPolicy) -> float:
     return max(policy.grace, min(gang.eviction_notice, policy.max_notice))
 
 
+def own_notice(gang: Gang, sharing: Sharing) -> float:
+    """Return how long before its eviction a gang is told (seconds), in the queue that it is in."""
+    return notice_of(gang, preemption_of(sharing.queue_of(gang), sharing))
+
+
 def _earlier(one: float | None, other: float) -> float:
     return other if one is None else min(one, other)
 

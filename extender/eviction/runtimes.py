@@ -10,7 +10,7 @@ from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.eviction.pending import PATIENCE_SECONDS, PendingEvictions
-from extender.eviction.policies import notice_of, preemption_of
+from extender.eviction.policies import own_notice
 from extender.ledger.effects import EvictionReason
 from extender.queues.sharing import Sharing
 
@@ -95,8 +95,7 @@ class Runtimes:
 
     def _take_turn(self, run: TimedRun, now: float) -> None:
         gang, left = run.gang, run.ends - self._clock.now().timestamp()
-        policy = preemption_of(self._sharing.queue_of(gang), self._sharing)
-        notice = notice_of(gang, policy)
+        notice = own_notice(gang, self._sharing)
         if left > notice:
             run.turn = now + left - notice
             self._may_stay(run, "it may run for longer now")

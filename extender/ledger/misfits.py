@@ -68,9 +68,10 @@ class Misfits:
 
     def may_do_better(self, gang: Gang) -> bool:
         """Tell, once for each refusal that is news, whether others of a gang may do where some of it were refused."""
-        known = self._news.pop(gang.uid, self) is None
+        if self._news.pop(gang.uid, self) is not None or gang.topology.slices:
+            return False
         refusals = Counter(place.node for place in self.of_gangs.get(gang.uid, ()) if place.uid in gang.members)
-        return known and not gang.topology.slices and max(refusals.values(), default=0) < len(gang.members)
+        return max(refusals.values(), default=0) < len(gang.members)
 
     def arrange(self, gang: Gang, pods: Mapping[str, Pod], nodes: Mapping[str, str]) -> Mapping[str, str]:
         """Return a plan (pod UID -> node) in which members change places that were refused on theirs, if others may."""

@@ -88,12 +88,16 @@ def read_submission(
     None come of objects that are all passed over. Raises SubmissionError naming object and field for what cannot be
     read, or makes pods that cannot be foretold.
     """
-    given = read_manifests(objects)
-    manifests = [each for one in given for each in _unwrapped(one, given)]
+    given, manifests, used = read_manifests(objects), list[Manifest](), list[Manifest]()
+    for one in given:
+        if is_train_job(one):
+            used.append(runtime_of(one, given))
+            manifests.append(job_set_of(one, used[-1]))
+        else:
+            manifests.append(_unwrapped(one))
     reading = _SubmissionReader(_with_classes(manifests, priorities), created, managed)
     for manifest in manifests:
         reading.take_in(manifest)
-    used = [runtime_of(each, given) for each in given if is_train_job(each)]
     passed_over = tuple(str(each) for each in given if _is_passed_over(each) and each not in used)
     if not reading.gangs and not passed_over:
         raise SubmissionError("there is no object that makes pods; a PodGroup, Pod, Job, JobSet ... is needed")
@@ -215,22 +219,18 @@ def _is_passed_over(manifest: Manifest) -> bool:
 _PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 
 
-def _unwrapped(manifest: Manifest, given: Sequence[Manifest]) -> Iterator[Manifest]:
-    """Yield what a controller makes of an object before there are pods: a RayJob's RayCluster, a TrainJob's JobSet."""
-    if is_train_job(manifest):
-        yield job_set_of(manifest, runtime_of(manifest, given))
-        return
+def _unwrapped(manifest: Manifest) -> Manifest:
+    """Return what a controller makes of an object before there are pods: a RayJob's RayCluster; most are themselves."""
     wrapped = _WRAPPERS.get((manifest.group, manifest.kind))
     if wrapped is None:
-        yield manifest
-        return
+        return manifest
     kind, field_name = wrapped
     spec: Any = manifest.body.get("spec")
     inner = spec.get(field_name) if isinstance(spec, dict) else None
     if not isinstance(inner, dict):
         raise manifest.refuse(f"spec.{field_name}", "is missing; it cannot be said which pods there would be")
     body = {**manifest.body, "kind": kind.kind, "spec": inner}
-    yield Manifest(kind.group, kind.kind, manifest.namespace, manifest.name, body)
+    return Manifest(kind.group, kind.kind, manifest.namespace, manifest.name, body)
 
 
 def _with_classes(manifests: Sequence[Manifest], known: Priorities) -> Priorities:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from extender.objects.manifest import Manifest
+from extender.objects.sources.jobset import JOBSET
 
 #: Kinds of runtimes; a TrainJob names the first by default.
 RUNTIMES: Final = ("ClusterTrainingRuntime", "TrainingRuntime")
@@ -115,10 +116,9 @@ def job_set_of(job: Manifest, runtime: Manifest) -> Manifest:
         "labels": {**(meta.labels or {}), **(spec.labels or {})},
         "annotations": {**(meta.annotations or {}), **(spec.annotations or {})},
     }
-    group, version, kind = "jobset.x-k8s.io", "v1alpha2", "JobSet"
     own = {**(template.spec or {}), "replicatedJobs": jobs, "suspend": spec.suspend}
-    body = {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": metadata, "spec": own}
-    return Manifest(group, kind, job.namespace, job.name, body)
+    body = {"apiVersion": f"{JOBSET}/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": own}
+    return Manifest(JOBSET, "JobSet", job.namespace, job.name, body)
 
 
 def _with_nodes(replicated: _Plain, nodes: int | None, resources: _Plain | None) -> _Plain:

@@ -16,12 +16,10 @@ from extender.objects.keys import NO_OPTIONS, Options
 from extender.objects.podgroup import GroupRef
 from extender.objects.queue import PreemptionPolicy, StopPolicy
 from extender.objects.reason import Reason
-from tests.eviction.test_losses import lose, silent
+from tests.eviction.test_losses import ASKING, lose, silent
 from tests.eviction.test_preemptions import evicted, leave, running
 from tests.queues.test_sharing import queue, tell
 from tests.worlds import Job, World
-
-ASKING = Options(eviction_notice=120.0)
 
 
 def heed(world: World, *jobs: Job) -> list[str]:
