@@ -5,6 +5,7 @@ A test that moves no state asks here, and not the parts that hold the answer: it
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 import numpy as np
@@ -145,6 +146,16 @@ class State:
     def wait(self, uid: str) -> Wait | None:
         """Return why the life `uid` of a gang waits, or None if it does not."""
         return self.waits().get(uid)
+
+    @property
+    def is_telling(self) -> bool:
+        """Tell whether the pass that is under way has decided all, and tells gangs why they wait."""
+        return self._admission.deciding and self._admission.tenure.decider.is_telling
+
+    def kinds(self, *refs: GroupRef) -> list[Hashable | None]:
+        """Return the kinds of gangs that stand in line."""
+        queues = self._admission.tenure.decider.queues
+        return [entry.kind for entry in map(queues.get, refs) if entry is not None]
 
     def waits(self) -> dict[str, Wait]:
         """Return why gangs wait, by the UID of their life."""

@@ -488,6 +488,9 @@ class Admission:
         if not self.pending:
             return False
         decider = self.tenure.decider
+        if self.deciding and self._pending and decider.is_telling:
+            decider.break_off()  # who waits is told later
+            self.deciding = False
         if not self.deciding:
             self._pending = False
             self.unjudged.clear()

@@ -9,11 +9,12 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
-from extender.admission.cycle import GLANCE, Cycle, Entry, Pace, VerdictKey
+from extender.admission.cycle import GLANCE, Cycle, Entry, Pace
 from extender.admission.extras import Extras, Growth
 from extender.admission.headearmarks import HeadEarmarks
 from extender.admission.intake import Intake
 from extender.admission.noderequests import NodeRequests
+from extender.admission.verdicts import TRUE_OF_KINDS, VerdictKey, wait_of
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
@@ -150,6 +151,7 @@ class AdmissionPass:
         cycle: the state of the last complete cycle, an empty one before the first.
         again: whether another pass is due: the last one gave back room behind gangs that it had judged already, or a
             search for a place is to go on.
+        is_telling: whether all has been decided in the pass that is under way: who waits has still to be told why.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the pass is where the parts meet
@@ -191,15 +193,16 @@ class AdmissionPass:
         self._effects = effects
         self._doubted: dict[str, str] = {}
         self.queues: Queues[Entry] = Queues()
-        self._intake = Intake(model, sharing, reservations, pending_evictions, ageing, self.queues, clock)
+        self._intake = Intake(model, sharing, reservations, pending_evictions, vetoes, ageing, self.queues, clock)
         self.changes = Changes(model, sharing, reservations, vetoes, ageing, clock)
         nothing = CapacityViews(model.table, model.tree, Eligibility(model.table))
         self.cycle = Cycle(model, sharing, vetoes, nothing, now=0.0)
-        self.again = False
+        self.again = self.is_telling = False
         self._steps: _Steps[None] | None = None
         self._views: Callable[[], CapacityViews] = lambda: nothing
         self._obstacle: Wait | None = None
         self._pace = Pace(clock)
+        self._passed_by: list[Entry] = []  # where this pass went by all that are of a gang's kind
         self._changed: dict[GroupRef, Gang] = {}  # gangs that have changed between two steps of this pass
 
     def forget(self) -> None:
@@ -223,6 +226,10 @@ class AdmissionPass:
             return False
         return True
 
+    def break_off(self) -> None:
+        """Do without the rest of the pass that is under way."""
+        self._steps = None
+
     def _go_on(self, cycle: Cycle) -> None:
         """Take in what has changed between two steps."""
         cycle.views, cycle.obstacle, cycle.firm = self._views(), self._obstacle, self._firm()
@@ -237,7 +244,7 @@ class AdmissionPass:
     def _pass(self) -> _Steps[None]:
         """Run a pass, in steps that end wherever this yields."""
         # 1. Bring up to date what time has changed, which devices are held, and what is charged to queues.
-        self.again, self._changed = False, {}
+        self.again, self.is_telling, self._changed, self._passed_by = False, False, {}, []
         while self._reservations.nominate():  # should a pass have failed before it had nominated all
             yield
         views = self._views()
@@ -275,6 +282,33 @@ class AdmissionPass:
         self._settle(cycle)
         # 6. Hand out devices before others go, whose devices the placed members would be taken to have.
         self._model.table.occupancy.refresh()
+        # 7. Tell those that wait for the same as one that was judged; whatever changes goes before that.
+        if not self.again:
+            yield from self._tell()
+
+    def _tell(self) -> _Steps[None]:
+        """Tell gangs of the verdict on their kind: newcomers first, then the others if it is another one."""
+        self.is_telling = True
+        for first in self._passed_by:
+            untold = filter(None, map(self.queues.get, list(first.shared.untold)))
+            yield from self._tell_some(first, untold)
+        for first in self._passed_by:
+            shared = first.shared
+            if shared.told != shared.wait:
+                yield from self._tell_some(first, self.queues.line(first.queue, first.kind))
+            shared.told = shared.wait
+
+    def _tell_some(self, first: Entry, entries: Iterable[Entry]) -> _Steps[None]:
+        """Tell those of some gangs of the verdict on their kind that stand behind the first that it is true of."""
+        shared = first.shared
+        for entry in entries:
+            if entry.core is not None and entry.position >= first.position and entry.gang.ref not in self._changed:
+                shared.untold.pop(entry.gang.ref, None)
+                self._reservations.wait(entry.gang, wait_of(shared, entry.core))
+            self._pace.done += 1
+            if self._pace.done >= GLANCE and self._pace.is_over():
+                yield
+                self._changed |= self._model.gangs.changed
 
     def _settle(self, cycle: Cycle) -> None:
         """Remember what a complete cycle has decided."""
@@ -299,7 +333,9 @@ class AdmissionPass:
 
     def _take_in(self, gang: Gang) -> None:
         """Take in a gang that has changed or is gone."""
-        self.queues.remove(gang.ref)
+        if (entry := self.queues.get(gang.ref)) is not None:
+            entry.shared.untold.pop(gang.ref, None)
+            self.queues.remove(gang.ref)
         if self._model.gangs.get(gang.ref) is gang:
             self._sharing.follow(gang)
             if self._pending_evictions.moved.places:
@@ -307,6 +343,8 @@ class AdmissionPass:
             if gang.census().bound or gang.uid in self._repairs.wounds:
                 self._repairs.follow(gang)
             self._follow_runtime(gang)
+            if gang.expected_duration is not None or self._heads.timed:
+                self._heads.follow(gang)
             self._intake.consider(gang)
             return
         self._doubted.pop(gang.uid, None)
@@ -316,6 +354,7 @@ class AdmissionPass:
         self._preemptions.forget(gang.uid)
         self._consolidation.forget(gang.uid)
         self._asking.forget(gang)
+        self._heads.forget(gang.ref)
         self._reservations.wait(gang, None)
 
     def _follow_runtime(self, gang: Gang) -> None:
@@ -358,51 +397,64 @@ class AdmissionPass:
         Those whose verdict stands cost a comparison, since there may be a thousand.
         """
         extras: list[Entry] = []
+        keys: dict[str, VerdictKey] = {}
         walk, failed = self.queues.in_turn(self._sharing.turn), self._reservations.failures.namespaces
-        while stretch := walk.stretch():
-            keys: dict[str, VerdictKey] = {}
-            for index, entry in enumerate(stretch):
-                if entry.core is None:
-                    extras.append(entry)
-                    continue
-                key = keys.get(entry.queue) or keys.setdefault(entry.queue, cycle.verdict_key(entry.queue))
-                if entry.judged_on == key and entry.head is None and not entry.blocks:
-                    continue
-                odd = self._changed or failed or entry.hopeless_since >= 0
-                left_out = odd and self._is_left_out(entry, key, walk)
-                if left_out or (entry.queue and self._goes_later(entry, entry.core, key, walk, cycle)):
-                    continue
-                generation = self._model.table.generation
-                if self._visit(entry, entry.core, key, cycle):
-                    extras.append(entry)
-                self._pace.done += _EVALUATED
-                if self._pace.done >= GLANCE and self._pace.is_over():
-                    yield
-                    self._go_on(cycle)
-                    keys.clear()
-                if cycle.has_moved():
-                    keys.clear()
-                if generation != self._model.table.generation and (yield from self._placed(cycle, walk, index + 1)):
-                    break
+        for entry in walk:
+            if entry.core is None:
+                extras.append(entry)
+                continue
+            key = keys.get(entry.queue) or keys.setdefault(entry.queue, cycle.verdict_key(entry.queue))
+            if entry.head is None and self._stands_for_all(entry, key, walk):
+                continue
+            if entry.judged_on == key and entry.head is None and not entry.blocks:
+                continue
+            odd = self._changed or failed
+            left_out = odd and self._is_left_out(entry, walk)
+            if left_out or (entry.queue and self._goes_later(entry, entry.core, key, walk, cycle)):
+                continue
+            generation = self._model.table.generation
+            if self._visit(entry, entry.core, key, cycle):
+                extras.append(entry)
+            self._stands_for_all(entry, key, walk)
+            self._pace.done += _EVALUATED
+            if self._pace.done >= GLANCE and self._pace.is_over():
+                yield
+                self._go_on(cycle)
+                keys.clear()
+            if cycle.has_moved():
+                keys.clear()
+            if generation != self._model.table.generation:
+                yield from self._placed(cycle)
+                walk.turns_changed()
         return extras
 
-    def _is_left_out(self, entry: Entry, key: VerdictKey, walk: Walk[Entry]) -> bool:
+    def _stands_for_all(self, entry: Entry, key: VerdictKey, walk: Walk[Entry]) -> bool:
+        """Tell whether there is a verdict on all that are of a gang's kind; then the walk goes by those behind it."""
+        shared = entry.shared
+        if shared.hopeless_since == self._model.table.last_node_change and key.obstacle is None:
+            shared.verdict_on = key
+        if shared.verdict_on != key:
+            return False
+        if entry.kind is not None:
+            if shared.untold or shared.told is not shared.wait:
+                self._passed_by.append(entry)
+            walk.close()
+        return True
+
+    def _is_left_out(self, entry: Entry, walk: Walk[Entry]) -> bool:
         """Tell whether a gang is not evaluated now, and let it come later where it is to be.
 
-        It has changed since the pass began, or would not fit if all nodes were empty, or its namespace has had
-        reservations in vain: then it comes after all others, unless it holds nodes.
+        It has changed since the pass began, or its namespace has had reservations in vain: then it comes after all
+        others, unless it holds nodes.
         """
         if self._changed and self._is_outdated(entry):
             return True
-        if entry.hopeless_since == self._model.table.last_node_change and key.obstacle is None:
-            entry.judged_on = key
-            return True
-        failures = self._reservations.failures
+        failures, shared = self._reservations.failures, entry.shared
         failed = entry.position.not_partial and failures.is_failing(entry.gang.ref.namespace)
-        entry.is_deferred = failed and not walk.is_last
-        if entry.is_deferred:
-            walk.defer(entry, alone=True)
-        return entry.is_deferred
+        shared.is_deferred = failed and not walk.is_last
+        if shared.is_deferred:
+            walk.defer_alone()
+        return shared.is_deferred
 
     def _goes_later(self, entry: Entry, core: PodSet, key: VerdictKey, walk: Walk[Entry], cycle: Cycle) -> bool:
         """Let a gang that would borrow come after all that would not, and those behind it in its queue too.
@@ -412,14 +464,13 @@ class AdmissionPass:
         if walk.is_last or entry.is_urgent:
             return False
         if entry.judged_on != key:
-            entry.borrows = cycle.borrows(core, entry.queue)
-        if entry.borrows or walk.defers(entry.queue):
-            walk.defer(entry)
-            return True
-        return False
+            entry.shared.borrows = cycle.borrows(core, entry.queue)
+        if entry.shared.borrows:
+            walk.defer()
+        return entry.shared.borrows
 
-    def _placed(self, cycle: Cycle, walk: Walk[Entry], done: int) -> _Steps[bool]:
-        """Nominate the members of a gang that has been placed, in steps; return whether it is another queue's turn.
+    def _placed(self, cycle: Cycle) -> _Steps[None]:
+        """Nominate the members of a gang that has been placed, in steps; it may then be another queue's turn.
 
         All of them have their slots already: one that is asked about meanwhile is answered.
         """
@@ -427,7 +478,6 @@ class AdmissionPass:
             yield
             self._go_on(cycle)
         self._sharing.charges.refresh()
-        return walk.turns_changed(done)
 
     def _visit(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> bool:
         """Judge a gang if its verdict does not stand; let it stand in the way of others if it does that.
@@ -513,8 +563,36 @@ class AdmissionPass:
         self._reservations.wait(gang, instead or result.wait)
         counted = gang.group is not None and gang.group.min_resources  # told by what is free, also where nothing helps
         hopeless = result.hopeless and entry.queue == NAMELESS and not counted
-        entry.hopeless_since = self._model.table.last_node_change if hopeless else -1
+        if entry.kind is not None:
+            hopeless &= self._generalize(entry, case, result, cycle, key)
+        entry.shared.hopeless_since = self._model.table.last_node_change if hopeless else -1
         return False
+
+    def _generalize(self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle, key: VerdictKey) -> bool:
+        """Let a verdict be that of all that are of a gang's kind; return whether it is."""
+        shared, gang = entry.shared, entry.gang
+        shared.untold[gang.ref] = None
+        if gang.uid in self._pending_evictions.under_way:
+            self._model.gangs.touch(gang.uid)  # from now on it is like no other
+        elif self._is_for_all(entry, case, no_fit, cycle):
+            shared.verdict_on, shared.wait = key, no_fit.wait
+            return True
+        return False
+
+    def _is_for_all(self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle) -> bool:
+        """Tell whether all that are of a gang's kind wait for the same, and no more can be done for any of them."""
+        reason = no_fit.wait.reason
+        if reason not in TRUE_OF_KINDS or entry.head is not None or (entry.blocks and reason not in _PASSED_BY):
+            return False
+        if case.obstacle is not None:
+            return True
+        if self._asking.is_on or self._sharing.consolidating:
+            return False
+        if no_fit.nodes and self._heads.may_differ(entry.gang, cycle):
+            return False
+        return reason not in CLEARABLE or all(
+            self._preemptions.is_in_vain(case, option) for option in (*no_fit.nodes, *no_fit.quota)
+        )
 
     def _make_room(
         self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle, larger: Iterable[Case] | None = None

@@ -6,10 +6,11 @@ A verdict stands as long as its `VerdictKey` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
+from extender.admission.verdicts import KindVerdict, VerdictKey
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, role_gaps
 from extender.cluster.model import ClusterModel
@@ -30,11 +31,9 @@ class Entry:
 
     `core` is what it cannot start without; None for a gang that only wants places for members beyond minMember. With
     `gated` it asks for no nodes yet, only whether its queue has quota for it; one that `blocks` lets not
-    every gang pass; one that `borrows` would take its queue beyond its quota, when that was last asked; one that
-    `is_deferred` came after the others, because its namespace has had reservations in vain. Its verdict was given on
-    `judged_on`, which made it a `head` or not; that on the members beyond on `extras_judged_on`, and why the first of
-    these find no place is `short`. As long as no node has changed since `hopeless_since`, a generation of the node
-    table, it would not fit if all of them were empty. So many `searches` for a place gave up.
+    every gang pass. Its verdict was given on `judged_on`, which made it a `head` or not; that on the members beyond on
+    `extras_judged_on`, and why the first of these find no place is `short`. So many `searches` for a place gave up.
+    `shared` is what it shares with those of its `kind` in its queue.
     """
 
     gang: Gang
@@ -43,13 +42,12 @@ class Entry:
     core: PodSet | None
     gated: bool = False
     blocks: bool = False
-    borrows: bool = False
-    is_deferred: bool = False
+    kind: Hashable | None = None
+    shared: KindVerdict = field(default_factory=KindVerdict)
     judged_on: VerdictKey | None = None
     head: Earmark | None = None
     extras_judged_on: VerdictKey | None = None
     short: Wait | None = None
-    hopeless_since: int = -1
     searches: int = 0
 
     @property
@@ -64,17 +62,13 @@ def line_up(walk: Walk[Entry]) -> list[Entry]:
     Who would borrow comes after all who would not, as when it was last judged.
     """
     line: list[Entry] = []
-    while stretch := walk.stretch():
-        if walk.is_last:
-            line += stretch
-            continue
-        for each in stretch:
-            if each.is_deferred:
-                walk.defer(each, alone=True)
-            elif each.queue != NAMELESS and (each.borrows or walk.defers(each.queue)) and not each.is_urgent:
-                walk.defer(each)
-            else:
-                line.append(each)
+    for each in walk:
+        if each.shared.is_deferred and not walk.is_last:
+            walk.defer_alone()
+        elif each.shared.borrows and each.queue != NAMELESS and not (each.is_urgent or walk.is_last):
+            walk.defer()
+        else:
+            line.append(each)
     return [each for each in line if each.core is not None]
 
 
@@ -83,22 +77,6 @@ class OpensSpares(Protocol):
 
     def __call__(self, owner: str, gang: Gang, queue: str, *, repairs: bool = False) -> bool:
         """Tell whether it may."""
-
-
-class VerdictKey(NamedTuple):
-    """What a verdict about a gang rests on apart from the gang itself.
-
-    `generation` is that of the node table: it grows with every change of a node and of what is taken there, and so of
-    what is charged to queues. `earmarks` are what is kept for others. `obstacle` is why no gang at all is placed.
-    `ahead` is the gang that keeps all behind it in its queue waiting, "" without one. With `frugal` no gang of its
-    tree of queues may borrow.
-    """
-
-    generation: int
-    earmarks: tuple[Earmark, ...]
-    obstacle: Wait | None
-    ahead: str = ""
-    frugal: bool = False
 
 
 #: How much is done in a step of a pass between two looks at the clock.

@@ -8,13 +8,14 @@ from weakref import WeakKeyDictionary
 
 from extender.admission.cycle import Cycle
 from extender.clock import Clock
+from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
 from extender.cluster.occupancy import HoldingScope
 from extender.cluster.whatif import WhatIf
 from extender.judge import Case
 from extender.ledger.earmark import Earmark
 from extender.objects.pod import Pod
-from extender.objects.podgroup import POD
+from extender.objects.podgroup import POD, GroupRef
 from extender.placement.backfill.outlook import Calendar, Release, expected_release
 from extender.placement.backfill.start import Blocked, Start, earliest_start
 from extender.placement.candidates import Candidates
@@ -29,6 +30,7 @@ class HeadEarmarks:
     Attributes:
         most: for how many of them room is kept.
         keeps: what was kept after the last pass, first in the queue first.
+        timed: gangs that declare for how long they run.
         due: when the next of their starts should come (seconds, monotonic), None if none is known.
     """
 
@@ -49,6 +51,7 @@ class HeadEarmarks:
         self._clock = clock
         self._foresight = foresight
         self._told_releases = releases
+        self.timed: dict[GroupRef, Gang] = {}
         self._blocked: dict[str, Blocked] = {}
         self._ends: tuple[Cycle | None, int, Calendar] = (None, -1, Calendar((), 0.0))  # of which state
         # Which demands keep nothing on a view, in one cycle, at one generation, beside what is kept for one gang alone.
@@ -57,6 +60,17 @@ class HeadEarmarks:
         self.most = most
         self.keeps: tuple[Earmark, ...] = ()
         self.due: float | None = None
+
+    def follow(self, gang: Gang) -> None:
+        """Take in a gang that has changed."""
+        if gang.expected_duration is not None:
+            self.timed[gang.ref] = gang
+        else:
+            self.forget(gang.ref)
+
+    def forget(self, ref: GroupRef) -> None:
+        """Forget a gang that is gone."""
+        self.timed.pop(ref, None)
 
     def settle(self, keeps: tuple[Earmark, ...]) -> None:
         """Take in what is kept at the end of a pass."""
@@ -75,6 +89,10 @@ class HeadEarmarks:
             if keep.start is not None and keep.start.at <= now:
                 self._model.gangs.touch(keep.gang.uid)
         return True
+
+    def may_differ(self, gang: Gang, cycle: Cycle) -> bool:
+        """Tell whether room may be kept for others that ask for the same, where none is for a gang."""
+        return len(cycle.heads) < self.most and (self.most > 1 or any(keep.gang is gang for keep in self.keeps))
 
     def head(self, position: Position, case: Case, view: CapacityView, cycle: Cycle) -> Earmark | None:
         """Keep for a gang what it waits for, if waiting can help at all; what was kept before, if that is the same.
@@ -151,7 +169,7 @@ class HeadEarmarks:
         return None if kept is None else Earmark(pod_set.gang, position, kept)
 
     def _calendar(self, cycle: Cycle) -> Calendar:
-        """Return what is expected to end; worked out once for a state. Complexity: O(gangs + pods)."""
+        """Return what is expected to end; worked out once for a state. Complexity: O(gangs and pods that say when)."""
         state, generation = self._ends[:2], self._model.table.generation
         if state != (cycle, generation):
             now = self._clock.now().timestamp()
@@ -160,14 +178,14 @@ class HeadEarmarks:
 
     def _releases(self, now: float) -> Iterator[Release]:
         """Iterate over what is expected to end."""
-        for gang in self._model.gangs:
+        for gang in self.timed.values():
             duration = gang.expected_duration if gang.unplaced_count < len(gang.members) else None
-            if duration is not None and self._model.concerns(gang):  # of thousands that run few have declared one
+            if duration is not None and self._model.concerns(gang):
                 uids = [pod.uid for pod in gang.members.values() if self._model.table.claim_of(pod.uid) is not None]
                 if uids:
                     yield expected_release(str(gang.ref), uids, gang.started_at, duration, now)
-        for pod in self._model.pods.values():
-            if pod.group.api != POD or not pod.bound or self._model.manages(pod):
+        for pod in self._model.timed.values():
+            if pod.group.api != POD or self._model.manages(pod):
                 continue
             if (duration := declared(pod)) is not None:
                 yield expected_release(pod.key, (pod.uid,), pod.started_at, duration, now)

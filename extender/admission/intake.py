@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from extender.admission.cycle import Entry
+from extender.admission.verdicts import kind_of
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size, held_back, needs_object
 from extender.cluster.model import ClusterModel
 from extender.eviction.pending import PendingEvictions
+from extender.ledger.rejections import Vetoes
 from extender.ledger.reservations import Reservations
 from extender.objects.keys import ADMISSION_GATE
 from extender.objects.pod import Pod
@@ -42,6 +44,7 @@ class Intake:
         sharing: Sharing,
         reservations: Reservations,
         pending_evictions: PendingEvictions,
+        vetoes: Vetoes,
         ageing: Ageing,
         queues: Queues[Entry],
         clock: Clock,
@@ -51,6 +54,7 @@ class Intake:
         self._sharing = sharing
         self._reservations = reservations
         self._pending_evictions = pending_evictions
+        self._vetoes = vetoes
         self._ageing = ageing
         self._queues = queues
         self._clock = clock
@@ -110,7 +114,19 @@ class Intake:
         aged = self._ageing.is_aged(gang)
         blocks = aged or self._sharing.is_strict(queue)
         place = position(gang, aged=aged)
-        self._queues.put(gang.ref, Entry(gang, queue, place, core, gated=gated, blocks=blocks))
+        entry = Entry(gang, queue, place, core, gated=gated, blocks=blocks)
+        if core is not None and not (gated or entry.is_urgent or self._is_apart(gang.uid)):
+            entry.kind = kind_of(gang, core, by_payer=bool(self._sharing.limiting))
+        if entry.kind is not None:
+            alike = self._queues.line(queue, entry.kind)
+            entry.shared = alike[0].shared if alike else entry.shared
+            entry.shared.untold[gang.ref] = None
+        self._queues.put(gang.ref, entry)
+
+    def _is_apart(self, uid: str) -> bool:
+        """Tell whether a gang was refused nodes, or others leave for it."""
+        pending = self._pending_evictions
+        return uid in self._vetoes.of_gangs or uid in pending.under_way or uid in pending.moved.places
 
     def _leaving(self, gang: Gang) -> Wait | None:
         """Return for whom the gang is being evicted: who has been is not placed before all of it has left."""

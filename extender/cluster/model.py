@@ -159,6 +159,10 @@ class ClusterModel:
 
     Every bound pod claims its request on its node, whichever scheduler bound it; a pod that ended claims nothing; one
     that is being deleted claims until it is gone. Reservations claim too, but they are made by the admission's ledger.
+
+    Attributes:
+        leaving: bound pods that are being deleted, by UID.
+        timed: bound pods that say how long they run, by UID.
     """
 
     def __init__(  # noqa: PLR0913 - one is a keyword that few need
@@ -188,6 +192,8 @@ class ClusterModel:
         self.workloads = Workloads()
         self.compositions = Compositions()
         self.pods: dict[str, Pod] = {}
+        self.leaving: dict[str, Pod] = {}
+        self.timed: dict[str, Pod] = {}
         self._excessive: dict[str, Pod] = {}  # bound, and ask for more than any node has: as they were read
         self.network = LevelSources(levels, preset, self.table.outdate)
         self.hardware = Hardware(self.table)
@@ -268,6 +274,9 @@ class ClusterModel:
             # Labels can be edited: the pod leaves one gang for another.
             self._leave(before)
         self.pods[pod.uid] = pod
+        ends = pod.active_deadline is not None or pod.options.expected_duration is not None
+        _note(self.leaving, pod, concerned=pod.deleting and pod.bound)
+        _note(self.timed, pod, concerned=ends and pod.bound)
         gang = self.gangs.put_pod(pod, now) if self.is_member(pod) else None
         if pod.bound:
             self.table.claim(
@@ -287,7 +296,8 @@ class ClusterModel:
     def drop_pod(self, uid: str) -> PodChange:
         """Forget a pod that was deleted."""
         before = self.pods.pop(uid, None)
-        self._excessive.pop(uid, None)
+        for some in (self._excessive, self.leaving, self.timed):
+            some.pop(uid, None)
         if before is not None and before.controller:
             self.workloads.drop_pod(before)
         gang = None if before is None else self._leave(before)
@@ -417,3 +427,11 @@ class Hardware:
             self._problems[kind, about.name] = (about, problems)
         else:
             self._problems.pop((kind, about.name), None)
+
+
+def _note(some: dict[str, Pod], pod: Pod, *, concerned: bool) -> None:
+    """Let a pod be among some if they concern it, as it is now."""
+    if concerned:
+        some[pod.uid] = pod
+    elif some:
+        some.pop(pod.uid, None)

@@ -342,7 +342,11 @@ class Controller:
         if not self._apply(events.Decide()) and not self.admission.is_busy:
             return 0.0
         spent = rest = self.clock.monotonic() - began
+        passes = self.admission.passes
         while self.admission.is_busy:
+            if self.admission.passes != passes:  # it was broken off for the next
+                passes = self.admission.passes
+                self._dispatcher.queues_changed()
             await asyncio.sleep(rest)
             if not self._follow_health().decides:
                 break

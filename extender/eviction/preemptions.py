@@ -58,7 +58,6 @@ class Preemptions:
         self._paused: dict[str, float] = {}  # until when no victim is searched for
         self._pauses: dict[str, dict[str, _Pause]] = {}  # of that, in one flavor, because no victim was found there
         self._due: dict[str, float] = {}  # when it is to be evaluated again
-        self._deleted: list[str] | None = None
         self._searches = 0
         self._hopeless: set[Hashable] = set()  # kinds of claimants for which no gang may be evicted, in this pass
 
@@ -76,7 +75,7 @@ class Preemptions:
                 self._model.gangs.touch(uid)
             self._paused.clear()
             self._pauses.clear()
-        self._searches, self._deleted = 0, None
+        self._searches = 0
         self._hopeless.clear()
         if self._is_clearing:
             for uid in self._pending_evictions.begin_pass():
@@ -107,6 +106,10 @@ class Preemptions:
         """Tell whether anyone might be evicted, or is, for members beyond the minimum of a gang that has started."""
         return gang.uid in self._pending_evictions.under_way or self._policies.may_help(gang, queue)
 
+    def is_in_vain(self, case: Case, option: Option) -> bool:
+        """Tell whether no gang may be evicted in this pass for those that ask for the same as one that waits."""
+        return case.gang.never_preempts or _kind(case, option, grows=False) in self._hopeless
+
     def attempt(self, case: Case, option: Option, larger: Iterable[Case] | None = None) -> bool:
         """Look for gangs to evict so that one is placed in a flavor; return whether a place is being cleared now.
 
@@ -114,9 +117,7 @@ class Preemptions:
         gang that has started `larger` are cases with more of its members, else None. Once victims are found, they are
         looked for with one of these after the other, until there are none.
         """
-        gang = case.gang
-        wanted = None if case.queue == NAMELESS else case.pod_set.demand  # what it may reclaim depends on that
-        kind = (case.queue, option.flavor, gang.priority, larger is not None, wanted)
+        gang, kind = case.gang, _kind(case, option, grows=larger is not None)
         if kind in self._hopeless:
             return False
         if self._searches >= _MOST_SEARCHES or self._clock.monotonic() < self._resting_until:
@@ -136,7 +137,7 @@ class Preemptions:
         victims, later = self._policies.victims(claimant, self._pending_evictions.spares, epoch)
         if later is not None:
             self.look_at(gang.uid, now + later - epoch)
-        if not victims and not self._deleted_pods():
+        if not victims and not self._model.leaving:
             if later is None and not self._policies.by_age(claimant):
                 self._hopeless.add(kind)
             return False
@@ -198,19 +199,12 @@ class Preemptions:
         """Have a gang judged again at some time (seconds, monotonic), or before."""
         self._due[uid] = min(at, self._due.get(uid, at))
 
-    def _deleted_pods(self) -> list[str]:
-        """Return the UIDs of pods that are being deleted and still hold something: their place will be free."""
-        pods = self._model.pods
-        if self._deleted is None:
-            self._deleted = [pod.uid for pod in pods.values() if pod.deleting and pod.bound]
-        return [uid for uid in self._deleted if uid in pods]  # some go while a pass runs in steps
-
     def _leaving_pods(self) -> list[str]:
-        """Return the UIDs of those, and of pods that are evicted for others.
+        """Return the UIDs of pods whose place will be free: those that are being deleted, or evicted for others.
 
         What is kept for these others is not to be cleared a second time.
         """
-        return list(dict.fromkeys([*self._deleted_pods(), *self._pending_evictions.leaving()]))
+        return list(dict.fromkeys([*self._model.leaving, *self._pending_evictions.leaving()]))
 
     def _begin(
         self, case: Case, option: Option, claimant: Claimant, found: FoundPreemption, leaving: Sequence[str]
@@ -224,6 +218,12 @@ class Preemptions:
         if case.offer(option, evicted).shortage is not None:  # it takes the quota of others that are leaving as well
             there += filter(rights.concern, leaving)
         self._pending_evictions.start(claimant, found, reasons, leaving=there, replaced=case.replaced)
+
+
+def _kind(case: Case, option: Option, *, grows: bool) -> Hashable:
+    """Return what is the same in gangs for which the same gangs may be evicted, their ages aside."""
+    wanted = None if case.queue == NAMELESS else case.pod_set.demand  # what it may reclaim depends on that
+    return case.queue, option.flavor, case.gang.priority, grows, wanted
 
 
 def find_evictions(  # noqa: PLR0913 - whose evictions, for whom, and by which rules

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from extender.admission.admission import Admission
 from extender.admission.cycle import Entry
+from extender.admission.verdicts import KindVerdict
 from extender.cluster.gangs import Gang, core, core_size, next_unit
 from extender.cluster.tree import Tree
 from extender.cluster.whatif import Replica
@@ -114,7 +115,7 @@ def inquire(
     if entry is None and stands:
         borrows = bool(queue) and decider.cycle.borrows(pod_set, queue, known=known)
         walk = decider.queues.in_turn({name: sharing.turn(name) for name in {queue, *decider.queues.names}}.__getitem__)
-        walk.join(Entry(gang, queue, position(gang), pod_set, borrows=borrows))
+        walk.join(Entry(gang, queue, position(gang), pod_set, shared=KindVerdict(borrows=borrows)))
         line = WaitingLine(walk)
     else:
         line = copies.line(admission)

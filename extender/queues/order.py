@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Callable, Collection
-from heapq import merge
-from itertools import groupby, islice
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -53,16 +52,21 @@ class PlacedGang(Protocol):
     def queue(self) -> str:
         """Return the name of the queue."""
 
+    @property
+    def kind(self) -> Hashable | None:
+        """Return what is equal in entries of a queue of which one verdict is true; None where no other is alike."""
+
 
 _Entry = TypeVar("_Entry", bound=PlacedGang)
 _by_position = attrgetter("position")
-_by_queue = attrgetter("queue")
 #: Behind all positions that are urgent, before all others.
 _FIRST_PATIENT = (True, True)
 
 
 class Queues(Generic[_Entry]):
-    """Keep one entry for each gang that wants nodes, sorted in each queue as they come and go.
+    """Keep one entry for each gang that wants nodes, sorted by kind in each queue as they come and go.
+
+    Those of a kind are never urgent.
 
     Attributes:
         changes: how often an entry has come or gone.
@@ -71,7 +75,7 @@ class Queues(Generic[_Entry]):
     def __init__(self) -> None:
         self.changes = 0
         self._entries: dict[GroupRef, _Entry] = {}
-        self._lines: dict[str, list[_Entry]] = {}
+        self._lines: dict[str, dict[Hashable | None, list[_Entry]]] = {}
 
     def __len__(self) -> int:
         """Count the gangs that want nodes."""
@@ -91,12 +95,16 @@ class Queues(Generic[_Entry]):
         """Return the entry of the gang called `ref`, None if it wants no nodes."""
         return self._entries.get(ref)
 
+    def line(self, queue: str, kind: Hashable) -> Sequence[_Entry]:
+        """Return the entries of one kind in a queue, the first first."""
+        return self._lines.get(queue, {}).get(kind, ())
+
     def put(self, ref: GroupRef, entry: _Entry) -> None:
         """Let the gang called `ref` stand in its queue with `entry`, in place of a former one."""
         self.remove(ref)
         self.changes += 1
         self._entries[ref] = entry
-        insort(self._lines.setdefault(entry.queue, []), entry, key=_by_position)
+        insort(self._lines.setdefault(entry.queue, {}).setdefault(entry.kind, []), entry, key=_by_position)
 
     def remove(self, ref: GroupRef) -> None:
         """Take the gang called `ref` out, if it is there."""
@@ -104,12 +112,15 @@ class Queues(Generic[_Entry]):
         if entry is None:
             return
         self.changes += 1
-        line = self._lines[entry.queue]
+        lines = self._lines[entry.queue]
+        line = lines[entry.kind]
         index = bisect_left(line, entry.position, key=_by_position)
         while line[index] is not entry:  # beyond those with an equal position, if UIDs are not unique after all
             index += 1
         del line[index]
         if not line:
+            del lines[entry.kind]
+        if not lines:
             del self._lines[entry.queue]
 
     def clear(self) -> None:
@@ -119,110 +130,163 @@ class Queues(Generic[_Entry]):
         self._lines.clear()
 
     def in_turn(self, turn: Callable[[str], tuple[object, ...]]) -> Walk[_Entry]:
-        """Walk over the entries in the order in which they are to be evaluated; none may come or go meanwhile.
+        """Walk over the entries in the order in which they are to be evaluated, as they stand now.
 
         Those that are urgent come first. Then the first of each queue stand against each other: the queue whose `turn`
         comes first has the next, of queues that come at once the one whose entry does. In the same way those go after
-        them who are deferred on the way.
+        them who are deferred on the way. Complexity: O(kinds), and O(entries) copied in bulk.
         """
         urgent: list[_Entry] = []
-        rest: dict[str, list[_Entry]] = {}
-        for name, line in self._lines.items():
-            index = bisect_left(line, _FIRST_PATIENT, key=_by_position)
-            urgent += line[:index]
-            if index < len(line):
-                rest[name] = line[index:]
+        rest: dict[str, list[_Front[_Entry]]] = {}
+        for name, lines in self._lines.items():
+            apart = lines.get(None, [])
+            index = bisect_left(apart, _FIRST_PATIENT, key=_by_position) if apart else 0
+            urgent += apart[:index] if index else ()
+            fronts = [_Front(line[:], alike=True) for kind, line in lines.items() if kind is not None and len(line) > 1]
+            single = [*apart[index:], *(line[0] for kind, line in lines.items() if len(line) == 1 and kind is not None)]
+            if single:  # thousands may each be of a kind of its own
+                single.sort(key=_by_position)
+                fronts.append(_Front(single))
+            if fronts:
+                rest[name] = fronts
         return Walk(sorted(urgent, key=_by_position), rest, turn)
+
+
+@dataclass(slots=True, eq=False)
+class _Front(Generic[_Entry]):
+    """How far a walk has come in a line of entries that are `alike`, or of such that are not."""
+
+    line: list[_Entry]
+    at: int = 0
+    alike: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """Tell whether the walk has not come to its end."""
+        return self.at < len(self.line)
+
+    def take(self) -> _Front[_Entry]:
+        """Return the rest of the line; the walk comes by it here no more."""
+        rest, self.at = _Front(self.line, self.at, self.alike), len(self.line)
+        return rest
 
 
 class Walk(Generic[_Entry]):
     """Go through entries in turn, whose turns may change on the way.
 
-    Going on costs no more than going through a list as long as no turn changes.
+    Going on to the next costs O(log kinds) as long as no turn changes.
 
     Attributes:
         is_last: whether those come now who were deferred.
     """
 
     def __init__(
-        self, urgent: list[_Entry], lines: dict[str, list[_Entry]], turn: Callable[[str], tuple[object, ...]]
+        self, urgent: list[_Entry], rest: dict[str, list[_Front[_Entry]]], turn: Callable[[str], tuple[object, ...]]
     ) -> None:
-        """Begin with `urgent`, then go through `lines`, which are sorted, by `turn`."""
-        self._ahead = urgent
-        self._lines = lines
-        self._turn = turn
-        self._deferred: dict[str, list[_Entry]] = {}
-        self._held: set[str] = set()  # queues of which all others are deferred too
+        """Begin with `urgent`, then go through the lines of `rest`, which are sorted, by `turn`."""
         self.is_last = False
-        self._groups: list[list[str]] = []
-        self._stretch: list[_Entry] = []
-        self._done = 0
-        self._left: Counter[str] | None = None  # entries of the stretch that are still to go, by queue
+        self._urgent = self._now = _Front(urgent)  # `_now` is what the last entry was taken from
+        self._rest = rest
+        self._turn = turn
+        self._turns: list[list[str]] | None = None  # queues, those together that come at once; None before the first
+        self._heap: list[tuple[Position, int, _Front[_Entry]]] = []  # of the queues whose turn it is
+        self._deferred: dict[str, list[_Front[_Entry]]] = {}
+        self._alone: dict[str, list[_Entry]] = {}
 
     def join(self, entry: _Entry) -> None:
         """Let one more entry stand in its queue, before the walk has begun."""
-        is_patient = entry.position >= _FIRST_PATIENT
-        insort(self._lines.setdefault(entry.queue, []) if is_patient else self._ahead, entry, key=_by_position)
+        if entry.position >= _FIRST_PATIENT:
+            self._rest.setdefault(entry.queue, []).append(_Front([entry]))
+        else:
+            insort(self._urgent.line, entry, key=_by_position)
 
-    def stretch(self) -> list[_Entry]:
-        """Return the entries that come next if no turn changes, none at the end."""
-        stretch, self._ahead = self._ahead, []
-        if stretch:
-            return self._begin(stretch)
-        if not self._lines:
-            self._lines, self._deferred = self._deferred, {}
-            self.is_last = True
-            if not self._lines:
-                return []
-        self._groups = self._grouped(self._lines)
-        lines, self._lines = self._lines, {}
-        for names in self._groups:
-            stretch += lines[names[0]] if len(names) == 1 else merge(*map(lines.__getitem__, names), key=_by_position)
-        return self._begin(stretch)
+    def __iter__(self) -> Iterator[_Entry]:
+        """Return the walk, which comes by each entry once."""
+        return self
 
-    def defers(self, queue: str) -> bool:
-        """Tell whether an entry of a queue has been deferred: those behind it are to be, too."""
-        return queue in self._held
+    def __next__(self) -> _Entry:
+        """Return the next entry."""
+        if self._urgent.at < len(self._urgent.line):
+            self._urgent.at += 1
+            return self._urgent.line[self._urgent.at - 1]
+        while True:  # asked for every gang that waits: no calls
+            if not self._heap:
+                if not self._next_turn():
+                    raise StopIteration
+                continue
+            _, number, front = self._heap[0]
+            at, left = front.at, len(front.line) - front.at
+            if left > 1:
+                heapq.heapreplace(self._heap, (front.line[at + 1].position, number, front))
+            else:
+                heapq.heappop(self._heap)
+            if left:
+                self._now, front.at = front, at + 1
+                return front.line[at]
 
-    def defer(self, entry: _Entry, *, alone: bool = False) -> None:
-        """Let an entry come after all that are not deferred; unless it does so `alone`, so do those behind it."""
-        if not alone:
-            self._held.add(entry.queue)
-        self._deferred.setdefault(entry.queue, []).append(entry)
+    def close(self) -> None:
+        """Go by those behind the last entry that are of its kind."""
+        if self._now.alike:
+            self._now.at = len(self._now.line)
 
-    def turns_changed(self, done: int) -> bool:
-        """Take in that turns may have changed once `done` entries of the last stretch have gone.
+    def defer(self) -> None:
+        """Let the last entry come after all that are not deferred, and with it those behind it in its queue."""
+        self._now.at -= 1
+        queue = self._now.line[self._now.at].queue
+        self._deferred.setdefault(queue, []).extend(front.take() for front in self._rest.pop(queue) if front.is_left)
 
-        Return whether its rest is outdated; the next stretch has that in its new order. The last call must not have
-        been with more. Complexity: O(queues) beside those that have gone since, as long as no turn changes.
-        """
-        if self._left is None:  # most stretches go without any placement
-            self._left = Counter(map(_by_queue, self._stretch))
-        left = self._left
-        for queue, gone in Counter(map(_by_queue, islice(self._stretch, self._done, done))).items():
-            left[queue] -= gone
-            if not left[queue]:
-                del left[queue]
-        self._done = done
-        if len(left) < 2 or self._lines:  # noqa: PLR2004 - two can change places
-            return False
-        before = [[name for name in names if name in left] for names in self._groups]
-        if self._grouped(left) == [names for names in before if names]:
-            return False
-        for entry in self._stretch[done:]:
-            self._lines.setdefault(entry.queue, []).append(entry)
-        return True
+    def defer_alone(self) -> None:
+        """Let the last entry come after all that are not deferred, and with it those behind it that are of its kind."""
+        entry = self._now.line[self._now.at - 1]
+        if self._now.alike:
+            self._now.at -= 1
+            self._deferred.setdefault(entry.queue, []).append(self._now.take())
+            return
+        if entry.queue not in self._alone:
+            self._alone[entry.queue] = []
+            self._deferred.setdefault(entry.queue, []).append(_Front(self._alone[entry.queue]))
+        self._alone[entry.queue].append(entry)
 
-    def _begin(self, stretch: list[_Entry]) -> list[_Entry]:
-        self._stretch, self._done = stretch, 0
-        self._left = None
-        return stretch
+    def turns_changed(self) -> None:
+        """Take in that turns may have changed since the last entry. Complexity: O(kinds)."""
+        before = self._turns
+        if before is None:  # it is not yet the turn of any queue
+            return
+        self._rest = self._left()
+        if len(self._rest) < 2:  # noqa: PLR2004 - two can change places
+            return
+        turns = self._grouped()
+        if turns != [left for names in before if (left := [name for name in names if name in self._rest])]:
+            self._begin(turns)
 
-    def _grouped(self, names: Collection[str]) -> list[list[str]]:
+    def _next_turn(self) -> bool:
+        """Go on to the queues whose turn is next, in the end to who was deferred; return whether there are any."""
+        if self._turns is None:
+            self._begin(self._grouped())
+        else:
+            self._begin(self._turns[1:])
+        if not self._turns and self._deferred:
+            self._rest, self._deferred, self.is_last = self._deferred, {}, True
+            self._begin(self._grouped())
+        return bool(self._turns)
+
+    def _begin(self, turns: list[list[str]]) -> None:
+        """Let it be the turn of the first of some queues."""
+        self._turns = turns
+        names = turns[0] if turns else ()
+        fronts = [front for name in names for front in self._rest.get(name, ()) if front.at < len(front.line)]
+        self._heap = [(front.line[front.at].position, number, front) for number, front in enumerate(fronts)]
+        heapq.heapify(self._heap)
+
+    def _left(self) -> dict[str, list[_Front[_Entry]]]:
+        """Return the queues that are not gone by."""
+        return {name: fronts for name, fronts in self._rest.items() if any(front.is_left for front in fronts)}
+
+    def _grouped(self) -> list[list[str]]:
         """Return queues in turn, those together that come at once."""
-        if len(names) == 1:
-            return [list(names)]
-        turns = sorted((self._turn(name), name) for name in names)
+        if len(self._rest) == 1:
+            return [list(self._rest)]
+        turns = sorted((self._turn(name), name) for name in self._rest)
         return [[name for _, name in group] for _, group in groupby(turns, key=itemgetter(0))]
 
 

@@ -36,7 +36,7 @@ def test_gangs_that_lack_members_cost_a_pass_nothing() -> None:
 
 def test_gangs_that_wait_for_room_cost_a_pass_nothing_unless_room_changed() -> None:
     """A pass after a change of one gang judges none of those that wait for room."""
-    assert _pass_after_a_member_came(*_full(200)) == _pass_after_a_member_came(*_full(2))
+    assert _pass_after_a_member_came(*_full(200)) == _pass_after_a_member_came(*_full(20))
 
 
 def test_members_that_are_placed_cost_a_pass_nothing() -> None:
@@ -54,7 +54,7 @@ def test_members_that_are_placed_cost_a_pass_nothing() -> None:
 
 
 def test_equal_gangs_are_examined_once_when_room_changed() -> None:
-    """After room was given back the work for each gang that waits is a few calls, whatever the number of nodes."""
+    """After room was given back three sizes of gangs are judged; who waits for another reason then is told so."""
 
     def work(waiting: int) -> int:
         world, _ = _full(waiting)
@@ -62,7 +62,24 @@ def test_equal_gangs_are_examined_once_when_room_changed() -> None:
         return calls(world.admission.decide)
 
     few, many = work(30), work(230)
-    assert (many - few) / 200 < 44
+    assert (many - few) / 200 < 3
+
+
+def test_a_crowd_that_waits_costs_others_nothing() -> None:
+    """A gang is placed with as much work beside 2,000 pods of another tenant that wait as beside 20 of them."""
+
+    def work(crowd: int) -> int:
+        world = World()
+        world.nodes(4)
+        world.gang("running", 4).run()
+        for index in range(crowd):
+            world.tell(PodSeen(world.pod(f"crowd-{index}", 8)))
+        world.judge()
+        world.tell(PodSeen(world.pod("small")))
+        return calls(world.admission.decide)
+
+    few, many = work(20), work(2000)
+    assert many <= few
 
 
 class TestLife:

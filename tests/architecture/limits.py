@@ -27,7 +27,8 @@ TRIPS: Mapping[str, Limit] = {
     # Two of them with the accounts of gangs and GPU-seconds, which stand beside the way to the engine.
     # Three of them with how long gangs run and when those that wait are expected to start.
     "pod": Limit(21, goal=16),
-    "pass": Limit(35, goal=35),
+    # One of them with what gangs are alike, of which one is evaluated.
+    "pass": Limit(36, goal=35),
     "explain": Limit(34, goal=35),
 }
 
@@ -64,11 +65,13 @@ COUNTS: Mapping[str, Limit] = {
     # Tokens go through the API server's proxy by a header of their own; answers say how much they leave out.
     # A gang that waits for quota is told what its Queue has, who has the rest, when it comes back, and why not now.
     # What would help is looked for in other Queues, GPUs per pod and the ends of others: 90 lines.
-    "lines in extender": Limit(69_510, goal=38_000),
+    # Of gangs that are alike one is evaluated, and all are told: 130 lines.
+    "lines in extender": Limit(69_790, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.
-    "own imports of a module, on average": Limit(6.15, goal=3.5),
+    # What a verdict rests on, and of which gangs it is true, is a module of its own: two hundredths.
+    "own imports of a module, on average": Limit(6.16, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
     "class names in several modules": Limit(0, goal=0),
     "words of dialect": Limit(0, goal=0),

@@ -20,7 +20,6 @@ from hypothesis.stateful import (
 
 from extender.admission.admission import Admission
 from extender.admission.admission_pass import Changes
-from extender.admission.cycle import VerdictKey
 from extender.admission.events import (
     A,
     Arrive,
@@ -44,6 +43,7 @@ from extender.admission.events import (
     StandDown,
     Tick,
 )
+from extender.admission.verdicts import VerdictKey
 from extender.clock import ManualClock
 from extender.cluster.model import GangRegistry
 from extender.cluster.table import NodeTable
@@ -84,12 +84,13 @@ MOST_PASSES = 50
 
 
 class JudgesEverybody(Admission):
-    """An admission that keeps no verdict from one pass to the next."""
+    """An admission that keeps no verdict from one pass to the next, nor from one gang to those that are alike."""
 
     def decide(self) -> bool:
         """Run the pass as if nothing were known."""
         if self.pending:
             forget_verdicts(self)
+        setattr(self.tenure.decider, "_is_for_all", lambda *_: False)  # noqa: B010 - a private method
         return super().decide()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ class Entry:
 
     position: Position
     queue: str = ""
+    kind: str | None = None
 
 
 def _ref(name: str) -> GroupRef:
@@ -38,11 +40,9 @@ def _all(queues: Queues[Entry]) -> list[Entry]:
 def _walk(queues: Queues[Entry], turn: Callable[[str], tuple[object, ...]]) -> Iterator[Entry]:
     """Go through all, whose turns may change with each."""
     walk = queues.in_turn(turn)
-    while stretch := walk.stretch():
-        for index, entry in enumerate(stretch):
-            yield entry
-            if walk.turns_changed(index + 1):
-                break
+    for entry in walk:
+        yield entry
+        walk.turns_changed()
 
 
 PLACES = st.tuples(st.booleans(), st.integers(0, 2), st.sampled_from("ab"))
@@ -117,3 +117,109 @@ def test_a_gang_that_holds_nodes_goes_before_every_share() -> None:
     queues.put(_ref("partial"), _entry((False, 0, "b"), "rich"))
     entries = _walk(queues, lambda name: (name == "rich",))
     assert [entry.queue for entry in entries] == ["rich", "poor"]
+
+
+class TestKinds:
+    """Entries of which one verdict is true."""
+
+    @staticmethod
+    def queues(*kinds: str | None) -> Queues[Entry]:
+        """Return a queue with an entry of each of these kinds, the first first."""
+        queues: Queues[Entry] = Queues()
+        for index, kind in enumerate(kinds):
+            queues.put(_ref(str(index)), replace(_entry((True, 0, f"{index:02}")), kind=kind))
+        return queues
+
+    @staticmethod
+    def serial(entry: Entry) -> int:
+        """Return which one it was."""
+        return int(entry.position.created)
+
+    def test_those_behind_are_gone_by(self) -> None:
+        """Once a verdict is on a kind, none that is behind in its line comes, and all others do in their order."""
+        walk = self.queues("a", "a", None, "b", "a", "b", None, "a", "c").in_turn(lambda _: ())
+        met = []
+        for entry in walk:
+            met.append(self.serial(entry))
+            if self.serial(entry) in {1, 2, 8}:
+                walk.close()
+        assert met == [0, 1, 2, 3, 5, 6, 8]
+
+    def test_those_of_a_kind_come_later_together(self) -> None:
+        """Who is deferred alone takes those of its kind along; who is like no other goes alone."""
+        walk = self.queues("a", None, "a", None, "c").in_turn(lambda _: ())
+        met = []
+        for entry in walk:
+            if self.serial(entry) in {0, 1, 4} and not walk.is_last:
+                walk.defer_alone()
+            else:
+                met.append(self.serial(entry))
+        assert met == [3, 0, 1, 2, 4]
+
+    def test_a_whole_queue_comes_later(self) -> None:
+        """Who is deferred takes along all that stand behind it in its queue, of whatever kind; other queues go on."""
+        queues = self.queues("a", None, "b", "a", "b")
+        queues.put(_ref("other"), _entry((True, 0, "50"), "other"))
+        walk = queues.in_turn(lambda name: (name == "other",))
+        met = []
+        for entry in walk:
+            if self.serial(entry) == 1 and not walk.is_last:
+                walk.defer()
+            else:
+                met.append(self.serial(entry))
+        assert met == [0, 50, 1, 2, 3, 4]
+
+    @settings(deadline=None)
+    @given(
+        st.lists(st.tuples(st.sampled_from("rgb"), st.sampled_from(["a", "b", None]), st.booleans()), max_size=25),
+        st.lists(st.sampled_from(["pass", "close", "placed", "defer", "defer alone"]), min_size=60, max_size=60),
+    )
+    def test_a_walk_is_that_over_sorted_lists(
+        self, drawn: list[tuple[str, str | None, bool]], moves: list[str]
+    ) -> None:
+        """Whatever is done on the way, the next entry is the first of those that are left, by a look at all of them."""
+        queues: Queues[Entry] = Queues()
+        left: list[Entry] = []
+        for index, (queue, kind, patient) in enumerate(drawn):
+            entry = replace(_entry((patient, 0, f"{index:02}"), queue), kind=kind if patient else None)
+            queues.put(_ref(str(index)), entry)
+            left.append(entry)
+        used, fixed, later, is_last = Counter[str](), dict[str, int](), list[Entry](), False
+        walk = queues.in_turn(lambda name: (used[name],))
+        for move in moves:
+            if not left:
+                left, later, fixed, is_last = later, [], {}, True
+            urgent = [each for each in left if not (each.position.not_partial or is_last)]
+            if left and not urgent and not fixed:
+                fixed = dict(used)
+            expected = min(
+                urgent or left,
+                key=lambda each: (0 if urgent else fixed.get(each.queue, 0), each.position),
+                default=None,
+            )
+            found = list(islice(walk, 1))
+            assert found == ([] if expected is None else [expected])
+            if not found:
+                return
+            (entry,) = found
+            left.remove(entry)
+            shared = sum(1 for each in queues.entries if (each.queue, each.kind) == (entry.queue, entry.kind)) > 1
+            of_kind = [
+                each for each in left if entry.kind and shared and each.queue == entry.queue and each.kind == entry.kind
+            ]
+            if move == "close":
+                walk.close()
+                left = [each for each in left if each not in of_kind]
+            elif move == "placed":
+                used[entry.queue] += 1
+                walk.turns_changed()
+                fixed = {} if fixed else fixed
+            elif move == "defer alone" and not walk.is_last:
+                walk.defer_alone()
+                later += [entry, *of_kind]
+                left = [each for each in left if each not in of_kind]
+            elif move == "defer" and not walk.is_last and entry.position.not_partial:
+                walk.defer()
+                behind = [each for each in left if each.queue == entry.queue and each.position.not_partial]
+                later += [entry, *behind]
+                left = [each for each in left if each not in behind]

@@ -1,0 +1,102 @@
+"""What a verdict about a gang rests on, and of which others it is true: of many that are alike one is evaluated.
+
+A gang is of a kind if all that its verdict rests on, beside the `VerdictKey`, is written in the kind. Whatever else
+could make a difference to it, such as members that have a node, vetoes, or a place that is being cleared for it, makes
+it like no other: it is evaluated for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from extender.cluster.gangs import Gang
+from extender.ledger.earmark import Earmark
+from extender.objects.podgroup import GroupRef
+from extender.objects.reason import Reason, Wait
+from extender.placement.capacityview import PodSet
+from extender.queues.charges import payers_of
+
+#: Reasons that say nothing of the one gang alone that was judged, or only what `wait_of` puts right.
+TRUE_OF_KINDS: Final = frozenset(
+    {
+        Reason.BEHIND_HEAD,
+        Reason.BEHIND_IN_QUEUE,
+        Reason.DOMAIN_FULL,
+        Reason.EXCEEDS_CLUSTER,
+        Reason.EXCEEDS_DOMAIN,
+        Reason.EXCEEDS_QUOTA,
+        Reason.INSUFFICIENT_CAPACITY,
+        Reason.KEPT_FOR_REPAIRS,
+        Reason.NEVER_ALIGNED,
+        Reason.NO_NODE_MATCHES,
+        Reason.QUEUE_STOPPED,
+        Reason.QUOTA_EXCEEDED,
+        Reason.REJECTED_BY_KUBELET,
+        Reason.RUNNING_LIMIT,
+        Reason.TOO_MANY_RUNNING,
+        Reason.WRITES_BACKLOGGED,
+        Reason.ZONES_FULL,
+    }
+)
+
+
+class VerdictKey(NamedTuple):
+    """What a verdict about a gang rests on apart from the gang itself.
+
+    `generation` is that of the node table: it grows with every change of a node and of what is taken there, and so of
+    what is charged to queues. `earmarks` are what is kept for others. `obstacle` is why no gang at all is placed.
+    `ahead` is the gang that keeps all behind it in its queue waiting, "" without one. With `frugal` no gang of its
+    tree of queues may borrow.
+    """
+
+    generation: int
+    earmarks: tuple[Earmark, ...]
+    obstacle: Wait | None
+    ahead: str = ""
+    frugal: bool = False
+
+
+@dataclass(slots=True)
+class KindVerdict:
+    """What is true of all gangs of a kind in a queue: it is found out about one of them.
+
+    Who `borrows` would take the queue beyond its quota, when that was last asked; who `is_deferred` came after the
+    others, because the namespace has had reservations in vain. As long as no node has changed since `hopeless_since`, a
+    generation of the node table, they would not fit if all of them were empty. None of them starts on `verdict_on`, for
+    the reason `wait`, and nothing can be done for them that is not done already. All have been told of `told`, but for
+    those that are `untold`: who came since, and who was evaluated for itself.
+    """
+
+    borrows: bool = False
+    is_deferred: bool = False
+    hopeless_since: int = -1
+    verdict_on: VerdictKey | None = None
+    wait: Wait | None = None
+    told: Wait | None = None
+    untold: dict[GroupRef, None] = field(default_factory=dict)
+
+
+def kind_of(gang: Gang, core: PodSet, *, by_payer: bool) -> Hashable | None:
+    """Return the kind of a gang that waits for `core`, None if it is like no other.
+
+    No member has a node or the promise of one, and all that it waits for ask for the same. With `by_payer` it depends
+    on the user and the group of its pods how much may run.
+    """
+    demand, group = core.demand, gang.group
+    if gang.unplaced_count < len(gang.members) or core.has_others or len(demand.shapes) > 1 or gang.role_minimums:
+        return None
+    if demand.topology.preferred or demand.sequence or (group is not None and group.min_resources):
+        return None
+    payers = tuple(payers_of(pod) for pod in core.pods) if by_payer else ()
+    rights = gang.priority, gang.never_preempts, gang.preemptible
+    return gang.ref.namespace, demand, gang.min_member, rights, gang.expected_duration, payers
+
+
+def wait_of(shared: KindVerdict, core: PodSet) -> Wait | None:
+    """Return why a gang waits for `core`, by the verdict on its kind."""
+    wait = shared.wait
+    if wait is None or wait.reason is not Reason.NO_NODE_MATCHES:
+        return wait
+    return replace(wait, names={**wait.names, "unplaceable": core.pods[0].key})
