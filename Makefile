@@ -217,14 +217,15 @@ night-faults:
 night-controlplane:
 	@$(BIN)/pytest -m 'nightly and controlplane' --numprocesses $(WORKERS) --dist loadfile
 
-# Storms with outages of the API server and etcd, the next ones of those that STORM_RECORD has a line of.
+# Storms of each flavour, the next ones of those that STORM_RECORD has a line of, and what all of them add up to.
 STORMS ?= 4
 STORM_RECORD ?= build/storms.jsonl
 
 night-storms:
 	@mkdir -p $(dir $(STORM_RECORD))
-	@$(BIN)/pytest --capture no --storm-gangs 200 --storm-outages --storm-seeds $(STORMS) --storm-record $(STORM_RECORD) \
+	@$(BIN)/pytest --capture no --storm-gangs 200 --storm-seeds $(STORMS) --storm-record $(STORM_RECORD) \
 	    tests/controlplane/test_storm.py -k breaks
+	@$(BIN)/python -m tests.controlplane.storms $(STORM_RECORD)
 
 # Rounds of a bad tenant beside a good one; the last line says how long gangs took, the memory and the longest turn.
 TENANT_SEED ?= 1

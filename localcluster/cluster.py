@@ -43,6 +43,7 @@ class LocalCluster(Startable):
 
     After `start`, API server and kwok run and Muster's manifests are applied. The servers `stock_scheduler` and
     `muster_scheduler` are ready to be started; `muster()` makes the third, which listens on `muster_port` ever again.
+    `kwok` and `controllers` (None without any) are there to be killed and stopped.
     """
 
     def __init__(
@@ -67,21 +68,20 @@ class LocalCluster(Startable):
         self._reaper.watch_folder(folder)
         self.control_plane = ControlPlane(self.binaries, folder, self._reaper, options)
         self.muster_port, self._kwok_port = free_ports(2)
-        kubelet = kwok(
-            self.binaries[Binary.KWOK], folder, self._reaper, port=self._kwok_port, connection=self.control_plane.admin
-        )
-        self._helpers = [kubelet] if kubelets else []
+        admin = self.control_plane.admin
+        self.kwok = kwok(self.binaries[Binary.KWOK], folder, self._reaper, port=self._kwok_port, connection=admin)
+        self._helpers = [self.kwok] if kubelets else []
+        self.controllers: Server | None = None
         if controllers:
-            self._helpers.append(
-                kube_controller_manager(
-                    self.binaries[Binary.KUBE_CONTROLLER_MANAGER],
-                    folder,
-                    self._reaper,
-                    port=free_ports(1)[0],
-                    connection=self.control_plane.admin,
-                    feature_gates=options.feature_gates,
-                )
+            self.controllers = kube_controller_manager(
+                self.binaries[Binary.KUBE_CONTROLLER_MANAGER],
+                folder,
+                self._reaper,
+                port=free_ports(1)[0],
+                connection=admin,
+                feature_gates=options.feature_gates,
             )
+            self._helpers.append(self.controllers)
         self._servers: list[Server] = [*self._helpers]
         self._schedulers: list[Server] = []
         self._admin: ApiClient | None = None

@@ -40,13 +40,15 @@ class SchedulerProfile:
     `extender_port` replaces the port in every extender's urlPrefix, `percentage_of_nodes_to_score` how many of the
     nodes are looked at for a pod, `extender_timeout_seconds` every extender's httpTimeout; None leaves the file's own.
     `scheduler_name` replaces the name of the only profile.
-    Without `leader_election` the scheduler serves at once.
+    Without `leader_election` the scheduler serves at once; `lease_seconds`, 3 or more, replaces how long its Lease is
+    good without a renewal, which is given up a second before.
     """
 
     config: Path
     extender_port: int | None = None
     scheduler_name: str | None = None
     leader_election: bool = False
+    lease_seconds: int | None = None
     percentage_of_nodes_to_score: int | None = None
     extender_timeout_seconds: int | None = None
 
@@ -54,6 +56,9 @@ class SchedulerProfile:
         """Return the configuration as this run needs it: same file, with other addresses."""
         rendered: JsonObject = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         rendered["leaderElection"]["leaderElect"] = self.leader_election
+        if self.lease_seconds is not None:
+            lease = {"leaseDuration": f"{self.lease_seconds}s", "renewDeadline": f"{self.lease_seconds - 1}s"}
+            rendered["leaderElection"] |= lease
         rendered["clientConnection"]["kubeconfig"] = str(kubeconfig)
         if self.scheduler_name is not None:
             (profile,) = rendered["profiles"]

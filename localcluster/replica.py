@@ -50,9 +50,10 @@ class Replica(Startable):
     """What one pod of the shipped Deployment runs: a kube-scheduler and its Muster, under a hostname of their own.
 
     Only the kube-scheduler takes part in the election. `muster_connection` is how Muster reaches the API server, as its
-    shipped ServiceAccount unless given. `port` is where it answers the verbs, a free one unless given, and
-    `extender_port` where the kube-scheduler asks them, if there is a proxy in between. `arguments` are further ones of
-    Muster, `environment` what the kubelet would set for it.
+    shipped ServiceAccount unless given, `scheduler_connection` how kube-scheduler does, as its own. `port` is where
+    Muster answers the verbs, a free one unless given, and `extender_port` where the kube-scheduler asks them, if there
+    is a proxy in between. `lease_seconds` replaces how long the Lease is good. `arguments` are further ones of Muster,
+    `environment` what the kubelet would set for it.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a pod, by keyword
@@ -61,6 +62,8 @@ class Replica(Startable):
         hostname: str,
         *,
         muster_connection: Connection | None = None,
+        scheduler_connection: Connection | None = None,
+        lease_seconds: int | None = None,
         port: int | None = None,
         extender_port: int | None = None,
         arguments: Sequence[str] = (),
@@ -78,11 +81,13 @@ class Replica(Startable):
             port=self.port,
         )
         profile = SchedulerProfile(
-            SCHEDULER_CONFIGS / "muster.yaml", extender_port=extender_port or self.port, leader_election=True
+            SCHEDULER_CONFIGS / "muster.yaml",
+            extender_port=extender_port or self.port,
+            leader_election=True,
+            lease_seconds=lease_seconds,
         )
-        self.scheduler = cluster.scheduler(
-            f"scheduler-{hostname}", profile, cluster.service_account(SCHEDULER_SERVICE_ACCOUNT), launcher
-        )
+        connection = scheduler_connection or cluster.service_account(SCHEDULER_SERVICE_ACCOUNT)
+        self.scheduler = cluster.scheduler(f"scheduler-{hostname}", profile, connection, launcher)
 
     def __repr__(self) -> str:
         """Show the name and which processes run."""

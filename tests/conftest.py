@@ -98,7 +98,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=NEWEST,
         help=f"minor version of Kubernetes for the control-plane tests [default: {NEWEST}]",
     )
-    parser.addoption("--storm-outages", action="store_true", help="let storms have the API server and etcd away")
+    parser.addoption("--storm-flavours", default="alone,outages,replicas", help="storms to play [default: %(default)s]")
     parser.addoption("--storm-record", type=Path, help="file of the storms that were played; others are, and added")
     parser.addoption("--long", action="store_true", help="let the stories of outages and of scale take minutes")
     parser.addoption("--reclaims", type=int, default=1, help="how often quota is reclaimed [default: 1]")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,11 +12,8 @@ from typing import TypeVar
 
 import httpx
 
-from localcluster.client import NODES, POD_GROUPS, PODS, JsonObject, Resource
-from localcluster.cluster import LocalCluster
-from localcluster.controlplane import ControlPlane
+from localcluster.client import JOBS, NODES, POD_GROUPS, PODS, JsonObject, Resource
 from localcluster.errors import ApiError
-from localcluster.faults.api import ApiProxy
 from localcluster.faults.fault import (
     Answer,
     CloseStream,
@@ -32,12 +28,10 @@ from localcluster.faults.fault import (
     Truncate,
 )
 from localcluster.faults.rules import Match
-from localcluster.faults.verbs import VerbProxy
-from localcluster.history import Recorder
 from localcluster.nodes import GPU, NodeShape, numbered_nodes
-from localcluster.processes import Server
-from localcluster.sandbox import Sandbox
-from localcluster.workloads import GangSpec, PodTemplate
+from localcluster.workloads import POD_GROUP_LABEL, GangSpec, PodTemplate
+from tests.controlplane.havoc import Havoc
+from tests.controlplane.stage import Stage
 from tests.controlplane.storm_script import MOST_GANGS, NAMESPACE, NODE_GPUS, PRIORITIES, Act, Script
 from tests.controlplane.storm_script import NODES as NODE_COUNT
 
@@ -86,43 +80,44 @@ OUTAGE_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class Stage:
-    """Where a storm takes place: the cluster, its record, and all that can be hit."""
-
-    cluster: Sandbox
-    recorder: Recorder
-    muster: Server
-    scheduler: Server
-    api_proxy: ApiProxy
-    verb_proxy: VerbProxy
-    local_cluster: LocalCluster
-
-    @property
-    def control_plane(self) -> ControlPlane:
-        """Return etcd and the API server."""
-        return self.local_cluster.control_plane
-
-    def begin_anew(self) -> None:
-        """Empty the cluster and start the records anew, for another storm."""
-        self.cluster.reset(timeout=60.0)
-        self.api_proxy.forget()
-        self.verb_proxy.forget()
-        self.recorder = Recorder(self.cluster.api)
-
-
-@dataclass(slots=True)
 class Wanted:
-    """A gang as somebody wants it; its controller replaces what it loses, and creates no more pods than `due`."""
+    """A gang as somebody wants it; its controller replaces what it loses, and creates no more pods than `due`.
+
+    With a `job` that is kube-controller-manager, and `pods` is empty.
+    """
 
     spec: GangSpec
     due: int
     pods: dict[str, JsonObject]
+    job: JsonObject | None = None
 
     @classmethod
     def of(cls, spec: GangSpec, due: int | None = None) -> Wanted:
         """Want a gang, all of its pods at once unless told otherwise."""
         pods = {pod["metadata"]["name"]: pod for pod in spec.pods()}
         return cls(spec, len(pods) if due is None else due, pods)
+
+    @classmethod
+    def of_job(cls, spec: GangSpec) -> Wanted:
+        """Want a gang of the pods of a Job."""
+        (role,) = spec.roles
+        template = role.template.pod("", spec.namespace)
+        metadata = {**template["metadata"], "labels": {**template["metadata"]["labels"], POD_GROUP_LABEL: spec.name}}
+        del metadata["name"], metadata["namespace"]
+        job = {
+            "completions": role.count,
+            "parallelism": role.count,
+            "completionMode": "Indexed",
+            "backoffLimit": 1000,
+            "template": {"metadata": metadata, "spec": template["spec"]},
+        }
+        about = {"name": spec.name, "namespace": spec.namespace}
+        return cls(spec, 0, {}, {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": about, "spec": job})
+
+    @property
+    def size(self) -> int:
+        """Return how many pods it has."""
+        return sum(role.count for role in self.spec.roles)
 
 
 @dataclass(slots=True)
@@ -131,7 +126,7 @@ class Storm:
 
     Attributes:
         wanted: the gangs that somebody wants, as they are wanted now.
-        restarts: when Muster was killed (`time.monotonic` seconds).
+        havoc: what befalls processes and connections meanwhile.
         done: how often each act was carried out; one that found nobody to concern is not counted.
         begun: when the storm began (`time.monotonic` seconds).
         lasted: how long it lasted (seconds).
@@ -140,18 +135,16 @@ class Storm:
     stage: Stage
     script: Script
     wanted: dict[str, Wanted] = field(default_factory=dict)
-    restarts: list[float] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     begun: float = 0.0
     lasted: float = 0.0
-    _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
-    _down: list[Server] = field(default_factory=list)
-    _outages: list[threading.Timer] = field(default_factory=list)
     _serial: int = 0
     _to_come: deque[Act] = field(init=False)
+    havoc: Havoc = field(init=False)
 
     def __post_init__(self) -> None:
-        """Expect the script's gangs."""
+        """Expect the script's gangs and blows."""
+        self.havoc = Havoc(self.stage, self.script)
         self._to_come = deque(self.script.arrivals)
 
     def rage(self) -> None:
@@ -160,15 +153,19 @@ class Storm:
         for name, value in PRIORITIES.items():
             stage.cluster.priority_class(name, value)
         stage.cluster.nodes(NODE_COUNT, gpus=NODE_GPUS)
-        stage.api_proxy.random(seed, WATCH_FAULTS, Match(kind="watch"))
-        stage.api_proxy.random(seed, WRITE_FAULTS, Match(where=lambda request: not request.is_watch))
-        stage.verb_proxy.random(seed, VERB_FAULTS)
+        for number, site in enumerate(stage.sites):
+            own = seed + 1000 * number
+            site.api_proxy.random(own, WATCH_FAULTS, Match(kind="watch"))
+            site.api_proxy.random(own, WRITE_FAULTS, Match(where=lambda request: not request.is_watch))
+            site.verb_proxy.random(own, VERB_FAULTS)
         self.begun = time.monotonic()
+        self.havoc.start(self.begun)
         rounds = self._rounds()
         acts = deque(self.script.acts)
         while acts and (self._to_come or acts[0].at < self.script.seconds):
             act = acts.popleft()
-            self._wait_for(act.at)
+            time.sleep(max(0.0, self.begun + act.at - time.monotonic()))
+            self.havoc.check()
             next(rounds)
             self._let_in(act.at)
             self._perform(act)
@@ -177,34 +174,19 @@ class Storm:
     def calm(self) -> None:
         """End all faults, let every process run, and put the nodes right; quiet begins when this returns."""
         stage = self.stage
-        for _, then in sorted(self._later, key=lambda entry: entry[0]):
-            then()
-        self._later.clear()
-        self._end_outages()
+        for proxy in stage.proxies:
+            proxy.clear()
+        self.havoc.end()
         for gang in self.wanted.values():
             gang.due = len(gang.pods)
-        stage.api_proxy.clear()
-        stage.verb_proxy.clear()
-        for server in (stage.scheduler, stage.muster):
-            server.check()
-            server.resume()
-            server.wait_ready()
+        for name, job in self._jobs().items():
+            if job["spec"].get("suspend"):
+                self._patch(JOBS, name, {"spec": {"suspend": False}})
         for name in self._all_node_names():
             self._repair(name)
         for pod in self._pods():
             if pod["metadata"]["name"].startswith("foreign-"):
                 self._delete(PODS, pod)
-
-    def _end_outages(self) -> None:
-        """Have etcd and the API server answer again, and those notice that whom nothing else would wake."""
-        if not self._outages:
-            return
-        for timer in self._outages:
-            timer.join()
-        for server in (self.stage.control_plane.etcd, self.stage.control_plane.api_server):
-            server.check()
-            server.wait_ready()
-        self.stage.local_cluster.restart_clients()
 
     def finish(self, patience: float) -> list[str]:
         """Look after the gangs, and let in those that are still to come, until all pods of all have succeeded.
@@ -215,6 +197,7 @@ class Storm:
         while (unfinished := self.unfinished() or [act.gang for act in self._to_come]) and (
             time.monotonic() < changed + patience
         ):
+            self.havoc.tend()
             self._look_after()
             self._let_in(math.inf)
             self.stage.recorder.comes_true(lambda: not self.unfinished(), _QUIET_ROUND)
@@ -228,7 +211,13 @@ class Storm:
     def unfinished(self) -> list[str]:
         """Return the names of the gangs of which not every pod has succeeded, and of single pods that still wait."""
         phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in self._pods()}
-        gangs = [name for name, gang in self.wanted.items() if any(phases.get(pod) != "Succeeded" for pod in gang.pods)]
+        complete = {name for name, job in self._jobs().items() if _complete(job)}
+        gangs = [
+            name
+            for name, gang in self.wanted.items()
+            if any(phases.get(pod) != "Succeeded" for pod in gang.pods)
+            or (gang.job is not None and name not in complete)
+        ]
         return gangs + [name for name, phase in phases.items() if name.startswith("single-") and phase == "Pending"]
 
     def _let_in(self, now: float) -> None:
@@ -257,15 +246,25 @@ class Storm:
         """Let every gang's controller replace pods that are gone or have failed, and create those that are to come."""
         phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in self._pods()}
         groups = {group["metadata"]["name"] for group in self.stage.recorder.present(POD_GROUPS)}
+        jobs = self._jobs()
         for name, gang in self.wanted.items():
             if name not in groups:
                 self._create(gang.spec.pod_group())
+            if gang.job is not None:
+                self._look_after_job(gang.job, jobs.get(name))
             gang.due += 1
             for pod, manifest in list(gang.pods.items())[: gang.due]:
                 if pod not in phases:
                     self._create(manifest)
                 elif phases[pod] == "Failed":
                     self._delete(PODS, manifest)
+
+    def _look_after_job(self, wanted: JsonObject, job: JsonObject | None) -> None:
+        """Start a Job that has lost a pod again as a whole: its controller would wait, longer with each that it loses."""
+        if job is None:
+            self._create(wanted)
+        elif job["status"].get("failed") and not _complete(job) and not job["metadata"].get("deletionTimestamp"):
+            self._delete(JOBS, job)
 
     def create_gang(self, act: Act) -> bool:
         """Create a gang as a controller does, PodGroup first."""
@@ -281,6 +280,19 @@ class Storm:
         for pod in gang.pods.values():
             self._create(pod)
         return True
+
+    def create_job(self, act: Act) -> bool:
+        """Create a gang of the pods of a Job, and that Job."""
+        return self._create_all(Wanted.of_job(self.script.gangs[act.gang]))
+
+    def suspend_job(self, act: Act) -> bool:
+        """Suspend a Job, whose controller deletes its pods, or let one go on."""
+        jobs = [job for name, job in sorted(self._jobs().items()) if name in self.wanted and not _complete(job)]
+        job = _pick(jobs, act.number)
+        if job is None:
+            return False
+        suspended = not job["spec"].get("suspend")
+        return self._patch(JOBS, job["metadata"]["name"], {"spec": {"suspend": suspended}})
 
     def delete_member(self, act: Act) -> bool:
         """Delete a member; its controller will replace it."""
@@ -299,7 +311,7 @@ class Storm:
         name = _pick(list(self.wanted), act.number)
         if name is None:
             return False
-        self._delete_all(self.wanted.pop(name).spec, pods_first=act.number % 2 == 0)
+        self._delete_all(self.wanted.pop(name), pods_first=act.number % 2 == 0)
         return True
 
     def replace_gang(self, act: Act) -> bool:
@@ -307,10 +319,11 @@ class Storm:
         name = _pick(list(self.wanted), act.number)
         if name is None:
             return False
-        spec = self.wanted[name].spec
-        self._delete_all(spec, pods_first=act.number % 2 == 0)
-        # Of pods that take their time to go the controller creates the namesakes later.
-        return self._create_all(Wanted.of(replace(spec, min_member=max(1, spec.min_member - act.number % 3))))
+        gang = self.wanted[name]
+        self._delete_all(gang, pods_first=act.number % 2 == 0)
+        want = Wanted.of if gang.job is None else Wanted.of_job
+        # Of pods and Jobs that take their time to go the controller creates the namesakes later.
+        return self._create_all(want(replace(gang.spec, min_member=max(1, gang.spec.min_member - act.number % 3))))
 
     def edit_gang(self, act: Act) -> bool:
         """Change minMember of a gang, up to the number of its pods."""
@@ -318,7 +331,7 @@ class Storm:
         if name is None:
             return False
         gang = self.wanted[name]
-        gang.spec = replace(gang.spec, min_member=1 + act.number // 16 % len(gang.pods))
+        gang.spec = replace(gang.spec, min_member=1 + act.number // 16 % gang.size)
         return self._patch(POD_GROUPS, name, {"spec": {"minMember": gang.spec.min_member}})
 
     # Nodes and other pods.
@@ -384,106 +397,16 @@ class Storm:
         template = PodTemplate(gpus=1 + act.number // 16 % NODE_GPUS, run_seconds=2, priority_class=priority)
         return self._create(template.pod(self._next_name("single"), NAMESPACE))
 
-    # Processes.
-
-    def kill_muster(self, act: Act) -> bool:
-        """Kill Muster and start it again within a second."""
-        if not self._kill(act, self.stage.muster):
-            return False
-        self.restarts.append(time.monotonic())
-        return True
-
-    def pause_muster(self, act: Act) -> bool:
-        """Stop Muster for up to two seconds."""
-        return self._pause(act, self.stage.muster)
-
-    def kill_scheduler(self, act: Act) -> bool:
-        """Kill kube-scheduler and start it again within a second."""
-        return self._kill(act, self.stage.scheduler)
-
-    def pause_scheduler(self, act: Act) -> bool:
-        """Stop kube-scheduler for up to two seconds."""
-        return self._pause(act, self.stage.scheduler)
-
-    def kill_api_server(self, act: Act) -> bool:
-        """Kill the API server and start it again within a second; it takes some more until it answers."""
-        return self._away(act, self.stage.control_plane.api_server, Server.kill, Server.launch)
-
-    def pause_api_server(self, act: Act) -> bool:
-        """Stop the API server for up to a second."""
-        return self._away(act, self.stage.control_plane.api_server, Server.pause, Server.resume)
-
-    def kill_etcd(self, act: Act) -> bool:
-        """Kill etcd and start it again within a second."""
-        return self._away(act, self.stage.control_plane.etcd, Server.kill, Server.launch)
-
-    def pause_etcd(self, act: Act) -> bool:
-        """Stop etcd for up to a second."""
-        return self._away(act, self.stage.control_plane.etcd, Server.pause, Server.resume)
-
-    def _away(self, act: Act, server: Server, go: Callable[[Server], None], come: Callable[[Server], None]) -> bool:
-        """Let the API server or etcd go and come again, by a thread: what this one asks waits for them meanwhile."""
-        if any(timer.is_alive() for timer in self._outages):
-            return False
-        server.check()
-        go(server)
-        timer = threading.Timer(act.number % 1000 / 1000, come, (server,))
-        self._outages.append(timer)
-        timer.start()
-        return True
-
-    def _kill(self, act: Act, server: Server) -> bool:
-        if not self._up(server):
-            return False
-        server.kill()
-        self._down.append(server)
-
-        def start() -> None:
-            self._down.remove(server)
-            server.launch()
-
-        self._later.append((time.monotonic() + act.number % 1000 / 1000, start))
-        return True
-
-    def _pause(self, act: Act, server: Server) -> bool:
-        if not self._up(server):
-            return False
-        server.pause()
-
-        def resume() -> None:
-            if server not in self._down:
-                server.resume()
-
-        self._later.append((time.monotonic() + act.number % 2000 / 1000, resume))
-        return True
-
-    def _up(self, server: Server) -> bool:
-        """Tell whether a server is meant to run; raise if it has ended by itself."""
-        if server in self._down:
-            return False
-        server.check()
-        return True
-
     # How it is done.
-
-    def _wait_for(self, seconds: float) -> None:
-        """Wait until so many seconds after the beginning, and do what is due meanwhile."""
-        until = self.begun + seconds
-        while True:
-            self._later.sort(key=lambda entry: entry[0])
-            following = min([until, *(at for at, _ in self._later[:1])])
-            time.sleep(max(0.0, following - time.monotonic()))
-            if self._later and self._later[0][0] <= time.monotonic():
-                self._later.pop(0)[1]()
-            elif time.monotonic() >= until:
-                return
 
     def _pods(self) -> list[JsonObject]:
         return self.stage.recorder.present(PODS)
 
     def _members(self) -> list[JsonObject]:
-        names = {name for gang in self.wanted.values() for name in gang.pods}
-        return [pod for pod in self._pods() if pod["metadata"]["name"] in names and not _ended(pod)]
+        return [pod for pod in self._pods() if _gang_of(pod) in self.wanted and not _ended(pod)]
+
+    def _jobs(self) -> dict[str, JsonObject]:
+        return {job["metadata"]["name"]: job for job in self.stage.others.present(JOBS)}
 
     def _open_nodes(self) -> list[str]:
         return sorted(self.stage.cluster.node_names)
@@ -506,14 +429,17 @@ class Storm:
 
     def _create_all(self, gang: Wanted) -> bool:
         self.wanted[gang.spec.name] = gang
-        for thing in (gang.spec.pod_group(), *list(gang.pods.values())[: gang.due]):
+        job = [] if gang.job is None else [gang.job]
+        for thing in (gang.spec.pod_group(), *list(gang.pods.values())[: gang.due], *job):
             self._create(thing)
         return True
 
-    def _delete_all(self, spec: GangSpec, *, pods_first: bool) -> None:
-        names = {pod["metadata"]["name"] for pod in spec.pods()}
-        pods = [pod for pod in self._pods() if pod["metadata"]["name"] in names]
-        groups = [g for g in self.stage.recorder.present(POD_GROUPS) if g["metadata"]["name"] == spec.name]
+    def _delete_all(self, gang: Wanted, *, pods_first: bool) -> None:
+        name = gang.spec.name
+        if gang.job is not None:
+            self._delete(JOBS, gang.job)  # the garbage collector deletes its pods
+        pods = [pod for pod in self._pods() if pod["metadata"]["name"] in gang.pods]
+        groups = [group for group in self.stage.recorder.present(POD_GROUPS) if group["metadata"]["name"] == name]
         things = [(PODS, pod) for pod in pods] + [(POD_GROUPS, group) for group in groups]
         for resource, thing in things if pods_first else reversed(things):
             self._delete(resource, thing)
@@ -547,13 +473,11 @@ class Storm:
 ACTS: dict[str, Callable[[Storm, Act], bool]] = {
     act.__name__: act
     for act in (
-        Storm.kill_api_server,
-        Storm.pause_api_server,
-        Storm.kill_etcd,
-        Storm.pause_etcd,
         Storm.create_gang,
         Storm.create_slowly,
         Storm.create_group_last,
+        Storm.create_job,
+        Storm.suspend_job,
         Storm.delete_member,
         Storm.fail_member,
         Storm.delete_gang,
@@ -568,10 +492,6 @@ ACTS: dict[str, Callable[[Storm, Act], bool]] = {
         Storm.foreign_pod,
         Storm.end_foreign_pod,
         Storm.single_pod,
-        Storm.kill_muster,
-        Storm.pause_muster,
-        Storm.kill_scheduler,
-        Storm.pause_scheduler,
     )
 }
 
@@ -596,6 +516,15 @@ def _done(request: Callable[[], object]) -> bool:
 
 def _pick(things: list[T], number: int) -> T | None:
     return things[number % len(things)] if things else None
+
+
+def _gang_of(pod: JsonObject) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(POD_GROUP_LABEL, ""))
+
+
+def _complete(job: JsonObject) -> bool:
+    conditions = job["status"].get("conditions") or ()
+    return any(condition["type"] == "Complete" and condition["status"] == "True" for condition in conditions)
 
 
 def _ended(pod: JsonObject) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -16,7 +16,7 @@ NODE_GPUS = 8
 MOST_GANGS = 20
 
 #: A storm may take so many times as long as it should; who has not come by then comes in quiet.
-LONGEST = 2.5
+LONGEST = 6.0
 
 #: Names of priority classes, and their values.
 PRIORITIES = {"storm-low": 0, "storm-high": 1000}
@@ -37,18 +37,61 @@ RATES = {
     "foreign_pod": 0.3,
     "end_foreign_pod": 0.3,
     "single_pod": 0.5,
-    "kill_muster": 0.16,
-    "pause_muster": 0.16,
-    "kill_scheduler": 0.08,
-    "pause_scheduler": 0.08,
+    "suspend_job": 0.1,
 }
 
-#: How often the API server and its database are away, in storms that have that (times per second).
-OUTAGES = {
-    "kill_api_server": 0.03,
-    "pause_api_server": 0.05,
-    "kill_etcd": 0.03,
-    "pause_etcd": 0.05,
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """What befalls processes and connections in a storm.
+
+    `blows` are how often each happens (times per second), `longest` how long a pause or a partition lasts at most
+    (seconds). With `replicas` there are two, which follow a Lease of LEASE_SECONDS; it runs out in longer pauses.
+    """
+
+    name: str
+    blows: Mapping[str, float]
+    longest: float
+    replicas: bool = False
+
+    @property
+    def outages(self) -> bool:
+        """Tell whether the API server and etcd are away at times."""
+        return "kill_etcd" in self.blows
+
+
+#: How long the Lease of two replicas is good (seconds).
+LEASE_SECONDS = 3
+
+_ALONE = {
+    "kill_muster": 0.2,
+    "pause_muster": 0.14,
+    "kill_scheduler": 0.12,
+    "pause_scheduler": 0.1,
+    "kill_controllers": 0.1,
+    "pause_controllers": 0.08,
+}
+_OUTAGES = {"kill_api_server": 0.04, "pause_api_server": 0.08, "kill_etcd": 0.08, "pause_etcd": 0.08}
+_REPLICAS = {
+    "kill_muster": 0.16,
+    "kill_scheduler": 0.12,
+    "kill_replica": 0.06,
+    "pause_muster": 0.08,
+    "pause_scheduler": 0.08,
+    "pause_replica": 0.1,
+    "cut_off_muster": 0.05,
+    "cut_off_scheduler": 0.05,
+    "cut_off_replica": 0.05,
+}
+
+#: By name: one replica; the same with outages of the API server and etcd; two replicas.
+FLAVOURS = {
+    flavour.name: flavour
+    for flavour in (
+        Flavour("alone", _ALONE, longest=2.0),
+        Flavour("outages", _ALONE | _OUTAGES, longest=2.0),
+        Flavour("replicas", _REPLICAS, longest=2.5 * LEASE_SECONDS, replicas=True),
+    )
 }
 
 #: (members, GPUs of each) of gangs whose pods are alike; the largest fits the nodes alone with two of them closed.
@@ -60,12 +103,16 @@ _RUN_SECONDS = (1, 1, 1, 3)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something that happens so many seconds after the beginning, and a number that says to whom and how."""
+    """Something that happens so many seconds after the beginning, and a number that says to whom and how.
+
+    A pause, a partition or what is left of a process that was killed lasts `seconds`.
+    """
 
     at: float
     what: str
     number: int
     gang: str = ""
+    seconds: float = 0.0
 
     def __str__(self) -> str:
         """Write it as one line."""
@@ -77,15 +124,17 @@ class Script:
     """A whole storm: gangs by name, and what happens in order of time.
 
     `arrivals` bring the gangs, each at its time or when there are fewer than MOST_GANGS about, if that is later. The
-    storm lasts until all have come: for `seconds`, or LONGEST times as long on a slow machine. `acts` are enough for
-    that.
+    storm lasts until all have come: for `seconds`, or LONGEST times as long on a slow machine. `acts`, of people and
+    nodes, and `blows`, to processes and connections, are enough for that.
     """
 
     seed: int
+    flavour: Flavour
     seconds: float
     gangs: dict[str, GangSpec]
     arrivals: tuple[Act, ...]
     acts: tuple[Act, ...]
+    blows: tuple[Act, ...]
 
     def only(self, names: Collection[str]) -> Script:
         """Return the same storm with these gangs alone."""
@@ -93,23 +142,35 @@ class Script:
         return replace(self, gangs=gangs, arrivals=tuple(act for act in self.arrivals if act.gang in names))
 
 
-def write_script(seed: int, gangs: int, outages: Mapping[str, float] | None = None) -> Script:
-    """Make up a storm: a gang every third of a second, for twelve seconds at least; with `outages` at such rates."""
+def write_script(seed: int, gangs: int, flavour: Flavour = FLAVOURS["alone"]) -> Script:
+    """Make up a storm: a gang every third of a second, for half a minute at least."""
     random = Random(seed)
-    seconds = max(12.0, 0.35 * gangs)
+    seconds = max(30.0, 0.35 * gangs)
     specs = {spec.name: spec for spec in (_gang(random, f"gang-{number}") for number in range(gangs))}
     arrivals = [
-        Act(random.uniform(0.0, 0.9 * seconds), _arrival(random), random.getrandbits(16), name) for name in specs
+        Act(random.uniform(0.0, 0.9 * seconds), _arrival(random, spec), random.getrandbits(16), name)
+        for name, spec in specs.items()
     ]
-    acts = [
-        Act(random.uniform(1.0, LONGEST * seconds), what, random.getrandbits(16))
-        for what, rate in (RATES | dict(outages or {})).items()
+    acts = _acts(random, RATES, seconds)
+    blows = _acts(random, flavour.blows, seconds, flavour.longest)
+    return Script(seed, flavour, seconds, specs, _in_order(arrivals), acts, blows)
+
+
+def _acts(random: Random, rates: Mapping[str, float], seconds: float, longest: float = 0.0) -> tuple[Act, ...]:
+    """Make up what happens at such rates: killed processes come back within a second, others within `longest`."""
+    return _in_order(
+        Act(
+            random.uniform(1.0, LONGEST * seconds),
+            what,
+            random.getrandbits(16),
+            seconds=random.uniform(0.0, 1.0 if what.startswith("kill") else longest),
+        )
+        for what, rate in rates.items()
         for _ in range(_count(random, rate * LONGEST * seconds))
-    ]
-    return Script(seed, seconds, specs, _in_order(arrivals), _in_order(acts))
+    )
 
 
-def _in_order(acts: list[Act]) -> tuple[Act, ...]:
+def _in_order(acts: Iterable[Act]) -> tuple[Act, ...]:
     return tuple(sorted(acts, key=lambda act: act.at))
 
 
@@ -117,8 +178,9 @@ def _count(random: Random, expected: float) -> int:
     return int(expected + random.random())
 
 
-def _arrival(random: Random) -> str:
-    return random.choices(("create_gang", "create_slowly", "create_group_last"), (6, 3, 1))[0]
+def _arrival(random: Random, spec: GangSpec) -> str:
+    chosen = random.choices(("create_gang", "create_slowly", "create_group_last", "create_job"), (5, 2, 1, 3))[0]
+    return "create_gang" if chosen == "create_job" and len(spec.roles) > 1 else chosen
 
 
 def _gang(random: Random, name: str) -> GangSpec:

@@ -1,8 +1,11 @@
 """Random gangs under every fault at once on the real control plane, judged by the API server's history.
 
-`--storm-gangs N` and `--storm-seeds N` (or `--storm-seed SEED`) make larger and other storms. With `--storm-outages`
-the API server and etcd are killed and stopped too. `--storm-record FILE` keeps a line of JSON of each storm, and plays
-those of seeds that it does not have yet: a night that was cut short goes on with the next run.
+`--storm-gangs N` and `--storm-seeds N` (or `--storm-seed SEED`) make larger and other storms. `--storm-flavours` are
+those to play: `alone`, where Muster, kube-scheduler and kube-controller-manager are killed and stopped, `outages`,
+where the API server and etcd are too, and `replicas`, where two replicas follow one Lease, and are killed, stopped for
+longer than that, and cut off from the API server one by one. `--storm-record FILE` keeps a line of JSON of each storm,
+and plays those of seeds that it does not have yet: a night that was cut short goes on with the next run.
+`python -m tests.controlplane.storms FILE` adds up what it has.
 """
 
 from __future__ import annotations
@@ -11,26 +14,23 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from localcluster.client import NODES, POD_GROUPS, PODS
 from localcluster.cluster import LocalCluster
-from localcluster.faults.api import ApiProxy
 from localcluster.faults.request import Exchange
-from localcluster.faults.verbs import VerbProxy
 from localcluster.history import Recorder
-from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.workloads import POD_GROUP_LABEL
 from tests.controlplane.judging import history_of
-from tests.controlplane.storm import NEWS_SECONDS, OUTAGE_SECONDS, WRITE_SECONDS, Stage, Storm
-from tests.controlplane.storm_script import OUTAGES, Script, write_script
+from tests.controlplane.stage import ALONE, Stage, staged
+from tests.controlplane.storm import NEWS_SECONDS, OUTAGE_SECONDS, WRITE_SECONDS, Storm
+from tests.controlplane.storm_script import FLAVOURS, Script, write_script
+from tests.controlplane.storms import recorded, summary
 from tests.judge import History, Tolerance, Violation, judge, report
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(1800)]
@@ -41,31 +41,26 @@ _PATIENCE, _SETTLE = 90.0, 90.0
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one storm of each seed."""
+    """Make one storm of each flavour and seed."""
     if "seed" in metafunc.fixturenames:
         option = metafunc.config.getoption
-        known = {each["seed"] for each in recorded(option("--storm-record"))}
-        others = (seed for seed in count(option("--storm-seed")) if seed not in known)
-        metafunc.parametrize("seed", list(islice(others, option("--storm-seeds"))))
-
-
-def recorded(path: Path | None) -> list[dict[str, Any]]:
-    """Return what a file has of storms that were played before, nothing if there is none."""
-    return [] if path is None or not path.exists() else [json.loads(line) for line in path.read_text().splitlines()]
+        known = {(each["flavour"], each["seed"]) for each in recorded(option("--storm-record"))}
+        storms = [
+            pytest.param(flavour, seed, id=f"{flavour}-{seed}")
+            for flavour in option("--storm-flavours").split(",")
+            for seed in islice(
+                (seed for seed in count(option("--storm-seed")) if (flavour, seed) not in known),
+                option("--storm-seeds"),
+            )
+        ]
+        metafunc.parametrize(("flavour", "seed"), storms)
 
 
 @pytest.fixture
-def stage(  # noqa: PLR0917 - pytest hands fixtures over by name
-    local_cluster: LocalCluster,
-    cluster: Sandbox,
-    faulty_muster: Server,
-    proxied_scheduler: Server,
-    api_proxy: ApiProxy,
-    verb_proxy: VerbProxy,
-) -> Stage:
-    """Set the stage; the recorder is started with each storm."""
-    recorder = Recorder(local_cluster.admin)
-    return Stage(cluster, recorder, faulty_muster, proxied_scheduler, api_proxy, verb_proxy, local_cluster)
+def stage(device_local_cluster: LocalCluster, device_cluster: Sandbox, flavour: str) -> Iterator[Stage]:
+    """Set the stage; the recorders are started with each storm."""
+    with staged(device_local_cluster, device_cluster, FLAVOURS[flavour]) as stage:
+        yield stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +89,19 @@ class Played:
 def play(stage: Stage, script: Script) -> Played:
     """Play a storm and the quiet after it, and judge both."""
     storm = Storm(stage, script)
-    with stage.recorder:
+    with stage.recording():
         storm.rage()
         storm.calm()
         quiet = time.monotonic()
         unfinished = storm.finish(_PATIENCE)
         stage.recorder.catch_up()
         end = time.monotonic()
-        calls = stage.verb_proxy.bind_calls()
-        history = history_of(stage.recorder, calls, end=end, restarts=storm.restarts, quiet=quiet)
-    away = OUTAGE_SECONDS if OUTAGES.keys() & storm.done.keys() else 0.0
+        deaths = storm.havoc.deaths
+        # With two replicas the death of one ends the calls that were made of it, and of no other.
+        restarts = deaths[ALONE] if stage.replicas is None else []
+        history = history_of(stage.recorder, stage.bind_calls(deaths), end=end, restarts=restarts, quiet=quiet)
+    flavour = script.flavour
+    away = OUTAGE_SECONDS if flavour.outages else flavour.longest if flavour.replicas else 0.0
     tolerance = Tolerance(news=NEWS_SECONDS + away, write=WRITE_SECONDS + away, settle=_SETTLE)
     return Played(storm, history, judge(history, tolerance), unfinished)
 
@@ -125,16 +123,22 @@ def explain(stage: Stage, played: Played) -> str:
 
 def story_of(stage: Stage, history: History, names: set[str], storm: Storm) -> str:
     """Write down what happened to some gangs in order of time, what was asked about them, and what else was done."""
-    lines = [(storm.begun + act.at, str(act)) for act in storm.script.acts if act.at <= storm.lasted]
+    acts = (*storm.script.acts, *storm.script.blows)
+    lines = [(storm.begun + act.at, str(act)) for act in acts if act.at <= storm.lasted]
     pods = set()
     for change in history.changes:
         metadata = change.object["metadata"]
         if {metadata["name"], (metadata.get("labels") or {}).get(POD_GROUP_LABEL)} & names:
             lines.append((change.at, str(change)))
             pods.add(metadata["name"])
-    asked = [*stage.verb_proxy.requests, *stage.api_proxy.requests]
-    lines += [(exchange.at, _line(exchange)) for exchange in asked if exchange.request.name in pods]
-    lines += [(at, f"{at:10.3f} Muster is killed") for at in history.restarts]
+    lines += [
+        (exchange.at, f"{site.name} {_line(exchange)}")
+        for site in stage.sites
+        for exchange in (*site.verb_proxy.requests, *site.api_proxy.requests)
+        if exchange.request.name in pods
+    ]
+    lines += [(at, f"{at:10.3f} {name}: Muster is killed") for name, ats in storm.havoc.deaths.items() for at in ats]
+    lines += [(at, f"{at:10.3f} {name or 'no replica'} leads") for at, name in stage.terms()]
     lines += [(at, f"{at:10.3f} quiet begins") for at in [history.quiet] if at is not None]
     return "\n".join(text for _, text in sorted(lines))
 
@@ -147,41 +151,60 @@ def _line(exchange: Exchange) -> str:
 
 
 def test_storm_breaks_no_promise(
-    stage: Stage, seed: int, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+    stage: Stage,
+    flavour: str,
+    seed: int,
+    request: pytest.FixtureRequest,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Whatever happens to gangs, nodes, processes and requests: every promise is kept, and in the end all have run."""
     option = request.config.getoption
-    script = write_script(seed, option("--storm-gangs"), OUTAGES if option("--storm-outages") else {})
+    script = write_script(seed, option("--storm-gangs"), FLAVOURS[flavour])
     began = time.monotonic()
     played = play(stage, script)
-    storm, history = played.storm, played.history
+    storm, history, havoc = played.storm, played.history, played.storm.havoc
     injected = Counter(
-        fault.partition("(")[0]
-        for proxy in (stage.api_proxy, stage.verb_proxy)
-        for exchange in proxy.requests
-        for fault in exchange.faults
+        fault.partition("(")[0] for proxy in stage.proxies for exchange in proxy.requests for fault in exchange.faults
     )
     figures = {
+        "flavour": flavour,
         "seed": seed,
         "gangs": len(script.gangs),
         "seconds": {"storm": round(storm.lasted, 1), "all": round(time.monotonic() - began, 1)},
-        "restarts": len(storm.restarts),
+        "kills": dict(havoc.kills),
+        "pauses": dict(havoc.pauses),
+        "cuts": dict(havoc.cuts),
+        "ended": dict(havoc.ended),
+        "terms": sum(bool(name) for _, name in stage.terms()),
+        "deposed": havoc.deposed,
         "acts": dict(storm.done),
         "faults": dict(injected),
-        "requests": {"api": len(stage.api_proxy.requests), "verbs": len(stage.verb_proxy.requests)},
+        "requests": sum(len(proxy.requests) for proxy in stage.proxies),
         "changes": len(history.changes),
+        "bindings": bindings(history),
         "wrong": [*map(str, played.violations), *played.unfinished],
     }
     record_property("storm", figures)
-    sys.stdout.write(f"STORM {figures}\n")
     if (path := option("--storm-record")) is not None:
         with path.open("a", encoding="utf-8") as record:
             record.write(json.dumps(figures) + "\n")
+    sys.stdout.write(f"STORM {figures}\n{summary([figures] if path is None else recorded(path))}\n")
     if played.wrong:
         pytest.fail(explain(stage, played), pytrace=False)
     kinds = {change.object["kind"] for change in history.changes}
     assert kinds >= {PODS.kind, POD_GROUPS.kind, NODES.kind}
     assert history.arrivals
+
+
+def bindings(history: History) -> int:
+    """Count the pods that were bound."""
+    return len(
+        {
+            change.object["metadata"]["uid"]
+            for change in history.changes
+            if change.object["kind"] == PODS.kind and change.type != "ADDED" and change.object["spec"].get("nodeName")
+        }
+    )
 
 
 def test_equal_seeds_make_equal_storms() -> None:
