@@ -20,21 +20,26 @@ from tests.controlplane.storm_script import Act, Script
 #: How often it is looked whether a process has ended by itself (seconds).
 _ROUND = 0.25
 
+#: After this it is not waited for any longer that all is ready, and the next gust comes (seconds).
+_LONGEST_SECONDS = 40.0
+
 #: How long processes may take to be ready once the storm is over (seconds); a kubelet starts them again and again.
 _READY_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class Victim:
-    """A server that is hit, and what of it is under way.
+    """A server that is hit.
 
     `mortal` ones may end by themselves, when what they wait for is away, and are started again as a kubelet does.
+    `down` ones have been killed, `ready` ones have answered since they were last hit.
     """
 
     kind: str
     server: Server
     mortal: bool
     down: bool = False
+    ready: bool = True
 
 
 @dataclass(slots=True)
@@ -48,6 +53,7 @@ class Havoc:
         ended: how often each ended by itself.
         deposed: how often a replica's Muster or kube-scheduler woke when the other replica had taken the Lease from it.
         deaths: when the Muster of each site was killed (`time.monotonic` seconds).
+        log: what was done, and when.
     """
 
     stage: Stage
@@ -58,6 +64,7 @@ class Havoc:
     ended: Counter[str] = field(default_factory=Counter)
     deposed: int = 0
     deaths: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    log: list[tuple[float, str]] = field(default_factory=list)
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -81,9 +88,8 @@ class Havoc:
         if (controllers := stage.local_cluster.controllers) is not None:
             self._others["controllers"] = Victim("controllers", controllers, mortal=True)
 
-    def start(self, begun: float) -> None:
-        """Play, from when the storm begins (`time.monotonic` seconds)."""
-        self._later = [(begun + act.at, lambda act=act: self._strike(act)) for act in self.script.blows]  # type: ignore[misc]
+    def start(self) -> None:
+        """Play, gust by gust."""
         self._thread = threading.Thread(target=self._run, name="havoc", daemon=True)
         self._thread.start()
 
@@ -120,6 +126,7 @@ class Havoc:
                 victim.server.check()
             elif not victim.server.running:
                 self.ended[victim.kind] += 1
+                victim.ready = False
                 victim.server.launch()
         self._let_kwok_hear()
 
@@ -128,14 +135,29 @@ class Havoc:
 
     def _run(self) -> None:
         try:
-            while not self._over.is_set():
-                self._play(time.monotonic() + _ROUND)
-                self.tend()
+            for gust in self.script.gusts:
+                began = time.monotonic()
+                self._later += [(began + act.at, lambda act=act: self._strike(act)) for act in gust.blows]  # type: ignore[misc]
+                while (self._later or not self._all_ready()) and time.monotonic() < began + _LONGEST_SECONDS:
+                    self._play(_ROUND)
+                    if self._over.is_set():
+                        return
+                self._play(gust.lull)
         except Exception as error:  # noqa: BLE001 - raised again by `check`, in the story's own thread
             self._failure = error
 
-    def _play(self, until: float) -> None:
-        """Do what is due until then."""
+    def _all_ready(self) -> bool:
+        """Tell whether every server has answered since it was last hit, and one of two replicas leads."""
+        for victim in self._victims():
+            victim.ready = victim.ready or (victim.server.running and victim.server.is_ready())
+        if not all(victim.ready for victim in self._victims()):
+            return False
+        replicas = self.stage.replicas
+        return replicas is None or any(replica.leading for replica in replicas.members)
+
+    def _play(self, seconds: float) -> None:
+        """Do what is due within so many seconds."""
+        until = time.monotonic() + seconds
         while not self._over.is_set():
             self._later.sort(key=lambda entry: entry[0])
             following = min([until, *(at for at, _ in self._later[:1])])
@@ -143,7 +165,8 @@ class Havoc:
             if self._later and self._later[0][0] <= time.monotonic():
                 self._later.pop(0)[1]()
             elif time.monotonic() >= until:
-                return
+                break
+        self.tend()
 
     def _strike(self, act: Act) -> None:
         verb, _, whom = act.what.rpartition("_") if act.what.startswith("cut_off") else act.what.partition("_")
@@ -151,6 +174,9 @@ class Havoc:
         muster, scheduler = self._sites[site.name]
         targets = {"muster": [muster], "scheduler": [scheduler], "replica": [muster, scheduler]}
         victims = targets[whom] if whom in targets else [self._others[whom]]
+        self.log.append((time.monotonic(), f"{act.what} {site.name} for {act.seconds:.3f} s"))
+        for victim in victims:
+            victim.ready = False
         match verb:
             case "kill":
                 self._kill(site, victims, act.seconds)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from localcluster.client import JOBS
+from localcluster.client import JOBS, JsonObject
 from localcluster.cluster import LocalCluster
 from localcluster.components import SCHEDULER_CONFIGS, SchedulerProfile
 from localcluster.controlplane import ControlPlane
@@ -78,16 +78,15 @@ class Stage:
             yield
 
     def leader(self) -> str:
-        """Return the name of the site that holds the Lease, by the newest news; "" if none does."""
-        return self.terms()[-1][1] if self.replicas is not None and self.terms() else ""
+        """Return the name of the site that held the Lease last, by the newest news; "" if none did."""
+        return next((self._holder(lease) for lease in self.others.present(LEASES) if _is_ours(lease)), "")
 
     def terms(self) -> list[tuple[float, str]]:
         """Return when who began to hold the Lease, in order of time: names of sites, "" for none."""
         terms: list[tuple[float, str]] = []
         for change in self.others.changes():
-            if change.object["kind"] == LEASES.kind and change.object["metadata"]["name"] == LEASE_NAME:
-                holder = None if self.replicas is None else self.replicas.holder_of(change.object)
-                name = "" if holder is None else holder.hostname
+            if change.object["kind"] == LEASES.kind and _is_ours(change.object):
+                name = self._holder(change.object)
                 if not terms or terms[-1][1] != name:
                     terms.append((change.at, name))
         return terms
@@ -113,9 +112,17 @@ class Stage:
             proxy.forget()
         self._record_anew()
 
+    def _holder(self, lease: JsonObject) -> str:
+        holder = None if self.replicas is None else self.replicas.holder_of(lease)
+        return "" if holder is None else holder.hostname
+
     def _record_anew(self) -> None:
         self.recorder = Recorder(self.cluster.api)
         self.others = Recorder(self.cluster.api, (JOBS, LEASES))
+
+
+def _is_ours(lease: JsonObject) -> bool:
+    return bool(lease["metadata"]["name"] == LEASE_NAME)
 
 
 @contextmanager

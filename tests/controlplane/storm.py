@@ -32,7 +32,7 @@ from localcluster.nodes import GPU, NodeShape, numbered_nodes
 from localcluster.workloads import POD_GROUP_LABEL, GangSpec, PodTemplate
 from tests.controlplane.havoc import Havoc
 from tests.controlplane.stage import Stage
-from tests.controlplane.storm_script import MOST_GANGS, NAMESPACE, NODE_GPUS, PRIORITIES, Act, Script
+from tests.controlplane.storm_script import MOST_GANGS, MOST_SINGLE_PODS, NAMESPACE, NODE_GPUS, PRIORITIES, Act, Script
 from tests.controlplane.storm_script import NODES as NODE_COUNT
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class Storm:
             site.api_proxy.random(own, WRITE_FAULTS, Match(where=lambda request: not request.is_watch))
             site.verb_proxy.random(own, VERB_FAULTS)
         self.begun = time.monotonic()
-        self.havoc.start(self.begun)
+        self.havoc.start()
         rounds = self._rounds()
         acts = deque(self.script.acts)
         while acts and (self._to_come or acts[0].at < self.script.seconds):
@@ -218,7 +218,7 @@ class Storm:
             if any(phases.get(pod) != "Succeeded" for pod in gang.pods)
             or (gang.job is not None and name not in complete)
         ]
-        return gangs + [name for name, phase in phases.items() if name.startswith("single-") and phase == "Pending"]
+        return gangs + [pod["metadata"]["name"] for pod in self._pods() if _waits_alone(pod)]
 
     def _let_in(self, now: float) -> None:
         """Create the gangs whose time has come, as long as there are not too many about."""
@@ -260,7 +260,7 @@ class Storm:
                     self._delete(PODS, manifest)
 
     def _look_after_job(self, wanted: JsonObject, job: JsonObject | None) -> None:
-        """Start a Job that has lost a pod again as a whole: its controller would wait, longer with each that it loses."""
+        """Start a Job that has lost a pod again as a whole: its controller would wait longer with each."""
         if job is None:
             self._create(wanted)
         elif job["status"].get("failed") and not _complete(job) and not job["metadata"].get("deletionTimestamp"):
@@ -393,6 +393,9 @@ class Storm:
 
     def single_pod(self, act: Act) -> bool:
         """Create a pod without gang, one in three of high priority: it may preempt."""
+        waiting = [pod for pod in self._pods() if _waits_alone(pod)]
+        if len(waiting) >= MOST_SINGLE_PODS:
+            return False
         priority = "storm-high" if act.number % 3 == 0 else "storm-low"
         template = PodTemplate(gpus=1 + act.number // 16 % NODE_GPUS, run_seconds=2, priority_class=priority)
         return self._create(template.pod(self._next_name("single"), NAMESPACE))
@@ -516,6 +519,10 @@ def _done(request: Callable[[], object]) -> bool:
 
 def _pick(things: list[T], number: int) -> T | None:
     return things[number % len(things)] if things else None
+
+
+def _waits_alone(pod: JsonObject) -> bool:
+    return pod["metadata"]["name"].startswith("single-") and pod["status"].get("phase") == "Pending"
 
 
 def _gang_of(pod: JsonObject) -> str:

@@ -14,6 +14,7 @@ NODE_GPUS = 8
 
 #: How many gangs there are at once that have not finished: what waits beyond that only keeps kube-scheduler busy.
 MOST_GANGS = 20
+MOST_SINGLE_PODS = 6
 
 #: A storm may take so many times as long as it should; who has not come by then comes in quiet.
 LONGEST = 6.0
@@ -45,8 +46,8 @@ RATES = {
 class Flavour:
     """What befalls processes and connections in a storm.
 
-    `blows` are how often each happens (times per second), `longest` how long a pause or a partition lasts at most
-    (seconds). With `replicas` there are two, which follow a Lease of LEASE_SECONDS; it runs out in longer pauses.
+    `blows` are the kinds by their weights, `longest` how long a pause or a partition lasts at most (seconds). With
+    `replicas` there are two, which follow a Lease of LEASE_SECONDS; it runs out in longer pauses.
     """
 
     name: str
@@ -63,25 +64,29 @@ class Flavour:
 #: How long the Lease of two replicas is good (seconds).
 LEASE_SECONDS = 3
 
+#: A gust has so many blows (least, most) within so many seconds; when all processes are ready again, so many seconds
+#: (least, most) pass before the next one. Gangs start in these lulls: blows at an even rate would let none do.
+_BLOWS, _GUST_SECONDS, _LULL_SECONDS = (2, 14), 3.0, (0.5, 6.0)
+
 _ALONE = {
-    "kill_muster": 0.2,
-    "pause_muster": 0.14,
-    "kill_scheduler": 0.12,
-    "pause_scheduler": 0.1,
-    "kill_controllers": 0.1,
-    "pause_controllers": 0.08,
+    "kill_muster": 10,
+    "pause_muster": 7,
+    "kill_scheduler": 7,
+    "pause_scheduler": 5,
+    "kill_controllers": 5,
+    "pause_controllers": 3,
 }
-_OUTAGES = {"kill_api_server": 0.04, "pause_api_server": 0.08, "kill_etcd": 0.08, "pause_etcd": 0.08}
+_OUTAGES = {"kill_api_server": 3, "pause_api_server": 4, "kill_etcd": 5, "pause_etcd": 4}
 _REPLICAS = {
-    "kill_muster": 0.16,
-    "kill_scheduler": 0.12,
-    "kill_replica": 0.06,
-    "pause_muster": 0.08,
-    "pause_scheduler": 0.08,
-    "pause_replica": 0.1,
-    "cut_off_muster": 0.05,
-    "cut_off_scheduler": 0.05,
-    "cut_off_replica": 0.05,
+    "kill_muster": 10,
+    "kill_scheduler": 8,
+    "kill_replica": 4,
+    "pause_muster": 3,
+    "pause_scheduler": 3,
+    "pause_replica": 5,
+    "cut_off_muster": 2,
+    "cut_off_scheduler": 2,
+    "cut_off_replica": 3,
 }
 
 #: By name: one replica; the same with outages of the API server and etcd; two replicas.
@@ -120,12 +125,20 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
+class Gust:
+    """Blows, each so many seconds after the first could come, and how long nothing is struck after it (seconds)."""
+
+    blows: tuple[Act, ...]
+    lull: float
+
+
+@dataclass(frozen=True, slots=True)
 class Script:
     """A whole storm: gangs by name, and what happens in order of time.
 
     `arrivals` bring the gangs, each at its time or when there are fewer than MOST_GANGS about, if that is later. The
     storm lasts until all have come: for `seconds`, or LONGEST times as long on a slow machine. `acts`, of people and
-    nodes, and `blows`, to processes and connections, are enough for that.
+    nodes, and `gusts`, to processes and connections, are enough for that.
     """
 
     seed: int
@@ -134,7 +147,7 @@ class Script:
     gangs: dict[str, GangSpec]
     arrivals: tuple[Act, ...]
     acts: tuple[Act, ...]
-    blows: tuple[Act, ...]
+    gusts: tuple[Gust, ...]
 
     def only(self, names: Collection[str]) -> Script:
         """Return the same storm with these gangs alone."""
@@ -151,23 +164,28 @@ def write_script(seed: int, gangs: int, flavour: Flavour = FLAVOURS["alone"]) ->
         Act(random.uniform(0.0, 0.9 * seconds), _arrival(random, spec), random.getrandbits(16), name)
         for name, spec in specs.items()
     ]
-    acts = _acts(random, RATES, seconds)
-    blows = _acts(random, flavour.blows, seconds, flavour.longest)
-    return Script(seed, flavour, seconds, specs, _in_order(arrivals), acts, blows)
+    acts = [
+        Act(random.uniform(1.0, LONGEST * seconds), what, random.getrandbits(16))
+        for what, rate in RATES.items()
+        for _ in range(_count(random, rate * LONGEST * seconds))
+    ]
+    gusts = tuple(_gust(random, flavour) for _ in range(int(LONGEST * seconds / _GUST_SECONDS)))
+    return Script(seed, flavour, seconds, specs, _in_order(arrivals), _in_order(acts), gusts)
 
 
-def _acts(random: Random, rates: Mapping[str, float], seconds: float, longest: float = 0.0) -> tuple[Act, ...]:
-    """Make up what happens at such rates: killed processes come back within a second, others within `longest`."""
-    return _in_order(
+def _gust(random: Random, flavour: Flavour) -> Gust:
+    """Make up a gust: killed processes come back within a second, others within the flavour's longest time."""
+    kinds = random.choices(tuple(flavour.blows), tuple(flavour.blows.values()), k=random.randint(*_BLOWS))
+    blows = (
         Act(
-            random.uniform(1.0, LONGEST * seconds),
+            random.uniform(0.0, _GUST_SECONDS),
             what,
             random.getrandbits(16),
-            seconds=random.uniform(0.0, 1.0 if what.startswith("kill") else longest),
+            seconds=random.uniform(0.0, 1.0 if what.startswith("kill") else flavour.longest),
         )
-        for what, rate in rates.items()
-        for _ in range(_count(random, rate * LONGEST * seconds))
+        for what in kinds
     )
+    return Gust(_in_order(blows), random.uniform(*_LULL_SECONDS))
 
 
 def _in_order(acts: Iterable[Act]) -> tuple[Act, ...]:

@@ -123,8 +123,8 @@ def explain(stage: Stage, played: Played) -> str:
 
 def story_of(stage: Stage, history: History, names: set[str], storm: Storm) -> str:
     """Write down what happened to some gangs in order of time, what was asked about them, and what else was done."""
-    acts = (*storm.script.acts, *storm.script.blows)
-    lines = [(storm.begun + act.at, str(act)) for act in acts if act.at <= storm.lasted]
+    lines = [(storm.begun + act.at, str(act)) for act in storm.script.acts if act.at <= storm.lasted]
+    lines += [(at, f"{at:10.3f} {text}") for at, text in storm.havoc.log]
     pods = set()
     for change in history.changes:
         metadata = change.object["metadata"]
