@@ -66,7 +66,7 @@ LEASE_SECONDS = 3
 
 #: A gust has so many blows (least, most) within so many seconds; when all processes are ready again, so many seconds
 #: (least, most) pass before the next one. Gangs start in these lulls: blows at an even rate would let none do.
-_BLOWS, _GUST_SECONDS, _LULL_SECONDS = (2, 14), 3.0, (0.5, 6.0)
+_BLOWS, _GUST_SECONDS, _LULL_SECONDS = (6, 20), 4.0, (0.5, 6.0)
 
 _ALONE = {
     "kill_muster": 10,

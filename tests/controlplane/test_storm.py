@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
+from pathlib import Path
 
 import pytest
 
@@ -215,6 +216,30 @@ def test_equal_seeds_make_equal_storms() -> None:
     part = script.only({"gang-3", "gang-5"})
     assert set(part.gangs) == {act.gang for act in part.arrivals} == {"gang-3", "gang-5"}
     assert part.acts == script.acts
+    assert part.gusts == script.gusts != write_script(8, 40).gusts
+
+
+def test_records_add_up(tmp_path: Path) -> None:
+    """Recorded storms are read again, and what was done in them is added up by flavour and in all."""
+    storm = {
+        "flavour": "alone",
+        "seed": 1,
+        "gangs": 40,
+        "seconds": {"storm": 60.0, "all": 90.0},
+        "kills": {"muster": 20, "etcd": 10},
+        **{key: {} for key in ("pauses", "cuts", "ended", "faults")},
+        **dict.fromkeys(("terms", "deposed", "changes", "bindings"), 7),
+        "wrong": [],
+    }
+    path = tmp_path / "storms.jsonl"
+    assert recorded(path) == []
+    path.write_text(f"{json.dumps(storm)}\n{json.dumps({**storm, 'flavour': 'outages', 'seed': 2, 'wrong': ['P1']})}\n")
+    text = summary(recorded(path))
+    alone, outages, both = (text[text.index(start) :] for start in ("alone:", "outages:", "all:"))
+    assert alone.startswith("alone: 1 storms of 40 gangs in 1.5 min, 1.0 of storm\n  kills: 30 ")
+    assert "kills a minute: 20.0, of storm 30.0" in both
+    assert "with violations: 1 2" in outages
+    assert both.startswith("all: 2 storms of 80 gangs in 3.0 min, 2.0 of storm\n  kills: 60 {'muster': 40, 'etcd': 20}")
 
 
 def test_judge_finds_a_gang_bound_in_part(local_cluster: LocalCluster, cluster: Sandbox) -> None:
