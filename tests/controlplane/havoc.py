@@ -32,13 +32,14 @@ class Victim:
     """A server that is hit.
 
     `mortal` ones may end by themselves, when what they wait for is away, and are started again as a kubelet does.
-    `down` ones have been killed, `ready` ones have answered since they were last hit.
+    `down` ones have been killed, `stopped` ones are paused, `ready` ones have answered since they were last hit.
     """
 
     kind: str
     server: Server
     mortal: bool
     down: bool = False
+    stopped: bool = False
     ready: bool = True
 
 
@@ -190,7 +191,7 @@ class Havoc:
             if victim.down or not victim.server.running:
                 continue
             victim.server.kill()
-            victim.down = True
+            victim.down, victim.stopped = True, False
             self.kills[victim.kind] += 1
             if victim.kind == "muster":
                 self.deaths[site.name].append(time.monotonic())
@@ -203,15 +204,17 @@ class Havoc:
 
     def _pause(self, site: Site, victims: list[Victim], seconds: float) -> None:
         led = self.stage.leader() == site.name
-        stopped = [victim for victim in victims if not victim.down and victim.server.running]
+        stopped = [victim for victim in victims if victim.server.running and not victim.stopped]
         for victim in stopped:
             victim.server.pause()
+            victim.stopped = True
             self.pauses[victim.kind] += 1
 
         def resume() -> None:
-            self.deposed += led and self.stage.leader() not in {"", site.name}
+            self.deposed += bool(stopped) and led and self.stage.leader() not in {"", site.name}
             for victim in stopped:
-                if not victim.down and victim.server.running:
+                victim.stopped = False
+                if victim.server.running:
                     victim.server.resume()
 
         self._after(seconds, resume)

@@ -81,12 +81,12 @@ _REPLICAS = {
     "kill_muster": 10,
     "kill_scheduler": 8,
     "kill_replica": 4,
-    "pause_muster": 3,
-    "pause_scheduler": 3,
-    "pause_replica": 5,
-    "cut_off_muster": 2,
-    "cut_off_scheduler": 2,
-    "cut_off_replica": 3,
+    "pause_muster": 5,
+    "pause_scheduler": 5,
+    "pause_replica": 8,
+    "cut_off_muster": 3,
+    "cut_off_scheduler": 3,
+    "cut_off_replica": 4,
 }
 
 #: By name: one replica; the same with outages of the API server and etcd; two replicas.
