@@ -48,6 +48,12 @@ def test_profile_can_look_at_other_shares_of_the_nodes() -> None:
     }
 
 
+def test_profile_can_have_a_shorter_lease() -> None:
+    """Storms let the Lease run out often; it is given up a second before it does."""
+    election = SchedulerProfile(MUSTER, leader_election=True, lease_seconds=3).render(KUBECONFIG)["leaderElection"]
+    assert (election["leaderElect"], election["leaseDuration"], election["renewDeadline"]) == (True, "3s", "2s")
+
+
 def test_profile_can_wait_longer_for_the_extender() -> None:
     """Held bind calls are answered late where gangs of thousands are measured."""
     (extender,) = SchedulerProfile(MUSTER, extender_timeout_seconds=160).render(KUBECONFIG)["extenders"]
