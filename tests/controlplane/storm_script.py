@@ -17,7 +17,7 @@ MOST_GANGS = 20
 MOST_SINGLE_PODS = 6
 
 #: A storm may take so many times as long as it should; who has not come by then comes in quiet.
-LONGEST = 6.0
+LONGEST = 12.0
 
 #: Names of priority classes, and their values.
 PRIORITIES = {"storm-low": 0, "storm-high": 1000}
@@ -66,7 +66,7 @@ LEASE_SECONDS = 3
 
 #: A gust has so many blows (least, most) within so many seconds; when all processes are ready again, so many seconds
 #: (least, most) pass before the next one. Gangs start in these lulls: blows at an even rate would let none do.
-_BLOWS, _GUST_SECONDS, _LULL_SECONDS = (6, 20), 4.0, (0.5, 6.0)
+_BLOWS, _GUST_SECONDS, _LULL_SECONDS = (10, 30), 6.0, (0.5, 6.0)
 
 _ALONE = {
     "kill_muster": 10,
