@@ -113,11 +113,17 @@ def test_empty_command_is_refused(tmp_path: Path, reaper: Reaper) -> None:
         components.muster(tmp_path, reaper, port=1, connection=connection, command=[])
 
 
-def test_only_controllers_of_claims_run(tmp_path: Path, reaper: Reaper) -> None:
-    """kube-controller-manager runs what claims of devices need, and nothing else that would take processors."""
+def test_few_controllers_run(tmp_path: Path, reaper: Reaper) -> None:
+    """kube-controller-manager runs what claims, Jobs and StatefulSets need, and no more that would take processors."""
     connection = Connection("https://127.0.0.1:6443", tmp_path / "ca.crt", "token")
     server = components.kube_controller_manager(
         Path("/bin/kcm"), tmp_path, reaper, port=1, connection=connection, feature_gates={"A": True}
     )
-    assert "--controllers=resourceclaim-controller,garbage-collector-controller" in server.command.arguments
+    (controllers,) = (each for each in server.command.arguments if each.startswith("--controllers="))
+    assert controllers.removeprefix("--controllers=").split(",") == [
+        "resourceclaim-controller",
+        "garbage-collector-controller",
+        "job-controller",
+        "statefulset-controller",
+    ]
     assert "--feature-gates=A=true" in server.command.arguments
