@@ -394,7 +394,7 @@ class Admission:
     def wait_of(self, gang: Gang) -> Wait | None:
         """Return why members of a gang have no node: what it waits for, or else why no more of them have one."""
         wait = self.reservations.waits.get(gang.uid)
-        placed = wait is None or wait.reason is Reason.AWAITING_MEMBERS
+        placed = wait is None or gang.uid in self.reservations.awaiting
         if placed and gang.unplaced_count and not gang.spaces:
             return Wait(Reason.MAX_MEMBER_REACHED, {"beyond": gang.unplaced_count})
         entry = self.tenure.decider.queues.get(gang.ref) if placed and gang.unplaced_count else None

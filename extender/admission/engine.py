@@ -533,5 +533,5 @@ class Engine:
             events.Preempt: lambda e: verbs.preempt(e.pod, e.victims),
             events.Arrive: lambda e: verbs.arrive(e.uid, e.node),
             events.Leave: lambda e: verbs.leave(e.uid),
-            events.BindingFailed: lambda e: verbs.binding_failed(e.uid, e.why, final=e.final),
+            events.BindingFailed: lambda e: verbs.binding_failed(e.uid, e.why, final=e.final, refused=e.refused),
         }

@@ -502,8 +502,12 @@ class Leave(Event[None]):
 
 @dataclass(frozen=True, slots=True)
 class BindingFailed(Event[None]):
-    """A Binding was not made. With `final` it will not be; otherwise it may yet turn out to have been made."""
+    """A Binding was not made. With `final` it will not be; otherwise it may yet turn out to have been made.
+
+    `refused` tells a final answer that is not about the pod, which may be gone or another one: that of a policy, say.
+    """
 
     uid: str
     why: str
     final: bool
+    refused: bool = False

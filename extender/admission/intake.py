@@ -89,7 +89,7 @@ class Intake:
                 self._stand(gang, queue, PodSet.of_core(gang, verdict.core))
                 return
             before = reservations.waits.get(gang.uid)
-            refused = before is not None and before.reason is Reason.REFUSED_BY_SCHEDULER
+            refused = before is not None and before.reason in {Reason.REFUSED_BY_SCHEDULER, Reason.BINDING_REFUSED}
             self._reservations.wait(gang, before if refused else Wait(Reason.BACKING_OFF, {"attempts": pause.attempts}))
             return
         if gang.has_minimum:

@@ -49,6 +49,7 @@ _STANDING: Final = frozenset(
     {
         *(Reason.AWAITING_NODES, Reason.AWAITING_MEMBERS, Reason.BACKING_OFF, Reason.BEHIND_HEAD),
         *(Reason.SEARCH_GAVE_UP, Reason.REFUSED_BY_SCHEDULER, Reason.REJECTED_BY_KUBELET, Reason.WRITES_BACKLOGGED),
+        Reason.BINDING_REFUSED,
     }
 )
 

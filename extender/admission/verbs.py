@@ -143,7 +143,7 @@ class Verbs:
         if entry is not None and entry[1].state is SlotState.HELD:
             reservations.send_back(*entry)
 
-    def binding_failed(self, uid: str, why: str, *, final: bool) -> None:
+    def binding_failed(self, uid: str, why: str, *, final: bool, refused: bool) -> None:
         """Take in that a Binding was not made.
 
         A final failure gives the slot back and has the member placed again; otherwise the Binding may yet turn out to
@@ -151,10 +151,10 @@ class Verbs:
         """
         reservations = self._admission.reservations
         entry = reservations.ledger.of_pod(uid)
-        if final:
-            reservations.drop(uid, why)
+        if entry is not None and (refused or not final):
+            reservations.not_bound(*entry, why, refused=refused)
         elif entry is not None:
-            reservations.retry(*entry)
+            reservations.drop(uid, why)
         self._admission.reconsider(None if entry is None else entry[0].ref)
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> list[str]:

@@ -19,6 +19,7 @@ from extender.control.metrics import Metrics
 from extender.control.outbox import OUTDATED
 from extender.control.ports import ApiError, ClusterApi, PodKey
 from extender.objects.podgroup import GroupRef
+from extender.objects.refusal import shortened
 from extender.settings import Settings
 
 Key = TypeVar("Key", bound=Hashable)
@@ -260,10 +261,11 @@ class Binder:
                     await asyncio.sleep(again)
                     pause *= 2
                     continue
-                result = "outdated" if error.status in OUTDATED else "failed"
+                outdated, final = error.status in OUTDATED, not error.transient
+                result = "outdated" if outdated else "failed"
                 self._metrics.writes.labels("binding", result).inc()
                 log.warning("binding failed", pod=str(pod), node=node, decision=decision, error=str(error))
-                self._ended(BindingFailed(pod.uid, f"binding failed: {error}", final=not error.transient))
+                self._ended(BindingFailed(pod.uid, shortened(str(error)), final, refused=final and not outdated))
                 return Bound(Outcome.ERROR, f"binding {pod} to {node}: {error}", decision)
             self._metrics.writes.labels("binding", "ok").inc()
             log.debug("bound", pod=str(pod), node=node, decision=decision)

@@ -133,6 +133,8 @@ class Failures:
 #: How long kube-scheduler may take to bring a pod again whose bind call failed: its backoff is 10 s at most by default
 #: (podMaxBackoffSeconds), and then the pod queues.
 _RETURN_SECONDS = 15.0
+#: Why gangs wait that are placed.
+_PLACED: Final = frozenset({Reason.AWAITING_MEMBERS, Reason.BINDING_REFUSED})
 #: Nominations that are ordered before others have the event loop: 3 ms, with the writes that they become.
 _NOMINATIONS_PER_STEP: Final = 250
 #: How long kube-scheduler may take to bring each member of a gang that is larger than so many; it brings 200 to 400 a
@@ -197,6 +199,9 @@ class Reservations:
         deadline = before.deadline if before is not None and kept else now + self._timeout(gang.group, len(nodes))
         decision = f"{gang.uid.removeprefix('pod:')[:8]}-{next(self._decisions)}"
         reservation = self.ledger.open(gang.ref, gang.uid, decision, deadline)
+        failed = self.waits.get(gang.uid)
+        if failed is not None and failed.reason is Reason.BINDING_REFUSED:
+            reservation.failure = failed.names["detail"]
         if gang.uid in self.misfits.of_gangs:
             nodes = self.misfits.arrange(gang, pods, nodes)
         self.ledger.promise(reservation, [(pods[uid], node) for uid, node in nodes.items()], now)
@@ -318,10 +323,25 @@ class Reservations:
         heapq.heappush(self._returns, (until, reservation.gang_uid))
         self._underway_again(reservation, slot)
 
-    def retry(self, reservation: Reservation, slot: Slot) -> None:
-        """Take in that a member's Binding may not have been made: it keeps its slot, and comes again."""
-        reservation.retry(slot.pod.uid)
-        self._underway_again(reservation, slot)
+    def not_bound(self, reservation: Reservation, slot: Slot, why: str, *, refused: bool) -> None:
+        """Take in that the API server made no Binding of a member, as far as is known.
+
+        If it was `refused` the slot is given back; else it waits for another attempt. Where none of the gang is bound
+        or about to be, what is refused, or fails past its deadline, is given up as a whole: others get the nodes.
+        """
+        reservation.failure = why
+        if refused:
+            self.drop(slot.pod.uid, why)
+        else:
+            reservation.retry(slot.pod.uid)
+            self._underway_again(reservation, slot)
+        gang = self._model.gangs.get(reservation.ref)
+        if gang is None or gang.has_minimum:
+            return
+        if gang.census().bound or reservation.is_binding or not (refused or reservation.overdue):
+            self.wait(gang, Wait(Reason.BINDING_REFUSED, names={"detail": why}))
+        else:
+            self._give_up(reservation, why, GangStep.RELEASED, why)
 
     def missed(self, now: float) -> list[str]:
         """Return the UIDs of gangs of which members were expected back until a moment that has passed, each once."""
@@ -357,21 +377,29 @@ class Reservations:
                     GangStep.STARTED, gang.ref, reservation.decision, len(held), waited=waited, routine=gang.ref.is_pod
                 )
             )
-        self._end_pause(gang.uid)
-        self._record(gang.uid, None)
+        if not reservation.failure:  # else it pauses for longer the next time, and says why until its members are bound
+            self._end_pause(gang.uid)
+            self._record(gang.uid, None)
         self._effects.changed[gang.ref] = None
         return True
 
     def await_members(self, gang: Gang) -> None:
         """Open the barrier if it may be, or say that the gang is placed and waits for its members to arrive there."""
         if not self.open_barrier(gang):
-            self.wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
+            reservation = self.ledger.of_gang(gang.uid)
+            failure = "" if reservation is None else reservation.failure
+            if failure:
+                self.wait(gang, Wait(Reason.BINDING_REFUSED, names={"detail": failure}))
+            else:
+                self.wait(gang, Wait(Reason.AWAITING_MEMBERS, {"minMember": gang.min_member}))
 
     def wait(self, gang: Gang, wait: Wait | None) -> None:
         """Record a gang's reason (None: it does not wait) and note when it changed."""
         before = self.waits.get(gang.uid)
         if before is wait or before == wait:
             return
+        if wait is None and before is not None and before.reason is Reason.BINDING_REFUSED:
+            self._end_pause(gang.uid)
         self._record(gang.uid, wait)
         self._effects.changed[gang.ref] = None
 
@@ -380,7 +408,7 @@ class Reservations:
             self.waits.pop(uid, None)
         else:
             self.waits[uid] = wait
-        if wait is not None and wait.reason is Reason.AWAITING_MEMBERS:
+        if wait is not None and wait.reason in _PLACED and self.ledger.of_gang(uid) is not None:
             self.awaiting.add(uid)
         else:
             self.awaiting.discard(uid)
@@ -416,31 +444,36 @@ class Reservations:
         for reservation in due:
             late = [slot for slot in reservation.slots.values() if slot.state is SlotState.RESERVED]
             if not late:  # all have arrived; should a Binding fail, its member has this much time again
+                reservation.overdue = True
                 timeout = self._timeout(None, len(reservation.slots))
                 self.ledger.open(reservation.ref, reservation.gang_uid, reservation.decision, now + timeout)
                 continue
             self._effects.expired += 1
-            arrived, total = reservation.arrived(now), len(reservation.slots)
-            message = f"{arrived} of {total} placed members reached bind in time"
-            refusal = next((own for slot in late if (own := self._refusal(slot))), "")
+            message = f"{reservation.arrived(now)} of {len(reservation.slots)} placed members reached bind in time"
+            refusal = reservation.failure or next((own for slot in late if (own := self._refusal(slot))), "")
             missing = any(slot.pod.is_expected for slot in late)
             starting = list(self._model.workloads.of_pods({slot.pod.uid: slot.pod for slot in late}))
-            self.drop_gang(reservation.gang_uid, f"reservation expired: {message}", GangStep.EXPIRED)
+            self._give_up(reservation, f"reservation expired: {message}", GangStep.EXPIRED, refusal)
             gang = self._model.gangs.get(reservation.ref)
-            lasted = self._timeout(None if gang is None else gang.group, total)
-            attempts = self.backoff.fail(reservation.gang_uid, now, lasted).attempts
-            self.failures.fail(reservation.ref.namespace)
-            self._model.gangs.touch(reservation.gang_uid)
-            wait = Wait(Reason.BACKING_OFF, {"attempts": attempts})
-            if refusal:
-                wait = Wait(Reason.REFUSED_BY_SCHEDULER, {"attempts": attempts}, {"detail": refusal})
-            self._record(reservation.gang_uid, wait)
             begun = gang is not None and (gang.has_minimum or gang.census().bound > 0)
             again = "" if begun else self._suspend(starting, missing=missing)
             self._model.workloads.outdated |= {each.workload.uid: None for each in starting}
             text = " ".join(filter(None, (f"{message}; released all of them.", again, refusal)))
             self._effects.notes.append(Note(reservation.ref, warning=True, reason="ReservationExpired", message=text))
         return bool(due)
+
+    def _give_up(self, reservation: Reservation, why: str, step: GangStep, refusal: str = "") -> None:
+        """Take back places that a gang had in vain, and have it pause; `refusal` is what others said of its pods."""
+        now, gang = self._clock.monotonic(), self._model.gangs.get(reservation.ref)
+        lasted = self._timeout(None if gang is None else gang.group, len(reservation.slots))
+        self.drop_gang(reservation.gang_uid, why, step)
+        attempts = self.backoff.fail(reservation.gang_uid, now, lasted).attempts
+        self.failures.fail(reservation.ref.namespace)
+        self._model.gangs.touch(reservation.gang_uid)
+        reason = Reason.REFUSED_BY_SCHEDULER if refusal else Reason.BACKING_OFF
+        reason = Reason.BINDING_REFUSED if reservation.failure else reason
+        self._record(reservation.gang_uid, Wait(reason, {"attempts": attempts}, {"detail": refusal} if refusal else {}))
+        self._effects.changed[reservation.ref] = None
 
     def renominate(self, pod: Pod, slot: Slot) -> bool:
         """Nominate again a member whose nomination was taken off; return whether it is found to be refused for good.

@@ -54,7 +54,8 @@ class Reservation:
 
     `deadline` is in seconds of the monotonic clock; `decision` names the decision in logs from filter to bind;
     `started` says that its barrier has opened; `progressed_at` is when a member last arrived there (monotonic). `gpus`
-    counts those that are promised and not bound yet.
+    counts those that are promised and not bound yet. `failure` is why the last Binding was not made that was not, ""
+    for none, and `overdue` says that the deadline passed while Bindings were under way.
     Who has come how far is kept, not counted: each arrival of each of 1,000 members asks.
     """
 
@@ -65,6 +66,8 @@ class Reservation:
     started: bool = False
     progressed_at: float = 0.0
     gpus: int = 0
+    failure: str = ""
+    overdue: bool = False
     slots: dict[str, Slot] = field(default_factory=dict)
     _held: dict[str, None] = field(init=False, repr=False, default_factory=dict)
     _binding: set[str] = field(init=False, repr=False, default_factory=set)
@@ -80,6 +83,11 @@ class Reservation:
         for uid in late:
             del self._returning[uid]
         return len(self._held) + len(self._binding) + len(self._returning)
+
+    @property
+    def is_binding(self) -> bool:
+        """Tell whether any Binding is under way."""
+        return bool(self._binding)
 
     def arrived_roles(self, now: float) -> Counter[str]:
         """Count those that `arrived` counts by their role."""

@@ -48,6 +48,7 @@ class Reason(StrEnum):
     REPAIRING = "Repairing"
     BACKING_OFF = "BackingOff"
     REFUSED_BY_SCHEDULER = "RefusedByScheduler"
+    BINDING_REFUSED = "BindingRefused"
     REJECTED_BY_KUBELET = "RejectedByKubelet"
     MAX_MEMBER_REACHED = "MaxMemberReached"
     AWAITING_MEMBERS = "AwaitingMembers"
@@ -116,6 +117,7 @@ _MESSAGES = {
     Reason.REPAIRING: "members that were on lost nodes: {lost}; their new places are kept until others come for them",
     Reason.BACKING_OFF: "backing off after {attempts} reservations that did not start",
     Reason.REFUSED_BY_SCHEDULER: "kube-scheduler refused: {detail}",
+    Reason.BINDING_REFUSED: "the API server does not bind it: {detail}",
     Reason.REJECTED_BY_KUBELET: (
         "kubelets rejected such pods on nodes that have room; {fits} of {minMember} members fit on other nodes"
     ),

@@ -22,6 +22,7 @@ from extender.admission.events import (
 )
 from extender.ledger.slots import SlotState
 from extender.objects.pod import Phase, Pod
+from extender.objects.reason import Reason
 from tests.worlds import GPU, World
 
 
@@ -246,6 +247,62 @@ def test_a_failed_binding_of_a_member_has_it_placed_anew(world: World) -> None:
     world.judge()
     assert job.reserved.keys() == {"a-1"}
     assert job.bind(1).verdict is BindVerdict.WRITE
+
+
+def test_a_gang_whose_bindings_are_refused_gives_its_nodes_back_and_says_why(world: World) -> None:
+    """Once no Binding is under way and none was made, others have the nodes; its pauses grow until it is bound."""
+    world.nodes(2)
+    job = world.gang("a", 2)
+    text = '403 Forbidden: admission webhook "audit" denied the request'
+    for attempt in range(2):
+        assert len(job.reserved) == 2
+        assert job.bind(0).verdict is BindVerdict.HOLD
+        assert job.bind(1).verdict is BindVerdict.WRITE
+        world.tell(BindingFailed(job.pods[0].uid, text, final=True, refused=True))
+        assert job.reason is Reason.BINDING_REFUSED
+        world.tell(BindingFailed(job.pods[1].uid, text, final=True, refused=True))
+        world.judge()
+        assert not job.reserved
+        assert job.reason is Reason.BINDING_REFUSED
+        assert job.wait is not None
+        assert text in job.wait.message
+        assert world.admission.reservations.backoff.attempts(job.gang.uid) == attempt + 1
+        world.later(10)
+    for index in range(2):
+        job.bind(index)
+        job.see(index, node_name=f"node-{index}", phase=Phase.RUNNING)
+    world.judge()
+    assert job.wait is None
+
+
+def test_what_is_bound_of_a_gang_whose_other_bindings_are_refused_is_completed(world: World) -> None:
+    """A gang that holds nodes in part does not pause: the member is placed again at once, and the reason is told."""
+    world.nodes(2)
+    job = world.gang("a", 2)
+    for index in range(2):
+        job.bind(index)
+    job.see(0, node_name=job.reserved["a-0"], phase=Phase.RUNNING)
+    world.tell(BindingFailed(job.pods[1].uid, "403 Forbidden: no", final=True, refused=True))
+    assert job.reason is Reason.BINDING_REFUSED
+    world.judge()
+    assert job.reserved.keys() == {"a-1"}
+    assert job.bind(1).verdict is BindVerdict.WRITE
+
+
+def test_bindings_that_keep_failing_hold_nodes_no_longer_than_the_deadline(world: World) -> None:
+    """It is not put off by a Binding that happens to be under way when it passes."""
+    world.nodes(1)
+    job = world.gang("a", 1)
+    job.bind(0)
+    world.tell(BindingFailed(job.pods[0].uid, "500 InternalError: no", final=False))
+    assert job.reason is Reason.BINDING_REFUSED
+    assert job.reserved
+    job.bind(0)
+    world.later(61)
+    assert job.reserved
+    world.tell(BindingFailed(job.pods[0].uid, "500 InternalError: no", final=False))
+    assert not job.reserved
+    assert job.reason is Reason.BINDING_REFUSED
 
 
 def test_an_unanswered_binding_keeps_its_slot(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.admission.events import HoldOff, NodeSeen, NodeTopologySeen, PodGone, PodSeen, QueueSeen
+from extender.admission.events import BindingFailed, HoldOff, NodeSeen, NodeTopologySeen, PodGone, PodSeen, QueueSeen
 from extender.control.health import DegradedError
 from extender.control.ports import LeaseGone
 from extender.explain.documents import Explanation
@@ -337,6 +337,14 @@ def refused_by_scheduler() -> Job:
     return job
 
 
+def binding_refused() -> Job:
+    """Let the API server fail on the Binding of its member."""
+    job = small().gang("train", 1)
+    job.bind(0)
+    job.world.tell(BindingFailed(job.pods[0].uid, "500 InternalError: failed calling webhook", final=False))
+    return job
+
+
 def rejected_by_kubelet() -> Job:
     """Let the kubelet of the only node turn such a pod away."""
     world = small(1)
@@ -397,6 +405,7 @@ GIVEN: dict[Reason, Callable[[], Job]] = {
     Reason.KEPT_FOR_REPAIRS: kept_for_repairs,
     Reason.BACKING_OFF: backing_off,
     Reason.REFUSED_BY_SCHEDULER: refused_by_scheduler,
+    Reason.BINDING_REFUSED: binding_refused,
     Reason.REJECTED_BY_KUBELET: rejected_by_kubelet,
     Reason.AWAITING_MEMBERS: awaiting_members,
     Reason.WRITES_BACKLOGGED: writes_backlogged,

@@ -22,15 +22,23 @@ def test_x(cluster: Sandbox, muster: Server, tenant: str, other: str, tmp_path: 
         hook.mood = mood
         gang = cluster.gang("gang", namespace=tenant, members=4, gpus=8)
         began = time.monotonic()
-        seen = []
-        while time.monotonic() - began < 75:
+        seen = None
+        late = None
+        while time.monotonic() - began < 150:
+            if late is None and time.monotonic() - began > 3:
+                late = cluster.gang("late", namespace=other, members=2, gpus=8)
             cond = (gang.condition() or {})
-            now = (cond.get("reason"), cond.get("message"), [ (p.object or {}).get("status",{}).get("conditions",[{}])[0].get("message","") for p in gang.members], gang.messages)
-            if not seen or seen[-1] != now:
-                seen.append(now)
+            l = late and (late.condition() or {})
+            now = (cond.get("reason"), cond.get("message"), len(gang.bound), l and (l.get("reason"), l.get("message"), len(late.bound)),
+              [m[:150] for m in gang.messages if not m.startswith("FailedSch")])
+            if seen != now:
+                seen = now
                 print(round(time.monotonic()-began,1), now, flush=True)
+            if late and late.whole: break
             time.sleep(0.25)
         print(len(hook.asked))
         hook.mood = WebhookMood.ADMIT
+        if late.whole:
+            late.delete()
         print("whole", gang.wait_bound(4, timeout=90))
     muster.check()

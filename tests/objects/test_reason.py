@@ -164,6 +164,7 @@ SENTENCES: dict[Reason, tuple[dict[str, int], dict[str, str], str]] = {
     ),
     Reason.BEHIND_HEAD: ({}, {"head": "ns/b"}, "the free capacity is held for ns/b, which is ahead in the queue"),
     Reason.BACKING_OFF: ({"attempts": 2}, {}, "backing off after 2 reservations that did not start"),
+    Reason.BINDING_REFUSED: ({}, {"detail": "403 Forbidden: no"}, "the API server does not bind it: 403 Forbidden: no"),
     Reason.REFUSED_BY_SCHEDULER: ({}, {"detail": "0/4 nodes"}, "kube-scheduler refused: 0/4 nodes"),
     Reason.MAX_MEMBER_REACHED: (
         {"beyond": 2},
