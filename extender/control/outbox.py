@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -40,6 +41,11 @@ class WriteRank(IntEnum):
     REPORT = 2
 
 
+def share_of(places: int) -> int:
+    """Return how many of so many places the writes of one namespace may fill: all but a quarter of them."""
+    return places - places // 4
+
+
 class WriteWindow:
     """Admit writes, by rank and then in order, to a number of places that follows the API server's answers.
 
@@ -54,8 +60,9 @@ class WriteWindow:
     def __init__(self, ceiling: int) -> None:
         self._ceiling = ceiling
         self._places = float(ceiling)
-        self._under_way = 0
-        self._waiting: list[tuple[WriteRank, int, asyncio.Future[None]]] = []
+        self._busy = 0
+        self._under_way: Counter[str] = Counter()  # the same by namespace
+        self._waiting: dict[str, list[tuple[WriteRank, int, asyncio.Future[None]]]] = {}
         self._serial = count()
         self._cut_at = -1  # writes admitted later have seen the window as it is since it was last halved
 
@@ -70,9 +77,13 @@ class WriteWindow:
         return max(1, int(self._places * self.REPORT_SHARE))
 
     @asynccontextmanager
-    async def turn(self, rank: WriteRank) -> AsyncIterator[None]:
-        """Hold one of the places, once there is one; an ApiError that passes through is the write's result."""
-        await self._enter(rank)
+    async def turn(self, rank: WriteRank, namespace: str = "") -> AsyncIterator[None]:
+        """Hold one of the places, once there is one; an ApiError that passes through is the write's result.
+
+        No namespace fills all places: its writes may hang in an admission webhook of its own for half a minute each. ""
+        is none.
+        """
+        await self._enter(rank, namespace)
         serial = next(self._serial)
         try:
             yield
@@ -85,29 +96,40 @@ class WriteWindow:
         else:
             self._resize(self._places + 1 / self._places)
         finally:
-            self._under_way -= 1
-            self._admit()
+            self._leave(namespace)
 
-    async def _enter(self, rank: WriteRank) -> None:
-        if self._under_way < self.places and not self._waiting:
-            self._under_way += 1
-            return
+    async def _enter(self, rank: WriteRank, namespace: str) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (rank, next(self._serial), place))
+        heapq.heappush(self._waiting.setdefault(namespace, []), (rank, next(self._serial), place))
+        self._admit()
         try:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():  # it was given away in the same moment
-                self._under_way -= 1
-                self._admit()
+                self._leave(namespace)
             raise
 
+    def _leave(self, namespace: str) -> None:
+        self._busy -= 1
+        self._under_way[namespace] -= 1
+        if not self._under_way[namespace]:
+            del self._under_way[namespace]
+        self._admit()
+
     def _admit(self) -> None:
-        """Give free places to those whose turn it is."""
-        while self._waiting and self._under_way < self.places:
-            *_, place = heapq.heappop(self._waiting)
+        """Give free places to those whose turn it is, of the namespaces that may have more."""
+        most = share_of(self.places)
+        while self._waiting and self._busy < self.places:
+            able = [each for each in self._waiting if not each or self._under_way[each] < most]
+            if not able:
+                return
+            namespace = min(able, key=lambda each: self._waiting[each][0])
+            *_, place = heapq.heappop(self._waiting[namespace])
+            if not self._waiting[namespace]:
+                del self._waiting[namespace]
             if not place.done():
-                self._under_way += 1
+                self._busy += 1
+                self._under_way[namespace] += 1
                 place.set_result(None)
 
     def _resize(self, places: float) -> None:
@@ -121,7 +143,6 @@ SHORTEST_PAUSE_SECONDS = 0.001
 _FIRST_PAUSE_SECONDS = 0.05
 _BURST_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
-_FORBIDDEN = 403
 #: For how long what is denied, and not for want of a right, is tried again all the same (seconds).
 _INSISTENCE_SECONDS = 10.0
 
@@ -160,9 +181,43 @@ class _Write:
     pause: float = _FIRST_PAUSE_SECONDS
     ready_at: float = 0.0
 
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of what it is about, or the whole name of what has none."""
+        return self.about.partition("/")[0]
+
+
+class _Lane(dict[str, _Write]):
+    """The writes of one urgency that wait, by key, the oldest first; `namespaces` counts them by theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.namespaces: Counter[str] = Counter()
+
+    def add(self, write: _Write) -> None:
+        """Add a write that no other of its key waits for."""
+        self[write.key] = write
+        self.namespaces[write.namespace] += 1
+
+    def take(self, key: str) -> _Write | None:
+        """Take out the write of this key; return it, None if there is none."""
+        write = self.pop(key, None)
+        if write is not None:
+            self.namespaces[write.namespace] -= 1
+            if not self.namespaces[write.namespace]:
+                del self.namespaces[write.namespace]
+        return write
+
+    def clear(self) -> None:
+        """Take out all."""
+        super().clear()
+        self.namespaces.clear()
+
 
 class Outbox:
     """Send writes concurrently within the bounds of a window, urgent ones first, one at a time per key.
+
+    No namespace fills the window: an admission webhook may let its writes hang, and those of others go on.
 
     Reports (statuses and events) have a part of the window and a rate, so that they do not delay what starts a gang.
 
@@ -179,12 +234,13 @@ class Outbox:
         self._window = window
         self._clock = clock
         self._metrics = metrics
-        self._lanes: dict[Urgency, dict[str, _Write]] = {urgency: {} for urgency in Urgency}  # each oldest first
+        self._lanes = {urgency: _Lane() for urgency in Urgency}
         self._flying: set[str] = set()
+        self._sent: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}  # under way: others, and reports
+        self._hampered: set[str] = set()  # namespaces whose last nomination failed at an admission webhook
         self._wake = asyncio.Event()
         self._next_report = 0.0  # when the next report may be sent
         self._serial = count()
-        self._nominating = 0  # nominations under way
         self._progressed_at = clock.monotonic()  # when a nomination was last answered, or the first one was put
 
     def __len__(self) -> int:
@@ -194,7 +250,7 @@ class Outbox:
     @property
     def nominations_wait(self) -> bool:
         """Tell whether any nomination waits or is under way."""
-        return bool(self._nominating or self._lanes[Urgency.WAKING] or self._lanes[Urgency.NOMINATION])
+        return bool(self._sent[False] or self._lanes[Urgency.WAKING] or self._lanes[Urgency.NOMINATION])
 
     def put(
         self, urgency: Urgency, key: str, about: str, call: Callable[[], Awaitable[None]], *, delay: float = 0.0
@@ -210,11 +266,12 @@ class Outbox:
         waiting = self._take(key)
         ready_at = now + delay if waiting is None else min(now + delay, waiting.ready_at)
         expires = now + self._settings.write_retry_seconds
-        self._lanes[urgency][key] = _Write(key, urgency, call, about, expires, ready_at=ready_at)
+        self._lanes[urgency].add(_Write(key, urgency, call, about, expires, ready_at=ready_at))
         events = self._lanes[Urgency.EVENT]
         if len(self) > self.CAPACITY and events:
-            dropped = events.pop(next(iter(events)))
-            self._count(dropped, "dropped")
+            dropped = events.take(next(iter(events)))
+            if dropped is not None:
+                self._count(dropped, "dropped")
         self._wake.set()
 
     def forget(self, key: str) -> None:
@@ -229,12 +286,13 @@ class Outbox:
     def backlogged_at(self) -> float:
         """Return when the outbox counts as backlogged unless a nomination gets through until then (monotonic).
 
-        In the past: it is backlogged. Infinity: no nomination waits. What is reserved on top of nominations that do not
-        get through only keeps capacity from others.
+        In the past: it is backlogged. Infinity: no nomination waits, or only those of namespaces whose writes fail at
+        an admission webhook, which says nothing about others. What is reserved on top of nominations that do not get
+        through only keeps capacity from others.
         """
         if len(self) >= self.CAPACITY:
             return -math.inf
-        if not self.nominations_wait:
+        if not self._is_stuck():
             return math.inf
         return self._progressed_at + self._settings.backlog_seconds
 
@@ -242,8 +300,13 @@ class Outbox:
         """Tell whether the outbox is full, or nominations wait and none has got through for `backlog_seconds`."""
         return self._clock.monotonic() >= self.backlogged_at()
 
+    def _is_stuck(self) -> bool:
+        """Tell whether nominations wait or are under way of any namespace where no admission webhook fails."""
+        lanes = (self._lanes[urgency].namespaces for urgency in Urgency if not urgency.is_report)
+        return any(not each.keys() <= self._hampered for each in (self._sent[False], *lanes))
+
     def _take(self, key: str) -> _Write | None:
-        found = (lane.pop(key, None) for lane in self._lanes.values())
+        found = (lane.take(key) for lane in self._lanes.values())
         return next((write for write in found if write is not None), None)
 
     async def run(self) -> None:
@@ -267,16 +330,21 @@ class Outbox:
                 return None  # the end of any write wakes the loop
         return None if math.isinf(soonest) else max(soonest - self._clock.monotonic(), SHORTEST_PAUSE_SECONDS)
 
-    def _start_lane(self, urgency: Urgency, lane: dict[str, _Write], group: asyncio.TaskGroup) -> float:
+    def _start_lane(self, urgency: Urgency, lane: _Lane, group: asyncio.TaskGroup) -> float:
         """Start the writes of a lane that may start now; return when the next may (monotonic), infinity for none.
 
         The lane is not copied: of the nominations of a gang of 10,000 each looks at it when it has been written.
         """
         soonest, started = math.inf, []
+        sent = self._sent[urgency.is_report]
+        most = max(1, self._window.report_places - 1) if urgency.is_report else share_of(self._window.places)
+        able = {namespace for namespace in lane.namespaces if sent[namespace] < most}
         for write in lane.values():
             now = self._clock.monotonic()
-            if len(self._flying) >= self._window.places:
+            if not able or len(self._flying) >= self._window.places:
                 break
+            if write.namespace not in able:
+                continue
             if urgency.is_report and (report_at := self._next_report_at()) > now:
                 soonest = min(soonest, report_at)
                 break
@@ -287,20 +355,20 @@ class Outbox:
                 continue
             started.append(write.key)
             self._start(write, now, group)
+            if sent[write.namespace] >= most:
+                able.discard(write.namespace)
         for key in started:
-            del lane[key]
+            lane.take(key)
         return soonest
 
     def _next_report_at(self) -> float:
         """Return when the next report may start (monotonic), infinity while reports fill their part of the window."""
-        reports = len(self._flying) - self._nominating
-        return math.inf if reports >= self._window.report_places else self._next_report
+        return math.inf if self._sent[True].total() >= self._window.report_places else self._next_report
 
     def _start(self, write: _Write, now: float, group: asyncio.TaskGroup) -> None:
         self._flying.add(write.key)
-        if not write.urgency.is_report:
-            self._nominating += 1
-        else:
+        self._sent[write.urgency.is_report][write.namespace] += 1
+        if write.urgency.is_report:
             # Bursts of a tenth of a second's worth are allowed.
             since = max(self._next_report, now - _BURST_SECONDS)
             self._next_report = since + 1.0 / self._settings.report_rate_per_second
@@ -314,15 +382,21 @@ class Outbox:
             self._count(write, "fenced")
         except ApiError as error:
             self._failed(write, error)
-            if nominating and not error.transient:
+            if nominating and error.at_webhook:
+                self._hampered.add(write.namespace)
+            if nominating and (error.at_webhook or not error.transient):
                 self._progressed_at = self._clock.monotonic()
         else:
             self._count(write, "ok")
             if nominating:
+                self._hampered.discard(write.namespace)
                 self._progressed_at = self._clock.monotonic()
         finally:
-            self._nominating -= nominating
             self._flying.discard(write.key)
+            sent = self._sent[write.urgency.is_report]
+            sent[write.namespace] -= 1
+            if not sent[write.namespace]:
+                del sent[write.namespace]
             self._wake.set()
 
     def _failed(self, write: _Write, error: ApiError) -> None:
@@ -338,7 +412,7 @@ class Outbox:
             write.ready_at = now + max(error.retry_after or 0.0, write.pause)
             write.pause = min(2 * write.pause, _LONGEST_PAUSE_SECONDS)
             if not any(write.key in lane for lane in self._lanes.values()):
-                self._lanes[write.urgency][write.key] = write
+                self._lanes[write.urgency].add(write)
 
     def _insists_until(self, write: _Write, error: ApiError) -> float:
         """Return until when a write is tried again that fails so (monotonic).
@@ -347,7 +421,7 @@ class Outbox:
         """
         if error.transient:
             return write.expires
-        if error.status == _FORBIDDEN and write.urgency <= Urgency.NOMINATION:
+        if write.urgency <= Urgency.NOMINATION:
             return write.expires - self._settings.write_retry_seconds + _INSISTENCE_SECONDS
         return -math.inf
 
@@ -390,43 +464,43 @@ class Fence:
         self._window = window
 
     async def nominate(self, pod: PodKey, node: str) -> None:
-        await self._send(WriteRank.NOMINATION, lambda: self._api.nominate(pod, node))
+        await self._send(WriteRank.NOMINATION, lambda: self._api.nominate(pod, node), pod.namespace)
 
     async def bind(self, pod: PodKey, node: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> None:
-        await self._send(WriteRank.BINDING, lambda: self._api.bind(pod, node, annotations))
+        await self._send(WriteRank.BINDING, lambda: self._api.bind(pod, node, annotations), pod.namespace)
 
     async def evict(self, pod: PodKey, *, dry_run: bool = False) -> None:
-        await self._send(WriteRank.NOMINATION, lambda: self._api.evict(pod, dry_run=dry_run))
+        await self._send(WriteRank.NOMINATION, lambda: self._api.evict(pod, dry_run=dry_run), pod.namespace)
 
     async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:
-        await self._send(WriteRank.NOMINATION, lambda: self._api.notify(pod, planned, reason, message))
+        await self._send(WriteRank.NOMINATION, lambda: self._api.notify(pod, planned, reason, message), pod.namespace)
 
     async def ungate(self, pod: PodKey, gate: str) -> None:
-        await self._send(WriteRank.NOMINATION, lambda: self._api.ungate(pod, gate))
+        await self._send(WriteRank.NOMINATION, lambda: self._api.ungate(pod, gate), pod.namespace)
 
     async def suspend(self, workload: Suspendable, place: str | None = None) -> None:
-        await self._send(WriteRank.NOMINATION, lambda: self._api.suspend(workload, place))
+        await self._send(WriteRank.NOMINATION, lambda: self._api.suspend(workload, place), workload.about.namespace)
 
     async def request_nodes(self, ask: NodeAsk, owner: ObjectRef) -> None:
-        await self._send(WriteRank.NOMINATION, lambda: self._api.request_nodes(ask, owner))
+        await self._send(WriteRank.NOMINATION, lambda: self._api.request_nodes(ask, owner), ask.ref.namespace)
 
     async def withdraw_nodes(self, request: NodeRequest) -> None:
-        await self._send(WriteRank.NOMINATION, lambda: self._api.withdraw_nodes(request))
+        await self._send(WriteRank.NOMINATION, lambda: self._api.withdraw_nodes(request), request.ref.namespace)
 
     async def annotate(self, pod: PodKey, annotations: Mapping[str, str]) -> None:
-        await self._send(WriteRank.NOMINATION, lambda: self._api.annotate(pod, annotations))
+        await self._send(WriteRank.NOMINATION, lambda: self._api.annotate(pod, annotations), pod.namespace)
 
     async def update_queue_status(self, name: str, uid: str, report: QueueReport) -> None:
         await self._send(WriteRank.REPORT, lambda: self._api.update_queue_status(name, uid, report))
 
     async def record_event(self, event: ClusterEvent) -> None:
-        await self._send(WriteRank.REPORT, lambda: self._api.record_event(event))
+        await self._send(WriteRank.REPORT, lambda: self._api.record_event(event), event.about.namespace)
 
     async def update_group_status(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
-        await self._send(WriteRank.REPORT, lambda: self._api.update_group_status(group, uid, status))
+        await self._send(WriteRank.REPORT, lambda: self._api.update_group_status(group, uid, status), group.namespace)
 
-    async def _send(self, rank: WriteRank, write: Callable[[], Awaitable[None]]) -> None:
-        async with self._window.turn(rank):
+    async def _send(self, rank: WriteRank, write: Callable[[], Awaitable[None]], namespace: str = "") -> None:
+        async with self._window.turn(rank, namespace):
             if not leads(self._leadership, self._clock):
                 raise FencedError
             await write()

@@ -107,6 +107,10 @@ class PodKey:
 _DENIED = 'forbidden: User "'
 
 
+#: How it says that an admission webhook did not answer. Source: k8s.io/apiserver pkg/util/webhook, ErrCallingWebhook.
+_WEBHOOK_FAILED = "failed calling webhook"
+
+
 class ApiError(Exception):
     """The API server said no, or could not be reached.
 
@@ -132,6 +136,11 @@ class ApiError(Exception):
         """
         denied = self.status == 403 and _DENIED in self.message  # noqa: PLR2004 - HTTP statuses read best as numbers
         return denied or self.status in {0, 401, 429} or self.status >= 500  # noqa: PLR2004 - the same for classes
+
+    @property
+    def at_webhook(self) -> bool:
+        """Tell whether an admission webhook failed, without whose answer the API server writes nothing."""
+        return self.status >= 500 and _WEBHOOK_FAILED in self.message  # noqa: PLR2004 - as above
 
 
 class BudgetError(ApiError):

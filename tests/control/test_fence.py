@@ -55,7 +55,7 @@ async def test_a_write_that_had_to_wait_is_checked_when_its_turn_comes() -> None
     """What queues behind other writes is not sent if the leadership ended meanwhile."""
     api, term = ScriptedApi(write_seconds=6), Term(until=5)
     fence = Fence(api, term, LoopClock(asyncio.get_running_loop()), WriteWindow(PLACES))
-    writes = [asyncio.create_task(fence.bind(PodKey("d", str(i), str(i)), "n")) for i in range(PLACES + 1)]
+    writes = [asyncio.create_task(fence.bind(PodKey(f"d{i % 2}", str(i), str(i)), "n")) for i in range(PLACES + 1)]
     results = await asyncio.gather(*writes, return_exceptions=True)
     assert len(api.bindings) == PLACES
     assert isinstance(results[-1], FencedError)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from extender.control.metrics import Metrics
-from extender.control.outbox import Outbox, Urgency, WriteWindow
+from extender.control.outbox import Outbox, Urgency, WriteRank, WriteWindow
 from extender.control.ports import ApiError
 from extender.settings import Settings
 from muster_lab.simulation.virtual_time import LoopClock
@@ -161,11 +161,62 @@ async def test_a_denial_of_what_starts_a_gang_is_final_after_seconds(
     outbox.put(Urgency.WAKING, "a", "a", recorder.call("a"))
     await asyncio.sleep(5)
     assert result(metrics, "nomination", "ok") == 1
-    recorder.failures = [ApiError(403, "Forbidden", "denied")] * 1000
+    recorder.failures = [ApiError(400, "BadRequest", "denied without a code")] * 1000
     outbox.put(Urgency.NOMINATION, "b", "b", recorder.call("b"))
     await asyncio.sleep(20)
     assert result(metrics, "nomination", "failed") == 1
     assert len(outbox) == 0
+
+
+async def test_no_namespace_fills_the_window(metrics: Metrics, recorder: Recorder) -> None:
+    """While the writes of one hang, in an admission webhook say, those of another go on, of each urgency."""
+    box = Outbox(Settings(), LoopClock(asyncio.get_running_loop()), metrics, WriteWindow(16))
+    task = asyncio.create_task(box.run())
+    recorder.seconds = 10
+    for index in range(50):
+        box.put(Urgency.NOMINATION, f"n{index}", f"bad/{index}", recorder.call("bad nomination"))
+        box.put(Urgency.STATUS, f"s{index}", f"bad/{index}", recorder.call("bad status"))
+    await asyncio.sleep(1)
+    recorder.seconds = 0.01
+    recorder.made.clear()
+    for index in range(20):
+        box.put(Urgency.NOMINATION, f"good{index}", f"good/{index}", recorder.call("nomination"))
+        box.put(Urgency.EVENT, f"told{index}", f"good/{index}", recorder.call("event"))
+    await asyncio.sleep(1)
+    assert sorted(name for name, _ in recorder.made) == ["event"] * 20 + ["nomination"] * 20
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_namespace_does_not_hold_the_others_turns_back() -> None:
+    """Writes that no outbox holds back, as Bindings, leave a quarter of the window to other namespaces as well."""
+    window, order, gate = WriteWindow(4), list[str](), asyncio.Event()
+
+    async def write(namespace: str) -> None:
+        async with window.turn(WriteRank.BINDING, namespace):
+            order.append(namespace)
+            if namespace == "bad":
+                await gate.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for namespace in ["bad"] * 6 + ["good"] * 3:
+            group.create_task(write(namespace))
+        await asyncio.sleep(0.1)
+        assert order == ["bad"] * 3 + ["good"] * 3
+        gate.set()
+    assert order.count("bad") == 6
+
+
+@pytest.mark.parametrize(("message", "backlogged"), [("failed calling webhook", False), ("etcd has no leader", True)])
+async def test_a_webhook_that_fails_is_no_backlog(
+    outbox: Outbox, recorder: Recorder, message: str, *, backlogged: bool
+) -> None:
+    """The API server answers, and takes the nominations of other namespaces: theirs are not held off."""
+    recorder.failures = [ApiError(500, "InternalError", message)] * 1000
+    outbox.put(Urgency.WAKING, "a", "bad/a", recorder.call("a"))
+    await asyncio.sleep(8)
+    assert outbox.backlogged() is backlogged
+    assert outbox.nominations_wait
 
 
 async def test_a_retry_gives_way_to_a_newer_wish(outbox: Outbox, recorder: Recorder) -> None:
@@ -221,8 +272,8 @@ class TestReports:
         """Two of sixteen writes under way are reports, while nominations take the places that are left."""
         recorder.seconds = 1
         for index in range(5):
-            outbox.put(Urgency.EVENT, f"e{index}", "e", recorder.call("event"))
+            outbox.put(Urgency.EVENT, f"e{index}", f"e{index}", recorder.call("event"))
         for index in range(13):
-            outbox.put(Urgency.NOMINATION, f"n{index}", "n", recorder.call("nomination"))
+            outbox.put(Urgency.NOMINATION, f"n{index}", f"n{index % 2}", recorder.call("nomination"))
         await asyncio.sleep(0.5)
         assert [name for name, _ in recorder.made] == ["nomination"] * 13 + ["event"] * 2
