@@ -44,6 +44,7 @@ EVERYTHING: dict[str, Any] = {
     "serviceAccount": {"annotations": {"example.com/role": "r"}},
     "onboarding": {"enabled": True},
     "access": {"queues": True, "priorities": True},
+    "flowControl": {"enabled": True},
     "networkPolicy": {"enabled": True, "viewFrom": [{"ipBlock": {"cidr": "10.0.0.0/28"}}]},
     "monitoring": {"grafanaDashboard": {"enabled": True}},
 }
@@ -99,7 +100,7 @@ def test_the_test_of_a_release_is_placed(cluster: Sandbox, muster: Server, helm:
 def test_kubeconform_finds_nothing(local_cluster: LocalCluster, helm: Helm, tmp_path: Path) -> None:
     """Base, components, chart and examples are sound by the API server's own schemas, without asking it."""
     objects: list[Manifest] = rendered_base(
-        "view", "network-policy", "autoscaling", "onboarding", "access", folder=tmp_path
+        "view", "network-policy", "autoscaling", "onboarding", "access", "flow-control", folder=tmp_path
     )
     for values in ({}, EVERYTHING, VERBS_ONLY):
         objects += [*helm.render(values), helm.test_pod(values)]

@@ -110,6 +110,7 @@ def test_a_component_is_a_value_too(helm: Helm, tmp_path: Path, component: str, 
     [
         ("autoscaling", {"settings": {"provisioning_class": "check-capacity.autoscaling.x-k8s.io"}}),
         ("onboarding", {"onboarding": {"enabled": True}}),
+        ("flow-control", {"flowControl": {"enabled": True}}),
         ("access", {"access": {"queues": True, "priorities": True}}),
     ],
 )
@@ -249,6 +250,7 @@ def test_another_name_is_everywhere_but_where_muster_is_found(helm: Helm, overri
     """Objects and what refers to them have it, so nothing of a release collides; Lease and labels stay."""
     values: dict[str, Any] = {**override, "priorityClass": {"name": "gangs-critical"}}
     values["monitoring"] = {name: {"enabled": True} for name in ("podMonitor", "prometheusRule", "grafanaDashboard")}
+    values["flowControl"] = {"enabled": True}
     objects = [item for item in helm.render(values) if item["kind"] != "CustomResourceDefinition"]
     names = [item["metadata"]["name"] for item in objects]
     assert [name for name in names if not name.startswith("gangs")] == []
@@ -258,6 +260,9 @@ def test_another_name_is_everywhere_but_where_muster_is_found(helm: Helm, overri
         assert {subject["name"] for subject in binding["subjects"]} <= accounts
         role = binding["roleRef"]["name"]
         assert role in roles or role.startswith(("system:", "extension-apiserver"))
+    schemas = [item for item in objects if item["kind"] == "FlowSchema"]
+    subjects = [subject for item in schemas for rule in item["spec"]["rules"] for subject in rule["subjects"]]
+    assert {subject["serviceAccount"]["name"] for subject in subjects} == accounts
     pod = one(objects, "Deployment")["spec"]["template"]
     assert pod["spec"]["serviceAccountName"] in accounts
     assert {each["configMap"]["name"] for each in pod["spec"]["volumes"]} <= set(names)

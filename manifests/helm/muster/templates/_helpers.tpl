@@ -48,7 +48,15 @@ namespace is muster-system, and whose policies know the scheduler muster.
 {{- range $document := splitList "\n---\n" $text }}
 {{- $object := fromYaml $document }}
 {{- if ne $object.kind "CustomResourceDefinition" }}
-{{- range $named := concat (list $object.metadata) ($object.subjects | default list) (compact (list $object.roleRef)) }}
+{{- $accounts := list }}
+{{- if eq $object.kind "FlowSchema" }}
+{{- range $rule := $object.spec.rules }}
+{{- range $rule.subjects }}
+{{- $accounts = append $accounts .serviceAccount }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $named := concat (list $object.metadata) ($object.subjects | default list) (compact (list $object.roleRef)) $accounts }}
 {{- $_ := set $named "name" (include "muster.named" (dict "root" $.root "name" $named.name)) }}
 {{- end }}
 {{- with (dig "spec" "policyName" "" $object) }}

@@ -1,0 +1,293 @@
+"""API Priority and Fairness of the real API server: Muster without a seat, and with those of a kube-scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import yaml
+
+from localcluster.client import JsonObject, Resource
+from localcluster.cluster import MUSTER_NAMESPACE, LocalCluster
+from localcluster.credentials import Connection
+from localcluster.manifests import MANIFESTS
+from localcluster.metrics import read_metric
+from localcluster.ports import LOOPBACK
+from localcluster.processes import Server
+from localcluster.replica import Replica, Replicas
+from localcluster.sandbox import Sandbox
+from localcluster.waiting import wait_until
+from tests.controlplane.blows import gang_to_nominate
+from tests.controlplane.conftest import StartMuster
+from tests.judge import Tolerance
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
+
+_GROUP = "flowcontrol.apiserver.k8s.io/v1"
+FLOW_SCHEMAS = Resource(_GROUP, "FlowSchema", "flowschemas", namespaced=False)
+LEVELS = Resource(_GROUP, "PriorityLevelConfiguration", "prioritylevelconfigurations", namespaced=False)
+
+#: The level of these tests, and one whose shares leave it a single seat: 600 * 1 / (245 + 1 + 400) is rounded up to 1.
+#: Source: 600 is --max-requests-inflight and its mutating twin, 245 what the levels of k8s.io/apiserver
+#: pkg/apis/flowcontrol/bootstrap have.
+NARROW, BALLAST = "narrow", "ballast"
+_BALLAST_SHARES = 400
+
+REJECT: JsonObject = {"type": "Reject"}
+QUEUE: JsonObject = {"type": "Queue", "queuing": {"queues": 1, "handSize": 1, "queueLengthLimit": 1}}
+
+#: Seconds after which a Lease of the shipped configuration is lost: its renewDeadline is 4.
+_LEASE_LOST = 8.0
+
+
+def level(name: str, shares: int, response: JsonObject, *, lendable: int = 0) -> JsonObject:
+    """Return a priority level that borrows no seats, and lends so many percent of its own."""
+    limited = {"nominalConcurrencyShares": shares, "borrowingLimitPercent": 0, "lendablePercent": lendable}
+    spec = {"type": "Limited", "limited": limited | {"limitResponse": response}}
+    return {"apiVersion": _GROUP, "kind": LEVELS.kind, "metadata": {"name": name}, "spec": spec}
+
+
+def schema(accounts: Sequence[str]) -> JsonObject:
+    """Return the FlowSchema that puts all requests of these accounts into the narrow level, before any other."""
+    subjects = [
+        {"kind": "ServiceAccount", "serviceAccount": {"name": name, "namespace": MUSTER_NAMESPACE}} for name in accounts
+    ]
+    resources = {
+        "apiGroups": ["*"],
+        "resources": ["*"],
+        "namespaces": ["*"],
+        "clusterScope": True,
+        "verbs": ["*"],
+    }
+    rules = [{"subjects": subjects, "resourceRules": [resources]}]
+    spec = {"priorityLevelConfiguration": {"name": NARROW}, "matchingPrecedence": 1, "rules": rules}
+    return {"apiVersion": _GROUP, "kind": FLOW_SCHEMAS.kind, "metadata": {"name": NARROW}, "spec": spec}
+
+
+class Requests:
+    """One account's requests, without what a client does about refusals."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Prepare a pool of connections."""
+        self._http = httpx.Client(
+            base_url=connection.url,
+            headers={"Authorization": f"Bearer {connection.token}"},
+            verify=ssl.create_default_context(cafile=connection.certificate_authority),
+            timeout=30,
+            trust_env=False,
+        )
+
+    def get(self, path: str) -> httpx.Response:
+        """Return the answer to a GET."""
+        return self._http.get(path)
+
+    def schema_uid(self, path: str = "/api/v1/pods?limit=1") -> str:
+        """Return the UID of the FlowSchema that a GET falls under."""
+        return self.get(path).headers["X-Kubernetes-PF-FlowSchema-UID"]
+
+
+class Flood:
+    """Clients of one account that list all pods, one request after the other, until the end.
+
+    Attributes:
+        refusals: the Retry-After of what was answered with 429.
+    """
+
+    def __init__(self, requests: Requests, clients: int = 6) -> None:
+        """Begin."""
+        self.refusals: list[str] = []
+        self._requests = requests
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Let all clients end."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.002):
+            answer = self._requests.get("/api/v1/pods")
+            if answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+                self.refusals.append(answer.headers["Retry-After"])
+
+
+@contextmanager
+def narrowed(
+    cluster: LocalCluster, shares: int, response: JsonObject, flow_schema: JsonObject, probe: Requests
+) -> Iterator[None]:
+    """Put what `flow_schema` says, of which `probe` sends some, into a level with so many shares: one is one seat."""
+    api = cluster.admin
+    made = [level(BALLAST, _BALLAST_SHARES, REJECT, lendable=100), level(NARROW, shares, response), flow_schema]
+    for item in made:
+        api.create(item)
+    uid = api.get(FLOW_SCHEMAS, NARROW)["metadata"]["uid"]
+    try:
+        wait_until(lambda: probe.schema_uid() == uid, timeout_seconds=10, description="the level is in force")
+        yield
+    finally:
+        for item in reversed(made):
+            api.delete(api.resource_of(item), item["metadata"]["name"])
+        wait_until(lambda: probe.schema_uid() != uid, timeout_seconds=10, description="the level is gone")
+
+
+@pytest.fixture
+def tolerance() -> Tolerance:
+    """Return how late writes may be: the API server asks for pauses of up to 8 s."""
+    return Tolerance(news=5, write=40)
+
+
+@pytest.fixture
+def account(local_cluster: LocalCluster) -> Requests:
+    """Return requests as Muster's account."""
+    return Requests(local_cluster.service_account("muster"))
+
+
+def explained(cluster: LocalCluster, gang: str) -> str:
+    """Return why a gang of the default namespace waits, as Muster itself says."""
+    url = f"http://{LOOPBACK}:{cluster.muster_port}/api/v1/gangs/default/{gang}/explain"
+    found = httpx.get(url, trust_env=False).json()
+    return f"{found['gang']['reason']}: {found['gang']['message']}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "response",
+    [pytest.param(REJECT, id="reject"), pytest.param(QUEUE, id="queue", marks=pytest.mark.nightly)],
+)
+def test_gangs_start_whole_though_a_flood_takes_the_only_seat(  # noqa: PLR0913, PLR0917 - what a story needs
+    cluster: Sandbox,
+    muster: Server,
+    local_cluster: LocalCluster,
+    account: Requests,
+    response: JsonObject,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Clients of Muster's own account hold the level's seat: its requests meet real 429s, and gangs start all the same."""
+    cluster.nodes(6, gpus=8)
+    low = cluster.gang("low", members=2, gpus=8)
+    low.wait_running(timeout=30)
+    with narrowed(local_cluster, 1, response, schema(["muster"]), account):
+        flood = Flood(account)
+        try:
+            first = gang_to_nominate(cluster, "first")
+            record_property("seconds until a gang was whole", first.wait_bound(4, timeout=60))
+            urgent = cluster.priority_class("urgent", 1000)
+            high = cluster.gang("high", members=2, gpus=8, priority_class=urgent)
+            record_property("seconds until one was whole that evicts", high.wait_bound(2, timeout=90))
+            large = cluster.gang("large", members=7, gpus=8)
+            large.wait_condition("False", "ExceedsCluster", timeout=90)
+        finally:
+            flood.end()
+    record_property("requests of the flood that met a 429", len(flood.refusals))
+    metrics = f"http://{LOOPBACK}:{local_cluster.muster_port}/metrics"
+    kinds = ("nomination", "binding", "eviction", "status", "event")
+    retried = [read_metric(metrics, f'muster_writes_total{{kind="{kind}",result="retried"}}') for kind in kinds]
+    record_property("writes of Muster that met a 429", sum(retried))
+    assert flood.refusals
+    assert all(int(seconds) >= 1 for seconds in flood.refusals)
+    assert sum(retried) > 0
+    bound = [binding.uid for binding in cluster.bindings()]
+    assert len(bound) == len(set(bound))
+    muster.check()
+
+
+@pytest.mark.timeout(300)
+def test_without_any_seat_gangs_wait_and_say_so(
+    cluster: Sandbox, muster: Server, local_cluster: LocalCluster, account: Requests
+) -> None:
+    """What waits names the 429; a Muster that starts meanwhile is not ready; all goes on when there are seats again."""
+    cluster.nodes(4, gpus=8)
+    with narrowed(local_cluster, 0, REJECT, schema(["muster"]), account):
+        gang = cluster.gang("gang", members=4, gpus=8)
+        wait_until(lambda: "429" in explained(local_cluster, "gang"), timeout_seconds=30, description="the 429 is told")
+        assert explained(local_cluster, "gang").startswith("BindingRefused: ")
+        assert not gang.bound
+        muster.kill()
+        muster.launch()
+        address = f"http://{LOOPBACK}:{local_cluster.muster_port}/readyz"
+
+        def unready() -> bool:
+            with contextlib.suppress(httpx.TransportError):
+                return "not synced" in httpx.get(address, trust_env=False).text
+            return False
+
+        wait_until(unready, timeout_seconds=30, description="Muster waits for its lists")
+    muster.wait_ready()
+    gang.wait_bound(4, timeout=60)
+    bound = [binding.uid for binding in cluster.bindings()]
+    assert len(bound) == len(set(bound)) == 4
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_a_lease_that_cannot_be_renewed_is_regained(
+    cluster: Sandbox, local_cluster: LocalCluster, account: Requests
+) -> None:
+    """Without seats kube-scheduler loses the Lease and ends, and Muster stands by; then one gang ends whole, once."""
+    other = local_cluster.muster_scheduler
+    replaced = other.running
+    other.kill()
+    replica = Replica(local_cluster, "narrow-a")
+    replicas = Replicas(local_cluster.admin, [replica])
+    try:
+        replicas.start()
+        cluster.nodes(4, gpus=8)
+        both = schema(["muster", "muster-scheduler"])
+        with narrowed(local_cluster, 0, REJECT, both, account):
+            gang = cluster.gang("gang", members=4, gpus=8)
+            wait_until(lambda: not replica.leading, timeout_seconds=30, description="Muster stands by")
+            wait_until(lambda: not replica.scheduler.running, timeout_seconds=30, description="kube-scheduler ended")
+            time.sleep(_LEASE_LOST)
+            assert not gang.bound
+            replica.scheduler.launch()  # as a kubelet does
+        replicas.wait_leader()
+        gang.wait_bound(4, timeout=60)
+    finally:
+        replica.kill()
+        if replaced:
+            other.start()
+    bound = [binding.uid for binding in cluster.bindings()]
+    assert len(bound) == len(set(bound)) == 4
+
+
+def test_with_its_flow_schemas_muster_starts_gangs_while_other_accounts_have_no_seat(
+    cluster: Sandbox, start_muster: StartMuster, local_cluster: LocalCluster, account: Requests
+) -> None:
+    """The component puts its requests and its Lease into a kube-scheduler's levels, by the API server's own account."""
+    api = local_cluster.admin
+    text = (MANIFESTS / "components" / "flow-control" / "flowschemas.yaml").read_text(encoding="utf-8")
+    schemas: list[JsonObject] = list(yaml.safe_load_all(text))
+    everyone = schema([])
+    everyone["spec"]["rules"][0]["subjects"] = [{"kind": "Group", "group": {"name": "system:serviceaccounts"}}]
+    everyone["spec"]["matchingPrecedence"] = 1000
+    stranger = Requests(local_cluster.service_account("default", "default"))
+    for item in schemas:
+        api.apply(item)
+    try:
+        uid = api.get(FLOW_SCHEMAS, "muster")["metadata"]["uid"]
+        wait_until(lambda: account.schema_uid() == uid, timeout_seconds=10, description="the FlowSchema is in force")
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{MUSTER_NAMESPACE}/leases/muster"
+        election = api.get(FLOW_SCHEMAS, "muster-leader-election")["metadata"]["uid"]
+        assert Requests(local_cluster.service_account("muster-scheduler")).schema_uid(lease) == election
+        with narrowed(local_cluster, 0, REJECT, everyone, stranger):
+            assert stranger.get("/api/v1/pods").status_code == httpx.codes.TOO_MANY_REQUESTS
+            muster = start_muster()
+            cluster.nodes(4, gpus=8)
+            cluster.gang("gang", members=4, gpus=8).wait_bound(4)
+            muster.check()
+        served = Requests(local_cluster.control_plane.admin).get("/metrics").text
+        series = [line for line in served.splitlines() if line.startswith("apiserver_flowcontrol_dispatched_requests")]
+        assert any('flow_schema="muster"' in line and 'priority_level="workload-high"' in line for line in series)
+    finally:
+        for item in schemas:
+            api.delete(FLOW_SCHEMAS, item["metadata"]["name"])
