@@ -16,7 +16,6 @@ from extender.admission.events import Arrival, BindingFailed, BindVerdict, Leave
 from extender.admission.verbs import Verbs
 from extender.clock import Clock
 from extender.control.metrics import Metrics
-from extender.control.outbox import OUTDATED
 from extender.control.ports import ApiError, ClusterApi, PodKey
 from extender.objects.podgroup import GroupRef
 from extender.objects.refusal import shortened
@@ -261,11 +260,11 @@ class Binder:
                     await asyncio.sleep(again)
                     pause *= 2
                     continue
-                outdated, final = error.status in OUTDATED, not error.transient
-                result = "outdated" if outdated else "failed"
+                final = not error.transient
+                result = "outdated" if error.outdated else "failed"
                 self._metrics.writes.labels("binding", result).inc()
                 log.warning("binding failed", pod=str(pod), node=node, decision=decision, error=str(error))
-                self._ended(BindingFailed(pod.uid, shortened(str(error)), final, refused=final and not outdated))
+                self._ended(BindingFailed(pod.uid, shortened(str(error)), final, refused=final and not error.outdated))
                 return Bound(Outcome.ERROR, f"binding {pod} to {node}: {error}", decision)
             self._metrics.writes.labels("binding", "ok").inc()
             log.debug("bound", pod=str(pod), node=node, decision=decision)

@@ -11,7 +11,7 @@ import structlog
 
 from extender.clock import Clock
 from extender.control.metrics import Metrics
-from extender.control.outbox import OUTDATED, Outbox, Urgency
+from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
 from extender.ledger.effects import Evict, PodNotice, Suspension, Ungate
 from extender.objects.meta import ObjectRef
@@ -82,8 +82,8 @@ class Evictions:
 
     def _send(self, uid: str, delay: float = 0.0) -> None:
         wish = self._wishes[uid]
-        call = partial(self._write, uid)
-        self._outbox.put(Urgency.EVICTION, f"eviction/{uid}", wish.evict.pod.key, call, delay=delay)
+        call, lost = partial(self._write, uid), partial(self._lost, uid, wish)
+        self._outbox.put(Urgency.EVICTION, f"eviction/{uid}", wish.evict.pod.key, call, delay=delay, given_up=lost)
 
     async def _write(self, uid: str) -> None:
         wish = self._wishes.get(uid)
@@ -107,6 +107,11 @@ class Evictions:
             self._wishes.pop(uid, None)
             self._metrics.evictions.labels(wish.evict.reason).inc()
             log.info("evicted", pod=pod.key, by=wish.evict.by, reason=wish.evict.reason, message=wish.evict.message)
+
+    def _lost(self, uid: str, wish: _Wish, error: ApiError) -> None:
+        """Take in that a write failed for as long as it is retried: as long as it waits, its gang's place does."""
+        if self._wishes.get(uid) is wish:
+            self._give_up(uid, error.message)
 
     def _give_up(self, uid: str, why: str) -> None:
         self._wishes.pop(uid, None)
@@ -150,7 +155,7 @@ class Suspensions:
         try:
             await self._api.suspend(wish.workload, None if wish.suspend else wish.place)
         except ApiError as error:
-            for pod in () if error.transient or error.status in OUTDATED else wish.pods:
+            for pod in () if error.transient or error.outdated else wish.pods:
                 self._refused(pod, error.message)
             raise
         log.info("suspended" if wish.suspend else "resumed", object=str(about), reason=wish.reason)

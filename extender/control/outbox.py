@@ -136,8 +136,6 @@ class WriteWindow:
         self._places = min(max(places, 1.0), float(self._ceiling))
 
 
-#: Statuses that mean the object is gone, or another one by now: the wish has no object left, which is no failure.
-OUTDATED = frozenset({404, 409, 410})
 #: A timer may fire a hair before its time; waiting for the hair would spin.
 SHORTEST_PAUSE_SECONDS = 0.001
 _FIRST_PAUSE_SECONDS = 0.05
@@ -178,6 +176,7 @@ class _Write:
     call: Callable[[], Awaitable[None]]
     about: str
     expires: float
+    given_up: Callable[[ApiError], None] | None = None
     pause: float = _FIRST_PAUSE_SECONDS
     ready_at: float = 0.0
 
@@ -252,10 +251,17 @@ class Outbox:
         """Tell whether any nomination waits or is under way."""
         return bool(self._sent[False] or self._lanes[Urgency.WAKING] or self._lanes[Urgency.NOMINATION])
 
-    def put(
-        self, urgency: Urgency, key: str, about: str, call: Callable[[], Awaitable[None]], *, delay: float = 0.0
+    def put(  # noqa: PLR0913 - a wish, and two things that few say
+        self,
+        urgency: Urgency,
+        key: str,
+        about: str,
+        call: Callable[[], Awaitable[None]],
+        *,
+        delay: float = 0.0,
+        given_up: Callable[[ApiError], None] | None = None,
     ) -> None:
-        """Add a wish, to be sent after `delay` seconds at the earliest.
+        """Add a wish, to be sent after `delay` seconds at the earliest; `given_up` is called if it fails for good.
 
         `key` names what it is about, so that a newer wish replaces an older one, whatever the urgency of either. It
         then waits for no longer than the older one would have.
@@ -266,7 +272,7 @@ class Outbox:
         waiting = self._take(key)
         ready_at = now + delay if waiting is None else min(now + delay, waiting.ready_at)
         expires = now + self._settings.write_retry_seconds
-        self._lanes[urgency].add(_Write(key, urgency, call, about, expires, ready_at=ready_at))
+        self._lanes[urgency].add(_Write(key, urgency, call, about, expires, given_up, ready_at=ready_at))
         events = self._lanes[Urgency.EVENT]
         if len(self) > self.CAPACITY and events:
             dropped = events.take(next(iter(events)))
@@ -402,11 +408,13 @@ class Outbox:
     def _failed(self, write: _Write, error: ApiError) -> None:
         """Put the write back for later if it may pass and nothing newer has taken its place."""
         now = self._clock.monotonic()
-        if error.status in OUTDATED:
+        if error.outdated:
             self._count(write, "outdated")
         elif now >= self._insists_until(write, error):
             self._count(write, "failed")
             log.error("write failed", kind=write.urgency.kind, about=write.about, error=str(error))
+            if write.given_up is not None:
+                write.given_up(error)
         else:
             self._count(write, "retried")
             write.ready_at = now + max(error.retry_after or 0.0, write.pause)

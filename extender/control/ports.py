@@ -107,6 +107,9 @@ class PodKey:
 _DENIED = 'forbidden: User "'
 
 
+#: How it says that an admission webhook does. Source: ToStatusErr in k8s.io/apiserver
+#: pkg/admission/plugin/webhook/errors/statuserror.go.
+_WEBHOOK_DENIED = "denied the request"
 #: How it says that an admission webhook did not answer. Source: k8s.io/apiserver pkg/util/webhook, ErrCallingWebhook.
 _WEBHOOK_FAILED = "failed calling webhook"
 
@@ -136,6 +139,14 @@ class ApiError(Exception):
         """
         denied = self.status == 403 and _DENIED in self.message  # noqa: PLR2004 - HTTP statuses read best as numbers
         return denied or self.status in {0, 401, 429} or self.status >= 500  # noqa: PLR2004 - the same for classes
+
+    @property
+    def outdated(self) -> bool:
+        """Tell whether the object is gone, or another one by now: the wish has no object left, which is no failure.
+
+        A webhook that denies may choose such a status, too.
+        """
+        return self.status in {404, 409, 410} and _WEBHOOK_DENIED not in self.message
 
     @property
     def at_webhook(self) -> bool:

@@ -103,6 +103,16 @@ async def test_a_budget_that_stays_firm_is_heard_of(stand: Stand) -> None:
     assert (stand.api.evictions, stand.counted) == ([], 0)
 
 
+async def test_an_eviction_that_keeps_failing_is_heard_of(stand: Stand) -> None:
+    """An admission webhook that is down, say: its gang's place is not kept for a write that is not tried any more."""
+    stand.api.eviction_failures += [ApiError(500, "InternalError", "failed calling webhook")] * 100
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(20)
+    assert stand.refused == []
+    await asyncio.sleep(20)
+    assert stand.refused == [("victim-uid", "failed calling webhook")]
+
+
 async def test_a_denial_for_good_is_heard_of_in_seconds(stand: Stand) -> None:
     """An admission plugin that forbids evictions, say; until then others of its gang may have been let go."""
     stand.api.eviction_failures += [ApiError(403, "Forbidden", "evictions are not allowed here")] * 20
