@@ -33,3 +33,21 @@ DENIED = 'pods "job-0" is forbidden: exceeded quota: gpus, requested: pods=1, us
 def test_what_may_succeed_later_is_transient(status: int, message: str, *, transient: bool) -> None:
     """No answer, overload, errors of the server, rights that it does not know yet; a plugin's denial is final."""
     assert ApiError(status, "Reason", message).transient is transient
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "outdated", "at_webhook"),
+    [
+        (404, 'pods "a" not found', True, False),
+        (409, "the object has been modified", True, False),
+        (409, 'admission webhook "audit.example.com" denied the request: not now', False, False),
+        (500, 'failed calling webhook "audit.example.com": connection refused', False, True),
+        (500, "etcdserver: request timed out", False, False),
+    ],
+)
+def test_a_webhook_is_told_from_the_api_server_itself(
+    status: int, message: str, *, outdated: bool, at_webhook: bool
+) -> None:
+    """What a webhook denies is not outdated, whatever its status; one that fails says nothing of the API server."""
+    error = ApiError(status, "Reason", message)
+    assert (error.outdated, error.at_webhook) == (outdated, at_webhook)

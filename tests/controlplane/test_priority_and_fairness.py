@@ -164,7 +164,7 @@ def explained(cluster: LocalCluster, gang: str) -> str:
     "response",
     [pytest.param(REJECT, id="reject"), pytest.param(QUEUE, id="queue", marks=pytest.mark.nightly)],
 )
-def test_gangs_start_whole_though_a_flood_takes_the_only_seat(  # noqa: PLR0913, PLR0917 - what a story needs
+def test_gangs_start_whole_though_a_flood_takes_the_only_seat(  # noqa: PLR0917 - what a story needs
     cluster: Sandbox,
     muster: Server,
     local_cluster: LocalCluster,
@@ -172,7 +172,7 @@ def test_gangs_start_whole_though_a_flood_takes_the_only_seat(  # noqa: PLR0913,
     response: JsonObject,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Clients of Muster's own account hold the level's seat: its requests meet real 429s, and gangs start all the same."""
+    """Clients of Muster's own account hold the level's seat: its requests meet real 429s, and gangs start whole."""
     cluster.nodes(6, gpus=8)
     low = cluster.gang("low", members=2, gpus=8)
     low.wait_running(timeout=30)

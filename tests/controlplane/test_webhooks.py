@@ -189,7 +189,7 @@ def test_one_tenants_webhook_stops_nobody_else(  # noqa: PLR0917 - what a story 
 @pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("mood", MOODS)
-def test_evictions_that_a_webhook_stops_are_told_and_made_when_it_is_over(
+def test_evictions_that_a_webhook_stops_are_told_and_made_when_it_is_over(  # noqa: PLR0917 - what a story needs
     cluster: Sandbox,
     muster: Server,
     local_cluster: LocalCluster,
