@@ -11,6 +11,7 @@ reads one attribute. An expression that walks over attributes, or looks one up b
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +24,9 @@ _TOKENS = re.compile(
     rf"(?P<string>{_STRING})|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9][0-9A-Za-z.]*)"
     r"|(?P<skip>\s+|//[^\n]*)|(?P<sign>[\s\S])"
 )
+
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+[uU]?|[0-9]+(?:\.[0-9]+)?(?:[eE][0-9]+)?[uU]?")
+_QUOTED = re.compile(r"([rRbB]{0,2})(\"\"\"|\'\'\'|\"|\')([\s\S]*)\2")
 
 #: What stands before an operand of `in` that consists of one text.
 _BEFORE_OPERAND = frozenset("(&|,?:[")
@@ -67,6 +71,27 @@ def read_expression(expression: str) -> ExpressionReading:
         if found.lastgroup is not None and found.lastgroup != "skip"
     ]
     return _TokenWalk(expression, tokens).read()
+
+
+def reworded(expression: str, name: Callable[[str], str], text: Callable[[str], str]) -> str:
+    """Return an expression with other names and texts in it, and without comments and signs that CEL has not."""
+    return "".join(_reworded(found, name, text) for found in _TOKENS.finditer(expression))
+
+
+def _reworded(found: re.Match[str], name: Callable[[str], str], text: Callable[[str], str]) -> str:
+    token = found.group()
+    match found.lastgroup:
+        case "string" if quoted := _QUOTED.fullmatch(token):
+            prefix, _, inside = quoted.groups()
+            said = text(inside)
+            return token if said == inside else f'{prefix}"{said}"'
+        case "name":
+            return name(token)
+        case "number":
+            return token if _NUMBER.fullmatch(token) else "0"
+        case "skip":
+            return " " if token.startswith("//") else token
+    return token if token.isascii() else ""
 
 
 class _TokenWalk:

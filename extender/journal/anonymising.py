@@ -13,7 +13,8 @@ import orjson
 from extender.journal.archive import Snapshot, SnapshotError
 from extender.journal.entries import EntryWriter, Noted, read_outcome
 from extender.journal.playing import ClockError, JournalPlayer, ReplayDifference
-from extender.journal.renaming import Anonymiser, Pseudonyms
+from extender.journal.pseudonyms import Pseudonyms
+from extender.journal.renaming import Anonymiser
 from extender.journal.standing import StateSummary
 from extender.journal.tape import Chunk
 

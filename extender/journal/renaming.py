@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from enum import Enum
 from functools import cache
 from typing import Any, Final, cast
 
@@ -14,137 +13,58 @@ import yaml
 from extender.admission import events
 from extender.admission.events import Event
 from extender.hardware.calibration import DATA_KEY, LIST_KEY
-from extender.hardware.links import POLICY_LABEL
-from extender.hardware.products import ACCELERATOR_LABEL, INSTANCE_LABEL, PRODUCT_LABELS, REPLICAS_LABEL
+from extender.journal import commonwords as common
+from extender.journal.devicenames import DeviceNames
+from extender.journal.pseudonyms import Pseudonyms, Space
 from extender.objects.branches import Branch, LabelParts
 from extender.objects.budget import DisruptionBudget
 from extender.objects.computedomain import ComputeDomain
+from extender.objects.deviceclass import DeviceClass
 from extender.objects.devices import DeviceReport
 from extender.objects.devicetaintrule import DeviceTaintRule
 from extender.objects.dradevices import DeviceKey, NodeScope, PoolKey
+from extender.objects.gpudescription import GpuDescription
 from extender.objects.hypernodes import HyperNode
-from extender.objects.keys import ADMISSION_GATE
 from extender.objects.levels import LEVEL_NAMES, RESERVED_NAMES, Level, tier_bound
 from extender.objects.meta import ObjectRef, Requirement, SelectorTerm
-from extender.objects.node import CLIQUE_LABEL, READY, Ailment, Node
+from extender.objects.node import CLIQUE_LABEL, Ailment, Node
 from extender.objects.noderequest import NodeRequest
-from extender.objects.pod import Pod
-from extender.objects.podclaims import PodClaim, PodClaims
+from extender.objects.nodetopology import Zone
+from extender.objects.pod import CHARGED, Pod, Shape
+from extender.objects.podclaims import ContainerClaim, ExtendedRequest, PodClaim, PodClaims
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.podoptions import LEADING_ROLES
-from extender.objects.podspec import DOOM, Taint, Toleration
-from extender.objects.queue import Flavor, Queue
+from extender.objects.podspec import Taint, Toleration
+from extender.objects.queue import Flavor, Queue, RunningLimit
 from extender.objects.reason import Problem, Wait
 from extender.objects.refusal import OWN_WORDS, SKELETONS, refusal_kind
-from extender.objects.resourceclaim import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
-from extender.objects.resourceslice import ResourceSlice
-from extender.objects.sources.table import SOURCES
-from extender.objects.text import natural_key, parse_int64
+from extender.objects.requests import CLASS_RESOURCE_PREFIX, ContainerRequest
+from extender.objects.resourceclaim import (
+    ClaimConsumer,
+    ClaimRequest,
+    DeviceConstraint,
+    DeviceRequest,
+    GivenDevice,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from extender.objects.resourceslice import (
+    CapacitySet,
+    CounterSet,
+    CounterUse,
+    PoolDevice,
+    ResourceSlice,
+)
+from extender.objects.text import parse_int64
 from extender.objects.topology import LabelGroup, TopologyTerms
-from extender.objects.workload import MANAGE_JOBS, ExpectedPods, Suspendable
-from extender.settings import LOST_CONDITIONS, LOST_TAINTS, Settings
+from extender.objects.workload import ExpectedPods, Suspendable
+from extender.settings import Settings
 
-_DIGITS: Final = 6
-_TOKEN: Final = re.compile(r"\b(?:pod|gang|namespace|queue|role|flavor|object|place|key|level|set|text)-[0-9]{6,}\b")
-
-
-class Space(Enum):
-    """Names that are compared with each other. Each has pseudonyms of its own; the value is how these begin.
-
-    Nodes, domains and values of labels are one: a label may name the node or the domain.
-    """
-
-    POD = "pod"
-    GANG = "gang"
-    NAMESPACE = "namespace"
-    QUEUE = "queue"
-    ROLE = "role"
-    FLAVOR = "flavor"
-    OBJECT = "object"
-    PLACE = "place"
-    KEY = "key"
-    LEVEL = "level"
-    SET = "set"
-    TEXT = "text"
-
-
-#: In which order decisions compare the names of a space, where that is not the order of texts.
-_ORDERS: Final[Mapping[Space, Callable[[str], Any]]] = {Space.POD: natural_key, Space.PLACE: natural_key}
-
-
-class Pseudonyms:
-    """Hear all names first, then give each its pseudonym."""
-
-    def __init__(self) -> None:
-        self._heard: dict[Space, dict[str, None]] = {space: {} for space in Space}
-        self._given: dict[Space, dict[str, str]] = {}
-        self._meant: dict[str, str] = {}
-
-    def name(self, space: Space, name: str) -> str:
-        """Return the pseudonym of a name, before `settle` the name itself; what is empty stays so."""
-        if not name:
-            return name
-        if not self._given:
-            self._heard[space][name] = None
-            return name
-        return self._given[space][name]
-
-    def settle(self) -> None:
-        """Give pseudonyms to all names that were heard, in their order."""
-        for space, heard in self._heard.items():
-            ordered = sorted(heard, key=_ORDERS.get(space))
-            width = max(_DIGITS, len(str(len(ordered))))
-            self._given[space] = {name: f"{space.value}-{place:0{width}d}" for place, name in enumerate(ordered)}
-            self._meant |= {given: name for name, given in self._given[space].items()}
-
-    def heard(self, space: Space) -> Mapping[str, None]:
-        """Return the names of a space."""
-        return self._heard[space]
-
-    def restored(self, value: Any) -> Any:  # noqa: ANN401 - a document
-        """Return plain values with the names again that pseudonyms stand for, in texts too."""
-        if isinstance(value, str):
-            return _TOKEN.sub(lambda found: self._meant.get(found[0], found[0]), value)
-        if isinstance(value, list):
-            return [self.restored(each) for each in value]
-        if isinstance(value, dict):
-            return {self.restored(key): self.restored(each) for key, each in value.items()}
-        return value
-
-
-#: Domains of label keys that are in general use: such keys say nothing about whose cluster it is.
-_KNOWN_DOMAINS: Final = (
-    "kubernetes.io",
-    "k8s.io",
-    "x-k8s.io",
-    "nvidia.com",
-    "amd.com",
-    "google.com",
-    "muster.dev",
-    "volcano.sh",
-    "koordinator.sh",
-    "hami.io",
-    *{
-        key.partition("/")[0]
-        for source in SOURCES
-        for key in (source.label, *source.gang_keys, *source.role_keys)
-        if key
-    },
-)
-#: Labels whose values say what a node is, not which.
-_TELLING: Final = frozenset(
-    {
-        *PRODUCT_LABELS,
-        ACCELERATOR_LABEL,
-        INSTANCE_LABEL,
-        REPLICAS_LABEL,
-        POLICY_LABEL,
-        MANAGE_JOBS,
-        "kubernetes.io/arch",
-        "kubernetes.io/os",
-    }
-)
-_KNOWN_KEYS: Final = frozenset({*LEVEL_NAMES, *_TELLING, *DOOM, ADMISSION_GATE, READY, *LOST_CONDITIONS, *LOST_TAINTS})
+_NODE_NAME: Final = "metadata.name"
+_MOMENT: Final = re.compile(r"[-0-9TZ:.+]*")
+_ZONE: Final = re.compile(r"node-[0-9]{1,4}")
+#: Settings that name what is elsewhere, and by which nothing is decided.
+_UNTOLD_SETTINGS: Final = ("scheduler_lease", "calibration_config_map", "history_store", "provisioning_parameters")
 _COLLECTIONS: Final = (tuple, list, frozenset)
 _TIER: Final = re.compile(r"tier-[0-9]+")
 _NO_CLUSTER: Final = "00000000-0000-0000-0000-000000000000"
@@ -160,6 +80,8 @@ class Anonymiser:
     def __init__(self, names: Pseudonyms) -> None:
         self.names = names
         self._compared: set[str] = set()  # label keys whose values are compared as numbers
+        self._uids: set[str] = set()  # those of objects, which the API server makes
+        self.devices = DeviceNames(names)
 
     def value(self, value: Any) -> Any:  # noqa: ANN401 - any value
         """Return a value said with other names."""
@@ -185,10 +107,27 @@ class Anonymiser:
             each.model_copy(update={"name": self.level(each.name), "node_label": self.key(each.node_label)})
             for each in settings.topology_levels
         )
-        kept = {name: Settings.model_fields[name].default for name in ("scheduler_lease", "calibration_config_map")}
+        kept = {name: Settings.model_fields[name].default for name in _UNTOLD_SETTINGS}
         for name in ("node_lost_conditions", "node_lost_taints"):
             kept[name] = tuple(map(self.key, getattr(settings, name)))
-        return settings.model_copy(update={"topology_levels": levels, **kept})
+        mappings = tuple(
+            each.model_copy(
+                update={
+                    "name": self.resource(each.name),
+                    "device_class_names": tuple(map(self.devices.device_class, each.device_class_names)),
+                }
+            )
+            for each in settings.device_class_mappings
+        )
+        kept |= {
+            "topology_levels": levels,
+            "device_class_mappings": mappings,
+            "ignored_resources": tuple(map(self.resource, settings.ignored_resources)),
+            "scheduler_names": tuple(_SCHEDULER(self, each) for each in settings.scheduler_names),
+            "provisioning_class": _CLASS(self, settings.provisioning_class),
+            "history_user_label": settings.history_user_label and self.key(settings.history_user_label),
+        }
+        return settings.model_copy(update=kept)
 
     def measurements(self, data: Mapping[str, str]) -> dict[str, str]:
         """Return a calibration without where its figures come from; one that cannot be read becomes empty."""
@@ -211,13 +150,44 @@ class Anonymiser:
 
     def key(self, key: str) -> str:
         """Return a label key: itself where it is in general use, else what stands for it."""
-        domain, slash, _ = key.rpartition("/")
-        known = slash and any(domain == each or domain.endswith(f".{each}") for each in _KNOWN_DOMAINS)
-        return key if known or key in _KNOWN_KEYS else self.names.name(Space.KEY, key)
+        return key if key in common.KEYS else self.names.name(Space.KEY, key)
+
+    def resource(self, name: str) -> str:
+        """Return a resource: itself where it is in general use, else what stands for it."""
+        if name.endswith(CHARGED):
+            return self.resource(name.removesuffix(CHARGED)) + CHARGED
+        if name.startswith(CLASS_RESOURCE_PREFIX):
+            return CLASS_RESOURCE_PREFIX + self.devices.device_class(name.removeprefix(CLASS_RESOURCE_PREFIX))
+        return name if common.is_common_resource(name) else self.names.name(Space.RESOURCE, name)
+
+    def amounts(self, amounts: Any) -> Any:  # noqa: ANN401 - a mapping, or pairs
+        """Return amounts of resources, by name."""
+        if isinstance(amounts, tuple):
+            return tuple((self.resource(name), amount) for name, amount in amounts)
+        return {self.resource(name): amount for name, amount in amounts.items()}
+
+    def requests(self, requests: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        """Return requests, in order of the names."""
+        return tuple(sorted(self.amounts(requests)))
+
+    def own_uid(self, uid: str) -> str:
+        """Return the UID of an object as it is: the API server makes it."""
+        self._uids.add(uid)
+        return uid
+
+    def uid(self, uid: str) -> str:
+        """Return a UID that something else says: itself if it is an object's, or reads like one."""
+        return uid if uid in self._uids or common.is_made(uid) else self.names.name(Space.TEXT, uid)
+
+    def about(self, ref: ObjectRef) -> ObjectRef:
+        """Return an object by version, kind and name."""
+        version = ref.api_version if common.is_common_version(ref.api_version) else _OBJECT(self, ref.api_version)
+        kind = ref.kind if common.is_common_kind(ref.kind) else _OBJECT(self, ref.kind)
+        return ObjectRef(version, kind, _NAMESPACE(self, ref.namespace), _OBJECT(self, ref.name), self.uid(ref.uid))
 
     def label_value(self, key: str, value: str) -> str:
         """Return the value of a label: itself where it tells what a node is, or is compared as a number."""
-        if key in _TELLING or (key == CLIQUE_LABEL and value.startswith(_NO_CLUSTER)):
+        if key in common.TELLING or (key == CLIQUE_LABEL and value.startswith(_NO_CLUSTER)):
             return value
         if key in self._compared and parse_int64(value) is not None:
             return value
@@ -245,7 +215,7 @@ class Anonymiser:
     def ref(self, ref: GroupRef) -> GroupRef:
         """Return which gang."""
         name = self.names.name(Space.POD if ref.is_pod else Space.GANG, ref.name)
-        return GroupRef(ref.api, self.names.name(Space.NAMESPACE, ref.namespace), name, ref.uid)
+        return GroupRef(ref.api, self.names.name(Space.NAMESPACE, ref.namespace), name, self.uid(ref.uid))
 
     def place(self, place: str) -> str:
         """Return where the pods of an object were planned."""
@@ -262,15 +232,23 @@ class Anonymiser:
     def field_requirements(self, requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
         """Return requirements on the name of a node."""
         places = _named(Space.PLACE)
-        return tuple(replace(wanted, values=places(self, wanted.values)) for wanted in requirements)
+        return tuple(
+            replace(wanted, key=_FIELD(self, wanted.key), values=places(self, wanted.values)) for wanted in requirements
+        )
 
     def taint(self, taint: Taint | Toleration) -> Taint | Toleration:
         """Return a taint, or what tolerates one."""
-        return replace(taint, key=taint.key and self.key(taint.key), value=self.label_value(taint.key, taint.value))
+        said = replace(
+            taint,
+            key=taint.key and self.key(taint.key),
+            value=self.label_value(taint.key, taint.value),
+            effect=_EFFECT(self, taint.effect),
+        )
+        return replace(said, operator=_OPERATOR(self, said.operator)) if isinstance(said, Toleration) else said
 
     def device_report(self, report: DeviceReport) -> DeviceReport:
         """Return a report of a node's GPUs."""
-        return replace(report, about=self._place(report.about))
+        return replace(report, about=self._place(report.about), partitions=self.devices.link_table(report.partitions))
 
     def hyper_node(self, node: HyperNode) -> HyperNode:
         """Return a HyperNode with the nodes that its patterns match: no pseudonym does."""
@@ -289,7 +267,7 @@ class Anonymiser:
 
     def _place(self, about: ObjectRef) -> ObjectRef:
         """Return an object that is called as its node or domain is."""
-        return replace(about, name=self.names.name(Space.PLACE, about.name))
+        return replace(self.about(about), name=self.names.name(Space.PLACE, about.name))
 
 
 _Word = Callable[[Anonymiser, Any], Any]
@@ -313,6 +291,16 @@ def _each(word: _Word) -> _Word:
     return said
 
 
+def _unless(kept: frozenset[str], space: Space = Space.OBJECT) -> _Word:
+    """Return what says a name of `space` but for some that stay."""
+    return _each(lambda renamer, name: name if name in kept else renamer.names.name(space, name))
+
+
+def _matching(pattern: re.Pattern[str]) -> _Word:
+    """Return what says a text, and lets one be that is all of a pattern's."""
+    return _each(lambda renamer, text: text if pattern.fullmatch(text) else renamer.names.name(Space.TEXT, text))
+
+
 def _matches(pattern: str, name: str) -> bool:
     try:
         return re.fullmatch(pattern, name) is not None
@@ -331,9 +319,33 @@ def _fields(kind: type[Any]) -> tuple[tuple[str, _Word], ...]:
 _PLACE, _OBJECT = _named(Space.PLACE), _named(Space.OBJECT)
 _ROLE, _QUEUE, _NAMESPACE = _each(Anonymiser.role), _named(Space.QUEUE), _named(Space.NAMESPACE)
 _LEVEL, _KEY, _TEXT = _each(Anonymiser.level), _each(Anonymiser.key), _each(Anonymiser.text)
+_PARTS: _Word = lambda renamer, parts: renamer.devices.parts(parts)  # noqa: E731 - a word as the others
+_DEVICE = _each(lambda renamer, word: renamer.devices.word(word))
+_DEVICE_CLASS = _each(lambda renamer, name: renamer.devices.device_class(name))
+_EXPRESSION = _each(lambda renamer, expression: renamer.devices.expression(expression))
+_OWN_UID, _UID, _RESOURCE = _each(Anonymiser.own_uid), _each(Anonymiser.uid), _each(Anonymiser.resource)
+_EFFECT, _OPERATOR, _FIELD = map(_unless, (common.EFFECTS, common.OPERATORS, frozenset({_NODE_NAME})))
+_SCHEDULER, _CLASS, _METHOD, _PHASE = map(_unless, (common.SCHEDULERS, common.CLASSES, common.METHODS, common.PHASES))
+_OF_PODS = _unless(frozenset({"pods"}))
 
 #: What a field of that name holds, in whichever class.
 _OF_FIELD: Final[Mapping[str, _Word]] = {
+    "uid": _OWN_UID,
+    "controller": _UID,
+    "created": _matching(_MOMENT),
+    "history_at": _matching(_MOMENT),
+    "told": _PHASE,
+    "scheduler_name": _SCHEDULER,
+    "provisioning_class": _CLASS,
+    "fingerprint_method": _METHOD,
+    **dict.fromkeys(("min_resources", "history", "allocatable", "available", "capacity", "quotas"), Anonymiser.amounts),
+    "packings": Anonymiser.amounts,
+    "annotations": lambda renamer, tables: {key: renamer.devices.link_table(text) for key, text in tables.items()},
+    "uuids": _DEVICE,
+    "roots": _DEVICE,
+    "driver": _DEVICE,
+    "device_class": _DEVICE_CLASS,
+    "selectors": _EXPRESSION,
     "namespace": _NAMESPACE,
     "node": _PLACE,
     "node_name": _PLACE,
@@ -360,12 +372,35 @@ _OF_FIELD: Final[Mapping[str, _Word]] = {
 }
 #: Where that depends on the class.
 _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
-    Pod: {"name": _named(Space.POD), "owner": _TEXT},
+    Pod: {"name": _named(Space.POD)},
+    Shape: {"requests": Anonymiser.requests},
+    ContainerRequest: {"requests": Anonymiser.amounts},
+    GpuDescription: {"names": _DEVICE},
+    RunningLimit: {"label": _KEY},
+    Zone: {"name": _matching(_ZONE)},
+    DeviceClass: {"name": _DEVICE_CLASS, "resource": _RESOURCE},
+    events.DeviceClassGone: {"name": _DEVICE_CLASS},
+    events.PartSeen: {"owner": _UID},
+    PoolDevice: {
+        "name": _DEVICE,
+        "attributes": lambda renamer, attributes: renamer.devices.attributes(attributes),
+        "capacity": Anonymiser.value,
+        "conditions": _DEVICE,
+        "failure_conditions": _DEVICE,
+    },
+    CapacitySet: {"items": _PARTS},
+    CounterSet: {"name": _DEVICE, "counters": _PARTS},
+    CounterUse: {"counter_set": _DEVICE, "counters": _PARTS},
+    ClaimRequest: {"name": _DEVICE},
+    DeviceRequest: {"name": _DEVICE, "capacity": _PARTS},
+    DeviceConstraint: {"attribute": _DEVICE, "requests": _DEVICE},
+    GivenDevice: {"request": _DEVICE, "device": Anonymiser.value, "share": _UID, "consumed": _PARTS},
+    ContainerClaim: {"container": _OBJECT, "claim": _OBJECT, "request": _DEVICE},
+    ExtendedRequest: {"container": _OBJECT, "resource": _RESOURCE, "request": _DEVICE},
     Node: {"name": _PLACE},
     Queue: {"name": _QUEUE},
     Flavor: {"name": _named(Space.FLAVOR)},
     DisruptionBudget: {"name": _OBJECT},
-    ObjectRef: {"name": _OBJECT},
     NodeRequest: {"name": _OBJECT, "detail": _TEXT},
     Level: {"name": _LEVEL, "label": _KEY},
     Ailment: {"type": _KEY},
@@ -380,14 +415,14 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
     SelectorTerm: {"labels": Anonymiser.value, "fields": Anonymiser.field_requirements},
     NodeScope: {"name": _PLACE},
     PoolKey: {"pool": _PLACE},
-    DeviceKey: {"pool": _PLACE},
+    DeviceKey: {"pool": _PLACE, "device": _DEVICE},
     ResourceSlice: {"name": _OBJECT},
     ResourceClaim: {"name": _OBJECT},
     ResourceClaimTemplate: {"name": _OBJECT},
-    ClaimConsumer: {"name": _named(Space.POD)},
-    PodClaim: {"claim": _OBJECT, "template": _OBJECT},
+    ClaimConsumer: {"group": _OBJECT, "resource": _OF_PODS, "name": _named(Space.POD), "uid": _UID},
+    PodClaim: {"name": _OBJECT, "claim": _OBJECT, "template": _OBJECT},
     PodClaims: {"extended": _OBJECT},
-    DeviceTaintRule: {"name": _OBJECT, "pool": _PLACE},
+    DeviceTaintRule: {"name": _OBJECT, "pool": _PLACE, "device": _DEVICE},
     events.TaintRuleGone: {"name": _OBJECT},
     events.SliceGone: {"name": _OBJECT},
     events.ClaimGone: {"name": _OBJECT},
@@ -409,6 +444,7 @@ _OF_CLASS: Final[Mapping[type, Mapping[str, _Word]]] = {
 #: Values that are said as a whole.
 _WHOLE: Final[Mapping[type, _Word]] = {
     GroupRef: Anonymiser.ref,
+    ObjectRef: Anonymiser.about,
     Requirement: Anonymiser.requirement,
     Taint: Anonymiser.taint,
     Toleration: Anonymiser.taint,

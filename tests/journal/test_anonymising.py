@@ -13,7 +13,8 @@ from extender.admission.events import BindingFailed, Event, EvictionRefused, Pod
 from extender.journal.anonymising import anonymise, anonymised
 from extender.journal.archive import Snapshot, unpack
 from extender.journal.entries import values_of
-from extender.journal.renaming import Anonymiser, Pseudonyms
+from extender.journal.pseudonyms import Pseudonyms
+from extender.journal.renaming import Anonymiser
 from extender.objects.hypernodes import HyperNode
 from extender.objects.meta import ObjectRef, Requirement, Selector, SelectorTerm
 from extender.objects.node import Ailment, Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.journal.renaming import Pseudonyms, Space
+from extender.journal.pseudonyms import Pseudonyms, Space
 from extender.objects.text import natural_key
 
 NAMES = st.lists(st.text("ab01-.", min_size=1, max_size=6), unique=True, max_size=20)
