@@ -19,6 +19,7 @@ from extender.cli.asking import AskError, ServerError
 from extender.cli.connecting import EXIT_FAILED, Connection, NamespaceOption, refusals
 from extender.cli.options import ContextName, KubeconfigFile, NamespaceName
 from extender.cli.pods import Json, api_session
+from extender.cli.printing import say
 from extender.cli.targets import (
     ClusterObjects,
     ForbiddenError,
@@ -129,7 +130,7 @@ def cancel(
         found = find_gang(acting.cluster, gang)
         doomed = list(_made(acting.cluster, found))
         if options.dry_run is DryRun.NONE and not yes:
-            typer.echo(f"{found.name} has {len(found.pods)} pods. To be deleted: {', '.join(e.called for e in doomed)}")
+            say(f"{found.name} has {len(found.pods)} pods. To be deleted: {', '.join(e.called for e in doomed)}")
             if not typer.confirm("Delete?"):
                 raise typer.Exit(EXIT_FAILED)
         for each in doomed:
@@ -258,7 +259,7 @@ class Acting:
         if self._dry_run is not DryRun.CLIENT:
             change(*args, **options)
         told = {DryRun.NONE: "", DryRun.CLIENT: " (dry run)", DryRun.SERVER: " (server dry run)"}
-        typer.echo(f"{each.called} {done}{told[self._dry_run]}")
+        say(f"{each.called} {done}{told[self._dry_run]}")
 
     def do_all(self, objects: Sequence[StoredObject], done: str, change: Callable[[StoredObject], None]) -> None:
         """Change objects, whatever becomes of the others; raise AskError that says which were refused."""

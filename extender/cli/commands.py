@@ -38,6 +38,7 @@ from extender.cli import (
     watch,
 )
 from extender.cli.options import did_you_mean, with_options
+from extender.cli.printing import say
 
 HELP = (
     "Gang-schedule GPU workloads with the kube-scheduler that you run. "
@@ -80,7 +81,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell that is to
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]  # used there, and in its docs
 
-    typer.echo(get_completion_script(prog_name="muster", complete_var="_MUSTER_COMPLETE", shell=shell.value))
+    say(get_completion_script(prog_name="muster", complete_var="_MUSTER_COMPLETE", shell=shell.value))
 
 
 def command_line(plugins: Iterable[EntryPoint]) -> typer.Typer:
@@ -163,7 +164,7 @@ def _in_one_line() -> Iterator[None]:
             said = f"there is no option {option}{hint if hint.endswith('?') else ''}"
         elif isinstance(error, typer.BadParameter):
             said = error.format_message()
-        typer.echo(f"{path}: {said[:1].lower()}{said[1:]} ({path} --help says more)", err=True)
+        say(f"{path}: {said[:1].lower()}{said[1:]} ({path} --help says more)", err=True)
         raise typer.Exit(_EXIT_USAGE) from error
 
 
@@ -201,7 +202,7 @@ def _add_broken(built: typer.Typer, plugin: EntryPoint, error: Exception) -> Non
     problem = f"{type(error).__name__}: {error}"
 
     def broken() -> None:
-        typer.echo(f"muster {plugin.name} cannot be loaded from {package} ({plugin.value}): {problem}", err=True)
+        say(f"muster {plugin.name} cannot be loaded from {package} ({plugin.value}): {problem}", err=True)
         raise typer.Exit(_EXIT_FAILED)
 
     built.command(
@@ -216,7 +217,7 @@ def _show_version(*, wanted: bool) -> None:
     if wanted:
         from extender import __version__
 
-        typer.echo(f"muster {__version__}")
+        say(f"muster {__version__}")
         raise typer.Exit
 
 

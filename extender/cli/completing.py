@@ -6,6 +6,7 @@ cobra's ShellCompDirective.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -14,11 +15,14 @@ import typer
 
 from extender.cli.asking import AskError, ServerError
 from extender.cli.connecting import Connection, NamespaceOption, Via, reached
+from extender.cli.printing import say
 
 #: A completion is given up after so many seconds: a shell waits for it.
 PATIENCE_SECONDS = 1.5
 #: Leave out files as completions. Source: cobra.ShellCompDirectiveNoFileComp.
 _NO_FILES = ":4"
+#: Names as the API server takes them; zsh evaluates what it is given.
+_PLAIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*")
 
 
 def gang_names(context: typer.Context, incomplete: str) -> list[str]:
@@ -53,14 +57,15 @@ def answer_kubectl(app: typer.Typer, words: Sequence[str]) -> None:
     shell = BashComplete(command, {}, "kubectl muster", "_MUSTER_COMPLETE")
     for item in shell.get_completions(list(before), incomplete):
         said = " ".join((item.help or "").split())
-        typer.echo(f"{item.value}\t{said}" if said else item.value)
-    typer.echo(_NO_FILES)
+        say(f"{item.value}\t{said}" if said else item.value)
+    say(_NO_FILES)
 
 
 def _beginning(names: Sequence[str], context: typer.Context, incomplete: str) -> list[str]:
-    """Return the names that begin so, without those that are on the command line already."""
+    """Return the names that begin so, but those that are there already, and what a shell may take otherwise."""
     given = context.params.get("names") or ()
-    return [name for name in dict.fromkeys(names) if name.startswith(incomplete) and name not in given]
+    plain = filter(_PLAIN.fullmatch, dict.fromkeys(names))
+    return [name for name in plain if name.startswith(incomplete) and name not in given]
 
 
 def _connection(context: typer.Context) -> Connection:

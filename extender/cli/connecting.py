@@ -20,6 +20,7 @@ import typer
 from extender.cli.asking import BAD_REQUEST, NOT_FOUND, Asker, AskError, Server, ServerError, gang_key, read_token
 from extender.cli.options import CONNECTION_PANEL, ContextName, KubeconfigFile, NamespaceName, did_you_mean
 from extender.cli.pods import MusterPod, ViewProxy, api_session, find_muster, follow_service, forwarded
+from extender.cli.printing import note
 
 T = TypeVar("T")
 
@@ -180,7 +181,7 @@ def found(command: str, muster: Asker, key: str) -> Iterator[None]:
                 f"{row['namespace']}/{row['name']}" for row in muster.read(muster.get(path), dict[str, Any])["gangs"]
             ]
             hint = did_you_mean(key, names)
-        typer.echo(f"muster {command}: {error}{hint}", err=True)
+        note(f"muster {command}: {error}{hint}")
         raise typer.Exit(EXIT_NO_SUCH) from error
 
 
@@ -190,10 +191,10 @@ def refusals(command: str) -> Iterator[None]:
     try:
         yield
     except ServerError as error:
-        typer.echo(f"muster {command}: {error}", err=True)
+        note(f"muster {command}: {error}")
         raise typer.Exit(EXIT_USAGE) from error
     except AskError as error:
-        typer.echo(f"muster {command}: {error}", err=True)
+        note(f"muster {command}: {error}")
         raise typer.Exit(EXIT_USAGE if error.status == BAD_REQUEST else EXIT_FAILED) from error
 
 

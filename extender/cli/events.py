@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.text import Text
 
@@ -14,8 +13,8 @@ from extender.cli.completing import gang_names
 from extender.cli.connecting import Connection, Scope, refusals
 from extender.cli.following import Followed, News, following
 from extender.cli.listing import Listing, ListOptions, run
-from extender.cli.output import Format, Output
-from extender.cli.printing import Cell, Column, cleaned, clock_time, console, local_time, note, with_local_times
+from extender.cli.output import Format, Output, json_line
+from extender.cli.printing import Cell, Column, cleaned, clock_time, console, local_time, note, say, with_local_times
 from extender.explain.documents import DecisionRow
 from extender.service.board.documents import EventsDocument
 
@@ -115,7 +114,7 @@ def _follow(connection: Connection, wanted: Callable[[DecisionRow], bool], limit
             new = [event for event in one.events if wanted(event)]
             for event in new[-limit:] if first else new:
                 if kind is Format.JSON:
-                    typer.echo(msgspec.json.encode(event).decode())
+                    say(json_line(event))
                 else:
                     shown.print(line(event, wide=kind is Format.WIDE))
             first = False

@@ -13,7 +13,7 @@ import typer
 from extender.cli.asking import with_query
 from extender.cli.connecting import EXIT_USAGE, Connection, Scope, answered, refusals
 from extender.cli.listing import Listing, ListOptions, run
-from extender.cli.printing import Cell, Column, duration, local_time, note
+from extender.cli.printing import Cell, Column, duration, give, local_time, note
 from extender.cli.reportpage import report_page
 from extender.clock import SystemClock
 from extender.history.documents import CurvesDocument, HistoryDocument, HistoryRow, ReportDocument, ReportRow
@@ -194,7 +194,7 @@ def report(  # noqa: PLR0913 - one parameter per option
         "user": user,
     }
     if options.output.removeprefix("=") == _HTML:
-        typer.echo(_page(connection, asked), nl=False)
+        give(_page(connection, asked), nl=False)
         return
     headings = ["USED", "RESERVED", "LOST", "SHARE"] + ([] if price is None else ["COST"])
     columns = [Column("PERIOD"), Column(by.upper()), *(Column(heading, right=True) for heading in headings)]

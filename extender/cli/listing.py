@@ -20,11 +20,12 @@ from extender.cli.output import (
     Output,
     column_cells,
     field_of,
+    json_line,
     print_csv,
     print_document,
     values_of,
 )
-from extender.cli.printing import Cell, Column, console, lines, note
+from extender.cli.printing import Cell, Column, cleaned, console, lines, note, say
 
 D = TypeVar("D", bound=msgspec.Struct)
 R = TypeVar("R", bound=msgspec.Struct)
@@ -162,10 +163,10 @@ class Shown(Generic[D, R]):
             return
         for row, raw in pairs:
             if self.output.format is Format.JSON:
-                typer.echo(msgspec.json.encode(raw).decode())
+                say(json_line(raw))
                 continue
             if self.output.format is Format.YAML:
-                typer.echo("---")
+                say("---")
             print_document(self._item(row, raw) if self.output.template else raw, self.output)
 
     def _ordered(self, found: ListAnswer[D, R]) -> Sequence[tuple[R, Row]]:
@@ -176,7 +177,7 @@ class Shown(Generic[D, R]):
         kind, called = self.output.format, self.listing.called
         if kind is Format.NAME:
             for row, _ in pairs:
-                typer.echo(called(row))
+                say(cleaned(called(row)).plain)
         elif kind is Format.CSV:
             print_csv(_raw(pairs), headers=headers)
         elif kind is Format.CUSTOM_COLUMNS:

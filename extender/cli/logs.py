@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import json
 import logging
 import os
@@ -10,12 +11,13 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import orjson
 import structlog
 
 from extender.cli.logwriter import LogWriter
+from extender.cli.printing import cleaned, steady
 
 #: Seconds that the end of the process waits for lines that are not written yet.
 _LAST_SECONDS: Final = 1.0
@@ -108,6 +110,7 @@ def configure_logs(level: LogLevel, form: LogFormat) -> LogWriter:
     descriptor = _standard_error()
     writer = LogWriter(None if descriptor is None else partial(os.write, descriptor))
     console = form is LogFormat.CONSOLE or (form is LogFormat.AUTO and descriptor is not None and os.isatty(descriptor))
+    plainly: list[structlog.typing.Processor] = [_without_signs] if console else []
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -116,13 +119,13 @@ def configure_logs(level: LogLevel, form: LogFormat) -> LogWriter:
     # A traceback says where, never with which values: among the local variables are request bodies, and in those the
     # environment of containers.
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        structlog.dev.ConsoleRenderer(exception_formatter=_traceback)
         if console
         else structlog.processors.JSONRenderer(_dumps)
     )
     failures: list[structlog.typing.Processor] = [] if console else [_TRACEBACKS]
     structlog.configure(
-        processors=[_Guarded([*shared, *failures, renderer], writer)],
+        processors=[_Guarded([*shared, *failures, *plainly, renderer], writer)],
         wrapper_class=structlog.make_filtering_bound_logger(minimum),
         logger_factory=lambda *_: _Lines(writer),
         # A logger that is kept is out of reach of a later configuration, such as a test's; making one costs 2 us.
@@ -132,7 +135,7 @@ def configure_logs(level: LogLevel, form: LogFormat) -> LogWriter:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *failures, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *failures, *plainly, renderer],
         )
     )
     logging.basicConfig(level=max(minimum, logging.WARNING), handlers=[handler], force=True)
@@ -148,8 +151,21 @@ def _standard_error() -> int | None:
         return None
 
 
+def _without_signs(_logger: Any, _name: str, event: Any) -> Any:  # noqa: ANN401 - as structlog has it
+    """Return what is logged with texts in one line each, which steer no terminal."""
+    return {key: cleaned(value).plain if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _traceback(file: TextIO, failure: structlog.typing.ExcInfo) -> None:
+    """Write a traceback without what would steer a terminal."""
+    written = io.StringIO()
+    structlog.dev.plain_traceback(written, failure)
+    file.write(steady(written.getvalue()))
+
+
 def _dumps(event: Any, **_: Any) -> str:  # noqa: ANN401 - structlog hands over whatever was logged
     try:
-        return orjson.dumps(event, default=repr).decode()
+        line = orjson.dumps(event, default=repr).decode()
     except TypeError:  # integers beyond 64 bits, half of a surrogate pair
         return json.dumps(event, default=repr)
+    return line if line.isprintable() else json.dumps(orjson.loads(line))  # what would steer a terminal is escaped

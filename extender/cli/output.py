@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self, TypeAlias
 
+import msgspec
 import typer
 
 from extender.cli.asking import ServerError
 from extender.cli.options import did_you_mean
+from extender.cli.printing import give, say, steady
 
 Json: TypeAlias = Any
 
@@ -116,24 +118,32 @@ def print_answer(body: bytes, output: Output) -> bool:
 def print_document(document: Json, output: Output) -> None:
     """Print a document as JSON, as YAML or by a template."""
     if output.template is not None:
-        typer.echo(output.template(document), nl=False)
+        give(output.template(document), nl=False)
     elif output.format is Format.YAML:
         import yaml
 
-        typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+        say(text if steady(text) == text else yaml.safe_dump(document, sort_keys=False), nl=False)
     else:
-        typer.echo(json_text(document))
+        say(json_text(document))
 
 
 def json_text(document: Json) -> str:
-    """Return a document as indented JSON; equal documents give equal texts."""
+    """Return a document as indented JSON; equal documents give equal texts. What would steer a terminal is escaped."""
     import orjson
 
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+    text = orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+    return text if steady(text) == text else json.dumps(orjson.loads(text), indent=2)
 
 
-#: How what a spreadsheet calculates begins.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+def json_line(document: Json) -> str:
+    """Return a document as JSON in one line, escaped as `json_text` does it."""
+    text = msgspec.json.encode(document).decode()
+    return text if text.isprintable() else json.dumps(json.loads(text), separators=(",", ":"))
+
+
+#: How what a spreadsheet calculates begins, also in full width, and behind blanks.
+_FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]], *, headers: bool = True) -> None:
@@ -143,21 +153,23 @@ def print_csv(rows: Sequence[Mapping[str, Any]], *, headers: bool = True) -> Non
     Source: OWASP, CSV Injection.
     """
     import csv
-    import sys
+    import io
 
     if not rows:
         return
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), restval="", extrasaction="ignore", lineterminator="\n")
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(rows[0]), restval="", extrasaction="ignore", lineterminator="\n")
     if headers:
         writer.writeheader()
     for row in rows:
         writer.writerow({key: _cell(value) for key, value in row.items()})
+    give(table.getvalue(), nl=False)
 
 
 def _cell(value: Json) -> Json:
     if isinstance(value, dict | list):
         return _compact(value)
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and value.lstrip().startswith(_FORMULA) else value
 
 
 def values_of(path: str) -> Callable[[Json], list[Json]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -33,14 +35,40 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
+class SteadyConsole(Console):
+    """A console that no text steers: what is printed may be from any user, its colours are Muster's."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield what is printed, without what would steer a terminal."""
+        for each in super().render(renderable, options):
+            yield each if each.control else Segment(steady(each.text), each.style)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return where people read: with colours only on a terminal, and not with NO_COLOR; lines are never broken."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return SteadyConsole(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def note(message: str) -> None:
-    """Say something to people that is not part of the result, as that there is none."""
-    typer.echo(message, err=True)
+    """Say something to people in one line that is not part of the result, as that there is none."""
+    say(cleaned(message).plain, err=True)
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print lines, without what would steer a terminal."""
+    typer.echo(steady(text), err=err, nl=nl)  # noqa: TID251 - here it is steady
+
+
+def give(text: str, *, nl: bool = True) -> None:
+    """Print what a program reads, as it is; where the program is a terminal, without what would steer it."""
+    typer.echo(steady(text) if sys.stdout.isatty() else text, nl=nl)  # noqa: TID251 - a program reads it
+
+
+def steady(text: str) -> str:
+    """Return lines without what would steer a terminal: control characters, and those that turn or hide others."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
 
 
 def hidden_gangs(count: int) -> str:

@@ -13,6 +13,7 @@ import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs, fill_standard_streams
 from extender.cli.options import ContextName, KubeconfigFile
+from extender.cli.printing import say
 
 if TYPE_CHECKING:
     from extender.cli.callers import Callers
@@ -170,7 +171,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 def _stop(message: str, code: int) -> NoReturn:
     with contextlib.suppress(OSError):  # standard error may be closed, or on a disk that is full
-        typer.echo(f"muster serve: {message}", err=True)
+        say(f"muster serve: {message}", err=True)
     raise typer.Exit(code)
 
 

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from extender.cli.printing import say
+
 EXIT_REFUSED = 1
 #: Width of the comments in a settings file.
 _WIDTH = 100
@@ -28,7 +30,7 @@ def settings(context: typer.Context) -> None:
     Exit codes: 0 printed.
     """
     if context.invoked_subcommand is None:
-        typer.echo(render(), nl=False)
+        say(render(), nl=False)
 
 
 def check(file: Annotated[Path, typer.Argument(help="YAML file of settings, as for `muster serve --config`.")]) -> None:
@@ -41,13 +43,13 @@ def check(file: Annotated[Path, typer.Argument(help="YAML file of settings, as f
     try:
         loaded = load_settings(file, {})
     except SettingsError as error:
-        typer.echo(f"{error}", err=True)
+        say(f"{error}", err=True)
         raise typer.Exit(EXIT_REFUSED) from error
-    typer.echo(f"{file}: sound")
+    say(f"{file}: sound")
     given, defaults = loaded.model_dump(mode="json"), Settings().model_dump(mode="json")
     for name, value in given.items():
         if value != defaults[name]:
-            typer.echo(f"  {name}: {json.dumps(value)} (default {json.dumps(defaults[name])})")
+            say(f"  {name}: {json.dumps(value)} (default {json.dumps(defaults[name])})")
 
 
 def render() -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from extender.cli.connecting import Connection, MusterPort, asking
-from extender.cli.printing import OutputFormat, local_time, with_local_times
+from extender.cli.output import json_text
+from extender.cli.printing import OutputFormat, cleaned, local_time, say, with_local_times
 
 if TYPE_CHECKING:
     from extender.journal.archive import Snapshot
@@ -103,28 +104,25 @@ def show(
 
     Exit codes: 0 shown, 2 the file cannot be read, or refused arguments.
     """
-    import orjson
-
     snapshot = _read("show", file, unpack_megabytes)
     header, state = snapshot.header, snapshot.state
     if output is OutputFormat.JSON:
         document = {**header.document({}), "state": state}
-        typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        say(json_text(document))
         return
     told = header.document({})
-    typer.echo(f"Muster {header.muster}, Python {header.python}, numpy {header.numpy}")
-    typer.echo(f"{header.inputs:,} inputs from {local_time(told['began'])} to {local_time(told['saved'])}")
-    typer.echo("names and labels are pseudonyms" if header.anonymised else "names and labels are the cluster's own")
+    say(f"Muster {header.muster}, Python {header.python}, numpy {header.numpy}")
+    say(f"{header.inputs:,} inputs from {local_time(told['began'])} to {local_time(told['saved'])}")
+    say("names and labels are pseudonyms" if header.anonymised else "names and labels are the cluster's own")
     counts = state.get("counts", {})
-    typer.echo(", ".join(f"{count:,} {what}" for what, count in counts.items()) + f", {state.get('passes')} passes")
+    say(", ".join(f"{count:,} {what}" for what, count in counts.items()) + f", {state.get('passes')} passes")
     waiting = [gang for gang in state.get("gangs", ()) if gang.get("reason")]
     for gang in waiting[:_MOST_SHOWN]:
         reason = gang["reason"]
-        typer.echo(
-            f"  {gang['namespace']}/{gang['name']} waits: {reason['code']}: {with_local_times(reason['message'])}"
-        )
+        waits = f"{gang['namespace']}/{gang['name']} waits: {reason['code']}: {with_local_times(reason['message'])}"
+        say(f"  {cleaned(waits)}")
     if len(waiting) > _MOST_SHOWN:
-        typer.echo(f"  and {len(waiting) - _MOST_SHOWN} more gangs wait (-o json has all)")
+        say(f"  and {len(waiting) - _MOST_SHOWN} more gangs wait (-o json has all)")
 
 
 def _read(command: str, file: Path, unpack_megabytes: int | None) -> Snapshot:
@@ -143,7 +141,7 @@ def _anonymised(snapshot: Snapshot) -> tuple[Snapshot, bytes]:
 
     done = without_names(snapshot)
     if done.departs:
-        typer.echo(
+        say(
             f"muster snapshot: input {done.departs:,} of {snapshot.header.inputs:,} would be decided otherwise under "
             "pseudonyms, since something in the names counts there; the file ends before it",
             err=True,
@@ -160,9 +158,9 @@ def _write(command: str, output: Path, file: bytes) -> None:
 
 def _tell(output: Path, snapshot: Snapshot, file: bytes) -> None:
     size = f"{len(file) / 1e6:.1f} MB" if len(file) >= _MEGABYTE else f"{len(file) / 1e3:.1f} kB"
-    typer.echo(f"{output}: {snapshot.header.inputs:,} inputs, {size}; `muster replay {output}` plays it")
+    say(f"{output}: {snapshot.header.inputs:,} inputs, {size}; `muster replay {output}` plays it")
 
 
 def _fail(command: str, message: str, code: int) -> NoReturn:
-    typer.echo(f"muster snapshot {command}: {message}", err=True)
+    say(f"muster snapshot {command}: {message}", err=True)
     raise typer.Exit(code)

@@ -20,7 +20,10 @@ from extender.explain.views import GangView, QueueReport
 from extender.ledger.effects import Effects, Fact
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason
-from extender.objects.requests import SLICE_GPUS, count_gpus, is_asked_for
+from extender.objects.requests import GPU_RESOURCES, SLICE_GPUS, count_gpus, is_asked_for
+
+#: The label of all that is asked for that no node lists: a tenant may ask for resources of any name.
+OTHER = "other"
 
 
 class Area:
@@ -204,7 +207,7 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
     _show(metrics.gangs, phases)
     _show(metrics.gangs_waiting, reasons)
     _show(metrics.reserved, _told(reserved))
-    _show(metrics.unmet_demand, _told(lacking))
+    _show(metrics.unmet_demand, _told(_bounded(lacking, frozenset(admission.model.table.resources))))
     metrics.unmet_demand_pods.set(pods)
     metrics.vetoes.set(len(admission.vetoes))
     losses = admission.tenure.losses
@@ -213,6 +216,14 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
         metrics.lost_members, {"none": losses.unplaced, "kept": sum(len(each.since) for each in losses.open.values())}
     )
     _show(metrics.gpus, gpus_by_state(admission.model.table, count_gpus(reserved.items())))
+
+
+def _bounded(amounts: Mapping[str, int], listed: frozenset[str]) -> Mapping[str, int]:
+    """Return amounts of resources that nodes have, and of GPUs; others, of which pods may name any number, as one."""
+    found: Counter[str] = Counter()
+    for resource, amount in amounts.items():
+        found[resource if resource in listed or resource in GPU_RESOURCES else OTHER] += amount
+    return found
 
 
 def _told(amounts: Mapping[str, int]) -> Mapping[str, float]:

@@ -30,6 +30,8 @@ _SERVICE_UNAVAILABLE = 503
 #: Types of conditions.
 _PREEMPTED = "Preempted"
 _QUEUES = "/apis/muster.dev/v1alpha1/queues"
+#: The longest message that the API takes, in characters. Source: k8s.io/apimachinery metav1.Condition.
+LONGEST_MESSAGE = 32_768
 
 
 class ConditionedStatus(Struct, gc=False, frozen=True):
@@ -120,7 +122,11 @@ def with_condition(known: Sequence[JsonObject], condition: JsonObject, clock: Cl
     since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
     return [
         *(c for c in known if c is not before),
-        condition | {"lastTransitionTime": since or write_timestamp(clock.now())},
+        condition
+        | {
+            "message": condition["message"][:LONGEST_MESSAGE],
+            "lastTransitionTime": since or write_timestamp(clock.now()),
+        },
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,7 +15,7 @@ from extender.control.ports import NO_ANNOTATIONS, ApiError, BudgetError, Cluste
 from extender.explain.views import GroupStatus, QueueReport
 from extender.kube.api import CONFLICT, NOT_FOUND, ApiServer, JsonObject, PatchForm
 from extender.kube.noderequests import NodeRequestWriter
-from extender.kube.status import GroupStatusWriter, QueueStatusWriter
+from extender.kube.status import LONGEST_MESSAGE, GroupStatusWriter, QueueStatusWriter
 from extender.ledger.effects import NodeAsk
 from extender.objects.jobsigns import EVICTION_PLANNED
 from extender.objects.keys import PLACE
@@ -35,6 +36,9 @@ _NOTE_BYTES = 1024
 _REPORTING_INSTANCE_BYTES = 128
 #: Longest object name, a DNS subdomain (RFC 1123).
 _NAME_LENGTH = 253
+
+#: What no name of an object has: an owner may be called anything, since the API server does not look for it.
+_NO_NAME = re.compile(r"[^-a-z0-9.]|(?<=[-.])\.|\.(?=-)")
 
 #: What Events may take whose name is remembered so that repetitions are counted (bytes): some 4,000. One whose name is
 #: forgotten is written again.
@@ -98,8 +102,8 @@ class EventRecorder:
         about = event.about
         parts = (self._instance, about.kind, about.uid, event.reason, event.message, event.action, began)
         digest = blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
-        stem = about.name[: _NAME_LENGTH - 1 - len(digest)].rstrip(".-")
-        return _Series(f"{stem}.{digest}", began)
+        stem = _NO_NAME.sub("-", about.name.lower())[: _NAME_LENGTH - 1 - len(digest)].strip(".-")
+        return _Series(f"{stem}.{digest}" if stem else digest, began)
 
     def _body(self, event: ClusterEvent, series: _Series) -> JsonObject:
         about = event.about
@@ -236,7 +240,7 @@ class KubeClusterApi:
             "type": EVICTION_PLANNED_CONDITION,
             "status": "True" if planned else "False",
             "reason": reason,
-            "message": message,
+            "message": message[:LONGEST_MESSAGE],
             "lastTransitionTime": write_timestamp(self._clock.now()),
         }
         metadata = {"uid": pod.uid, "annotations": {EVICTION_PLANNED: planned or None}}

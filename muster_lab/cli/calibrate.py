@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from extender.cli.printing import say
+
 if TYPE_CHECKING:
     from extender.hardware.calibration import Calibration, Measurement
     from muster_lab.tools.measuring import Effect, Stated
@@ -96,7 +98,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per option
         "name": name or metadata.get("name", _NAME),
         "namespace": namespace or metadata.get("namespace", _NAMESPACE),
     }
-    typer.echo(_config_map(calibration, metadata), nl=False)
+    say(_config_map(calibration, metadata), nl=False)
 
 
 def _measured(file: str, stated: Stated) -> Measurement:
@@ -132,7 +134,7 @@ def _existing(merge: str | None) -> tuple[Calibration, dict[str, str]]:
         _stop(EXIT_UNREADABLE, f"{_shown(merge)}: not one ConfigMap with data")
     calibration = read_calibration({str(key): str(value) for key, value in found["data"].items()})
     for problem in calibration.problems:
-        typer.echo(f"{_shown(merge)}: {problem}", err=True)
+        say(f"{_shown(merge)}: {problem}", err=True)
     if calibration.problems:
         _stop(EXIT_UNREADABLE, f"{_shown(merge)}: correct or remove these entries, else they would be lost")
     metadata = found.get("metadata") or {}
@@ -173,7 +175,7 @@ def _shown(file: str) -> str:
 
 def _say_run(file: str, run: NcclRun) -> None:
     ranks = f"{run.nodes} x {run.gpus_per_node} {run.device}, " if run.gpus else ""
-    typer.echo(f"{_shown(file)}: {ranks}{run.gbps:.1f} GB/s, spread {run.spread:.1%}", err=True)
+    say(f"{_shown(file)}: {ranks}{run.gbps:.1f} GB/s, spread {run.spread:.1%}", err=True)
     _warn_spread(run.spread, "the largest sizes differ")
 
 
@@ -187,7 +189,7 @@ def _warn_spread(spread: float, what: str) -> None:
 def _say(change: Effect) -> None:
     """Say what one entry changes."""
     one = change.measurement
-    typer.echo(
+    say(
         f"{one.product}, {one.nodes} x {one.gpus_per_node} GPUs, {one.level}, {one.collective}: measured "
         f"{one.gbps:.0f} GB/s, the table predicts {change.before:.0f} ({change.before / one.gbps - 1:+.0%}), with this "
         f"{change.after:.0f}",
@@ -200,9 +202,9 @@ def _say(change: Effect) -> None:
 
 
 def _note(message: str) -> None:
-    typer.echo(f"    {message}", err=True)
+    say(f"    {message}", err=True)
 
 
 def _stop(code: int, message: str) -> NoReturn:
-    typer.echo(f"muster calibrate: {message}", err=True)
+    say(f"muster calibrate: {message}", err=True)
     raise typer.Exit(code)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from extender.cli.output import json_text
+from extender.cli.printing import say
 from extender.cli.serve import overrides
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ def _expectations(
 
 
 def _stop(message: str) -> NoReturn:
-    typer.echo(f"muster check-config: {message}", err=True)
+    say(f"muster check-config: {message}", err=True)
     raise typer.Exit(EXIT_UNREADABLE)
 
 
@@ -103,11 +105,11 @@ def _print_text(name: str, checked: list[Checked]) -> None:
     for one in checked:
         place = f"{name} ({one.where})" if one.where else name
         for finding in one.findings:
-            typer.echo(f"{place}: {finding.severity}: {finding.path or 'the document'}")
-            typer.echo(f"    {finding.problem}")
-            typer.echo(f"    instead: {finding.instead}")
+            say(f"{place}: {finding.severity}: {finding.path or 'the document'}")
+            say(f"    {finding.problem}")
+            say(f"    instead: {finding.instead}")
         errors, warnings = one.errors, len(one.findings) - one.errors
-        typer.echo(f"{place}: {_count(errors, 'error')}, {_count(warnings, 'warning')}")
+        say(f"{place}: {_count(errors, 'error')}, {_count(warnings, 'warning')}")
 
 
 def _count(number: int, noun: str) -> str:
@@ -115,7 +117,6 @@ def _count(number: int, noun: str) -> str:
 
 
 def _print_json(name: str, checked: list[Checked]) -> None:
-    import orjson
 
     documents: list[dict[str, Any]] = [
         {
@@ -132,4 +133,4 @@ def _print_json(name: str, checked: list[Checked]) -> None:
         }
         for one in checked
     ]
-    typer.echo(orjson.dumps({"file": name, "configurations": documents}, option=orjson.OPT_INDENT_2).decode())
+    say(json_text({"file": name, "configurations": documents}))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
-from extender.cli.printing import OutputFormat, show_titled
+from extender.cli.printing import OutputFormat, SteadyConsole, say, show_titled
 from muster_lab.cli.simulate import connect, print_json
 
 if TYPE_CHECKING:
@@ -51,18 +51,16 @@ def demo(
     The comparison plays an hour of cluster time in a moment. The service is Muster as it is, on a simulated cluster
     where jobs keep arriving, until Ctrl-C. Exit codes: 0 done, 1 failed, 2 refused options.
     """
-    from rich.console import Console
-
     configure_logs(LogLevel.ERROR, LogFormat.AUTO)
     if output is OutputFormat.JSON and not once:
-        typer.echo("muster demo: --output json is the comparison alone; add --once", err=True)
+        say("muster demo: --output json is the comparison alone; add --once", err=True)
         raise typer.Exit(EXIT_USAGE)
     scenario = demo_scenario()
     stock, muster = compare(scenario)
     if output is OutputFormat.JSON:
         print_json(comparison_json(stock.result, muster.result))
         return
-    console = Console()
+    console = SteadyConsole()
     show_comparison(console, scenario, stock, muster)
     if not once:
         _serve(console, host, port)
@@ -148,7 +146,7 @@ def _serve(console: Console, host: str, port: int) -> None:
     try:
         listener = listen(host, port)
     except ListenError as error:
-        typer.echo(f"muster demo: {error}; choose another with --port", err=True)
+        say(f"muster demo: {error}; choose another with --port", err=True)
         raise typer.Exit(EXIT_FAILED) from error
     called = sys.argv[0]
     program = called if PurePath(called).name == "muster" else "muster"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from extender.cli.printing import say
+
 if TYPE_CHECKING:
     from muster_lab.tools.importing.objects import ForeignObject, Imported
 
@@ -140,13 +142,13 @@ def _write(imported: Imported, output: Path | None, *, strict: bool) -> None:
     import yaml
 
     for difference in imported.differences:
-        typer.echo(str(difference), err=True)
+        say(str(difference), err=True)
     if strict and imported.differences:
-        typer.echo(f"muster import: {len(imported.differences)} differences, nothing is written", err=True)
+        say(f"muster import: {len(imported.differences)} differences, nothing is written", err=True)
         raise typer.Exit(EXIT_DIFFERENCES)
     text = yaml.safe_dump_all(imported.manifests, sort_keys=False, width=120)
     if output is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
         return
     try:
         output.write_text(text, encoding="utf-8")
@@ -155,5 +157,5 @@ def _write(imported: Imported, output: Path | None, *, strict: bool) -> None:
 
 
 def _stop(message: str) -> NoReturn:
-    typer.echo(f"muster import: {message}", err=True)
+    say(f"muster import: {message}", err=True)
     raise typer.Exit(EXIT_UNREADABLE)

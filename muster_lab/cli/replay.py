@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from extender.cli.printing import OutputFormat
+from extender.cli.output import json_text
+from extender.cli.printing import OutputFormat, cleaned, console, say
 from extender.cli.snapshot import UnpackMegabytes
 
 if TYPE_CHECKING:
@@ -60,31 +61,28 @@ def replay(
             "why something is different"
         )
     if output is OutputFormat.JSON:
-        import orjson
-
-        typer.echo(orjson.dumps(_document(snapshot, verdict, warnings), option=orjson.OPT_INDENT_2).decode())
+        say(json_text(_document(snapshot, verdict, warnings)))
     else:
         for warning in warnings:
-            typer.echo(f"muster replay: {warning}", err=True)
+            say(f"muster replay: {warning}", err=True)
         _show(snapshot, verdict)
     if not verdict.same:
         raise typer.Exit(EXIT_DIFFERENT)
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"muster replay: {' '.join(message.splitlines())}", err=True)
+    say(f"muster replay: {' '.join(message.splitlines())}", err=True)
     raise typer.Exit(EXIT_UNREADABLE)
 
 
 def _played(snapshot: Snapshot, until: int | None) -> ReplayVerdict:
     """Play it, with a bar on a terminal."""
-    from rich.console import Console
     from rich.progress import Progress
 
     from muster_lab.replay.verdict import judge
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    shown = console(stderr=True)
+    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as progress:
         task = progress.add_task("playing", total=min(until or snapshot.header.inputs, snapshot.header.inputs))
         return judge(snapshot, until, lambda played: progress.update(task, completed=played))
 
@@ -95,21 +93,21 @@ def _show(snapshot: Snapshot, verdict: ReplayVerdict) -> None:
     total = f"{verdict.played:,} of {snapshot.header.inputs:,} inputs, {verdict.passes:,} passes"
     if verdict.difference is None:
         if verdict.state:
-            typer.echo(f"different: {total}; all answers are the same, and yet the state at the end is not\n")
-            typer.echo(f"  state.json {verdict.state}")
+            say(f"different: {total}; all answers are the same, and yet the state at the end is not\n")
+            say(f"  state.json {verdict.state}")
         else:
             end = ", and the state at the end" if verdict.whole else ""
-            typer.echo(f"same: {total}{end}")
+            say(f"same: {total}{end}")
         return
     difference = verdict.difference
-    typer.echo(f"different at input {difference.seq:,} of {snapshot.header.inputs:,}\n")
+    say(f"different at input {difference.seq:,} of {snapshot.header.inputs:,}\n")
     for place, noted in enumerate(verdict.before, difference.seq - len(verdict.before)):
-        typer.echo(f"  before    {place:,} {describe(noted)} -> {outcome(noted.came)[:200]}")
-    typer.echo(f"  input     {difference.seq:,} {describe(difference.noted)}")
-    typer.echo(f"  expected  {outcome(difference.expected)}")
-    typer.echo(f"  got       {outcome(difference.got)}")
+        say(f"  before    {place:,} {cleaned(describe(noted))} -> {outcome(noted.came)[:200]}")
+    say(f"  input     {difference.seq:,} {cleaned(describe(difference.noted))}")
+    say(f"  expected  {outcome(difference.expected)}")
+    say(f"  got       {outcome(difference.got)}")
     if difference.clock:
-        typer.echo(f"  clock     {difference.clock}")
+        say(f"  clock     {difference.clock}")
 
 
 def _document(snapshot: Snapshot, verdict: ReplayVerdict, warnings: list[str]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from extender.cli.logs import LogFormat, LogLevel, configure_logs
-from extender.cli.printing import OutputFormat, console, progress_bars
+from extender.cli.output import json_text
+from extender.cli.printing import OutputFormat, console, progress_bars, say
 from muster_lab.cli.simulation_tables import show_result, show_timeline
 
 if TYPE_CHECKING:
@@ -83,10 +84,10 @@ def simulate(  # noqa: PLR0913 - one parameter per option
         read = load_scenario(scenario)
         sitting = None if picture is None else Sitting.of(read, gang, at)
     except (ScenarioError, SittingError) as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(EXIT_BAD_SCENARIO) from error
     if picture is None and (gang is not None or at is not None):
-        typer.echo("muster simulate: --gang and --at say what to draw; add --picture FILE", err=True)
+        say("muster simulate: --gang and --at say what to draw; add --picture FILE", err=True)
         raise typer.Exit(EXIT_BAD_SCENARIO)
     way = connect if scheduler is SchedulerChoice.MUSTER else None
     recorded = timeline or report is not None or telemetry is not None
@@ -170,7 +171,7 @@ def _write(file: Path, text: str, option: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        typer.echo(f"muster simulate: {option} {file}: {error.strerror or error}", err=True)
+        say(f"muster simulate: {option} {file}: {error.strerror or error}", err=True)
         raise typer.Exit(EXIT_BAD_SCENARIO) from error
 
 
@@ -184,6 +185,4 @@ def connect(controller: Controller, settings: Settings, metrics: Metrics, clock:
 
 def print_json(document: dict[str, Any]) -> None:
     """Print a document as indented JSON; equal documents give equal bytes."""
-    import orjson
-
-    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    say(json_text(document))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from extender.cli.printing import OutputFormat, console, progress_bars, show_titled
+from extender.cli.printing import OutputFormat, console, progress_bars, say, show_titled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,7 +97,7 @@ def study(  # noqa: PLR0913, PLR0917 - one parameter per option
         _stop(str(error))
     for played in result.played:
         spent = f"{played.history.passes} passes, {played.history.cpu_seconds:.1f} CPU seconds"
-        typer.echo(f"{played.policy.name}: {spent}", err=True)
+        say(f"{played.policy.name}: {spent}", err=True)
     if output is OutputFormat.JSON:
         from muster_lab.cli.simulate import print_json
 
@@ -225,5 +225,5 @@ def _reporting(bars: Bars, jobs: int) -> Reporting:
 
 
 def _stop(message: str) -> NoReturn:
-    typer.echo(f"muster study: {message}", err=True)
+    say(f"muster study: {message}", err=True)
     raise typer.Exit(EXIT_UNREADABLE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from extender.cli.printing import say
 from muster_lab.traces.trace import Converter, Published
 
 if TYPE_CHECKING:
@@ -58,9 +59,9 @@ def convert(
     except TraceError as error:
         _stop(str(error))
     _write(conversion.trace, output)
-    typer.echo(f"{len(conversion.trace.jobs)} jobs over {conversion.trace.span / 86_400:.1f} days", err=True)
+    say(f"{len(conversion.trace.jobs)} jobs over {conversion.trace.span / 86_400:.1f} days", err=True)
     for remark, count in conversion.remarks.items():
-        typer.echo(f"{count} {remark}", err=True)
+        say(f"{count} {remark}", err=True)
 
 
 def generate(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -107,5 +108,5 @@ def _write(trace: Trace, output: Path | None) -> None:
 
 
 def _stop(message: str) -> NoReturn:
-    typer.echo(f"muster trace: {message}", err=True)
+    say(f"muster trace: {message}", err=True)
     raise typer.Exit(EXIT_UNREADABLE)

@@ -1,0 +1,1 @@
+"""Text that attacks its reader, brought through every output: terminals, logs, metrics, Events, CSV, HTML, JSON."""
