@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from sys import intern
 from typing import Annotated, Generic, Protocol, Self, TypeAlias, TypeVar
 
@@ -281,6 +281,10 @@ class Affinity(Struct, gc=False, frozen=True, rename="camel"):
 LABEL_VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 
+#: Up to so many values are compared one by one.
+_FEW_VALUES = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One condition on a label (or, in `matchFields`, on the node's name).
@@ -291,15 +295,20 @@ class Requirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
+    _among: Collection[str] = field(init=False, repr=False, compare=False, default=())
+
+    def __post_init__(self) -> None:
+        """Look up among many values by their hash: each node is asked, and a pod may list as many as there are."""
+        object.__setattr__(self, "_among", self.values if len(self.values) <= _FEW_VALUES else frozenset(self.values))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether `labels` satisfy the requirement; an absent label satisfies NotIn and DoesNotExist."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
-                return value is not None and value in self.values
+                return value is not None and value in self._among
             case "NotIn":
-                return value is None or value not in self.values
+                return value is None or value not in self._among
             case "Exists":
                 return value is not None
             case "DoesNotExist":
@@ -346,6 +355,12 @@ class Selector:
     equals: tuple[tuple[str, str], ...] = ()
     terms: tuple[SelectorTerm, ...] | None = None
     preferred: tuple[SelectorTerm, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Return how many requirements it consists of."""
+        terms = (*(self.terms or ()), *self.preferred)
+        return len(self.equals) + sum(len(term.labels) + len(term.fields) for term in terms)
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Tell whether the node called `name` with `labels` is one the pod asks for."""

@@ -349,6 +349,24 @@ def assemble(  # noqa: PLR0913, PLR0917 - the parts that a pod is read in
 
 _ANY_NODE = Selector()
 
+#: Requirements on nodes, and tolerations, that one pod may have: each is evaluated for every node, while others wait.
+#: A requirement may have any number of values.
+MOST_CONSTRAINTS = 64
+#: Containers with requests that one pod may have: each is fitted into the NUMA zones of every node.
+MOST_CONTAINERS = 256
+
+
+def _too_many(selector: Selector, tolerations: tuple[Toleration, ...], containers: int) -> Problem | None:
+    """Return what is wrong with a pod of which more is to be evaluated than others can wait for."""
+    for field_name, what, count, most in (
+        ("spec.affinity", "requirements on nodes", selector.size, MOST_CONSTRAINTS),
+        ("spec.tolerations", "tolerations", len(tolerations), MOST_CONSTRAINTS),
+        ("spec.containers", "containers", containers, MOST_CONTAINERS),
+    ):
+        if count > most:
+            return Problem(field_name, f"has {count} {what}; Muster evaluates {most} at most")
+    return None
+
 
 def read_form(pod: PodObject) -> PodForm:
     """Read what a pod asks for; requests that cannot be read leave it with an empty shape and a problem."""
@@ -356,9 +374,13 @@ def read_form(pod: PodObject) -> PodForm:
     selector = read_selector(spec.node_selector, spec.affinity) if spec.node_selector or spec.affinity else _ANY_NODE
     tolerations = read_tolerations(spec.tolerations) if spec.tolerations else ()
     claims, problem = read_pod_claims(spec)
+    containers = len(spec.containers or ()) + len(spec.init_containers or ())
+    if (overlong := _too_many(selector, tolerations, containers)) is not None:
+        selector, tolerations, problem = _ANY_NODE, (), overlong
     try:
         request = effective_request(pod)
-        shape = Shape(tuple(sorted(request.items())), selector, tolerations, read_containers(pod), is_guaranteed(pod))
+        each = read_containers(pod) if containers <= MOST_CONTAINERS else ()
+        shape = Shape(tuple(sorted(request.items())), selector, tolerations, each, is_guaranteed(pod))
         return PodForm(_shared(shape), problem or excess(pod, request), claims)
     except ResourceListError as error:
         return PodForm(_shared(Shape(((PODS, 1),), selector, tolerations)), error.problem, claims)

@@ -179,9 +179,13 @@ class Charges:
             claimed, table.claimed = table.claimed, {}
             self.look_at(claimed)
 
+    def queue_of(self, uids: Iterable[str]) -> str:
+        """Return the queue that the first of some pods is charged to which is charged at all, "" for none."""
+        return next((known.queue for known in map(self._charges.get, uids) if known is not None), "")
+
     def look_at(self, uids: Iterable[str]) -> None:
         """Charge pods again, as they are now, each once; those in a row together of which the same is charged."""
-        assessment = _Assessment(self._model, self.tree, self._queue_of_pod)
+        assessment = _Assessment(self._model, self.tree, self._queue_of_pod, self._charges)
         row: list[str] = []
         before: Charge | None = None
         charge: Charge | None = None
@@ -313,7 +317,7 @@ class Charges:
             return
         charge, leaving = self._promises[uid]
         self._charge_ahead(charge, -1)
-        assessment = _Assessment(self._model, self.tree, self._queue_of_pod)
+        assessment = _Assessment(self._model, self.tree, self._queue_of_pod, self._charges)
         staying = [each for each in map(assessment.charge, leaving) if each is not None]
         for each in staying:
             self.book(each, 1)
@@ -451,8 +455,18 @@ class _Assessment:
     Members of one gang that are charged the same have the very same charge.
     """
 
-    def __init__(self, model: ClusterModel, tree: QueueTree, queue_of_pod: Callable[[Pod], tuple[str, str]]) -> None:
-        """Work it out for the pods of `model`; `tree` are the queues, of which `queue_of_pod` names a pod's."""
+    def __init__(
+        self,
+        model: ClusterModel,
+        tree: QueueTree,
+        queue_of_pod: Callable[[Pod], tuple[str, str]],
+        before: Mapping[str, Charge],
+    ) -> None:
+        """Work it out for the pods of `model`; `tree` are the queues, of which `queue_of_pod` names a pod's.
+
+        Who pays stays as it was `before`: a label that is changed while a pod runs makes no room for another one.
+        """
+        self._before = before
         self._model = model
         self._tree = tree
         self._queue_of_pod = queue_of_pod
@@ -471,7 +485,8 @@ class _Assessment:
             terms = self._of_gang[pod.group] = self._terms(pod)
         priority = pod.priority if terms.priority is None else terms.priority
         preemptible = terms.spare is None or uid in terms.spare
-        latest, payers = self._latest, payers_of(pod)
+        latest, before = self._latest, self._before.get(uid)
+        payers = payers_of(pod) if before is None else before.payers
         if latest[0] is claim and latest[1] is terms and latest[2:] == (priority, preemptible, payers):
             return self._charge
         self._latest = claim, terms, priority, preemptible, payers

@@ -177,12 +177,16 @@ class Sharing:
     def queue_of_pod(self, pod: Pod) -> tuple[str, str]:
         """Return the queue of a pod's gang, and what other schedulers' keys name if that may count.
 
-        Of a pod that belongs to no gang it is that of its namespace.
+        Of a pod that belongs to no gang it is that of its namespace. What holds nodes stays in its queue if it is
+        moved to one in which it could not start: that makes no room in the one, and takes none of the other.
         """
         gang = self._model.gang_of(pod)
         if gang is None:
             return self._default(pod.namespace), ""
-        return self.queue_of(gang), "" if gang.queue else gang.peer_queue
+        queue, peer = self.queue_of(gang), "" if gang.queue else gang.peer_queue
+        if queue == NAMELESS or self.unusable(queue, gang.ref.namespace) is not None:
+            queue = self._known(self.charges.queue_of(gang.members)) or queue
+        return queue, peer
 
     def _known(self, name: str) -> str:
         return name if name in self.queues else ""

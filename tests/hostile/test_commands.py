@@ -51,7 +51,7 @@ ASKING = {
     "events": ["-A"],
     "explain": ["team/train"],
     "history": ["-A"],
-    "report": [],
+    "report": ["--price", "2"],
     "defrag": ["team/train"],
 }
 #: Commands that print no answer of Muster's, or are tested elsewhere.

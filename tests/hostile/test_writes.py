@@ -41,7 +41,7 @@ class Taking:
 
 @given(name=TEXTS, message=_LONG)
 def test_an_event_is_one_that_the_api_takes(name: str, message: str) -> None:
-    """Its note has 1,024 bytes at most and ends with a whole character; its name is one, whatever an owner is called."""
+    """Its note has 1,024 bytes at most, all of whole characters; its name is one, whatever its object is called."""
     api = Taking()
     about = ObjectRef("example.com/v1", "Owner", "team", name, "uid")
     event = ClusterEvent(about, warning=True, reason="InsufficientCapacity", message=message, action="Scheduling")

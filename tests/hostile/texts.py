@@ -48,15 +48,18 @@ def document(kind: type, text: str) -> Json:
     return written
 
 
-_DEEPEST = 6
+_DEEPEST = 4
+#: What Muster itself has checked before it says it.
+_CHECKED = {"zone": "UTC"}
 #: What stands for values that are no texts.
 _PLAIN: dict[type[mi.Type], object] = {mi.BoolType: True, mi.IntType: 1, mi.FloatType: 1.0}
 
 
 def _value(kind: mi.Type, text: str, depth: int) -> object:
     match kind:
-        case mi.StructType():
-            return {each.encode_name: _value(each.type, text, depth + 1) for each in kind.fields}
+        case mi.StructType() | mi.DataclassType():
+            fields = {each.encode_name: _value(each.type, text, depth + 1) for each in kind.fields}
+            return fields | _CHECKED if fields.keys() >= _CHECKED.keys() else fields
         case mi.StrType() | mi.AnyType():
             return text
         case mi.UnionType():
@@ -72,6 +75,8 @@ def _other(kind: mi.Type, text: str, depth: int) -> object:
     match kind:
         case mi.TupleType():
             return [_value(each, text, depth + 1) for each in kind.item_types]
+        case mi.Metadata():
+            return _value(kind.type, text, depth)
         case mi.EnumType():
             return next(iter(kind.cls)).value
         case mi.LiteralType():
