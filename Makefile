@@ -23,7 +23,7 @@ PYTHON_DIRS = $(wildcard extender muster_lab tests localcluster bench docsite)
 SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
 .PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference release lock audit clean
-.PHONY: require-go require-chromium require-postgresql each gate-controlplane gate-computed
+.PHONY: require-go require-chromium require-faketime require-postgresql each gate-controlplane gate-computed
 .PHONY: night-instruments night-properties night-faults night-controlplane night-storms night-long
 .PHONY: release-package release-sbom release-chart release-plugin release-krew release-sums
 
@@ -82,6 +82,9 @@ endef
 
 require-chromium:
 	@$(call from-debian,command -v chromium >/dev/null,chromium,Chromium,dashboard)
+
+require-faketime:
+	@$(call from-debian,ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1,faketime,libfaketime,clocks)
 
 require-postgresql:
 	@$(call from-debian,{ ls /usr/lib/postgresql/*/bin/initdb || command -v initdb; } >/dev/null 2>&1,postgresql,PostgreSQL,history)
@@ -189,7 +192,7 @@ gate-computed:
 # quiet machine.
 NIGHT ?= night-instruments night-properties night-faults night-controlplane night-storms night-long docs fuzz test-versions soak bench
 
-nightly: require-go require-chromium require-postgresql setup ## Run what takes long: instruments, faults, fuzz, soak, versions, benches, docs.
+nightly: require-go require-chromium require-faketime require-postgresql setup ## Run what takes long: instruments, faults, fuzz, soak, versions, benches, docs.
 	@$(BIN)/python -m localcluster build
 	@$(MAKE) each PARTS='$(NIGHT)'
 

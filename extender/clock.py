@@ -29,6 +29,33 @@ class SystemClock:
         return dt.datetime.now(dt.UTC)
 
 
+class ClusterClock:
+    """Tell the time of day as the API server has it, with which most that is compared was written there.
+
+    What it said goes on by the steady clock: a machine's clock that is wrong, or is set, changes nothing.
+    """
+
+    def __init__(self, machine: Clock) -> None:
+        """Take the machine's word until the API server is heard."""
+        self.monotonic = machine.monotonic
+        self._at, self._moment = machine.monotonic(), machine.now()
+
+    def now(self) -> dt.datetime:
+        """Return the API server's time of day in UTC."""
+        return self._moment + dt.timedelta(seconds=self.monotonic() - self._at)
+
+    def hear(self, said: dt.datetime, sent: float) -> float:
+        """Take in what it said in whole seconds while it answered what was `sent` then (seconds, monotonic).
+
+        Only what cannot be is put right: times a part of a second apart are as good as equal. Returns how many seconds
+        were added.
+        """
+        at, before = self.monotonic(), self.now()
+        latest = said + dt.timedelta(seconds=1.0 + at - sent)
+        self._at, self._moment = at, min(max(before, said), latest)
+        return (self._moment - before).total_seconds()
+
+
 def thread_cpu_seconds() -> float:
     """Return the CPU time that the calling thread has used, in seconds; only differences mean something."""
     return time.thread_time()

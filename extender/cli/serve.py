@@ -209,7 +209,7 @@ async def _serve(  # noqa: PLR0913, PLR0915, PLR0917 - all that the command line
     from extender.service.stream import Stream
 
     log = structlog.get_logger("muster")
-    clock = SystemClock()
+    machine = SystemClock()
     addresses = ["{}:{}".format(*extra.getsockname()[:2]) for extra in sockets.opened]
     log.info("starting", settings=settings.model_dump(), credentials=str(source), listening=addresses)
     certificates = (
@@ -221,10 +221,12 @@ async def _serve(  # noqa: PLR0913, PLR0915, PLR0917 - all that the command line
     shares = ConnectionShares.of(open_files(), settings.connection_limit, len(sockets.opened) - 1, pool_size)
     if shares.verbs < settings.bind_limit:
         log.warning("few files may be open (ulimit -n): fewer binds can wait", files=open_files(), binds=shares.verbs)
-    async with await Transport.connect(source, clock, pool_size=pool_size) as transport:
+    async with await Transport.connect(source, machine, pool_size=pool_size) as transport:
+        clock = transport.clock
+        await transport.ask_time()
         api = KubeClusterApi(transport, clock, instance=os.environ.get("POD_NAME") or socket.gethostname())
         lease = settings.scheduler_lease
-        leadership = None if lease is None else LeaseHolder(identity, clock)
+        leadership = None if lease is None else LeaseHolder(identity, machine)
         controller = Controller(settings, clock, api, metrics, leadership, store=_store(settings), forecasts=True)
         feeds = Feeds(
             transport,

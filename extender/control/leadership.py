@@ -12,9 +12,12 @@ from typing import Protocol
 from extender.clock import Clock
 from extender.objects.lease import Lease
 
-#: Part of the Lease's duration after a renewal for which Muster takes it as held. A successor may act after the whole
-#: duration; the last third is for writes that are on their way, and for whatever delays this process. kube-scheduler
-#: itself gives up after its renewDeadline, by default two thirds too.
+#: How much sooner than after the whole duration a successor may act (seconds): client-go compares renewals by the whole
+#: second, so that it counts from the first of those within one. Source: LeaderElectionRecord, whose RenewTime is a
+#: metav1.Time; seen in failovers after 4.4 of 5 s (docs/reliability.md).
+COARSENESS = 1.0
+#: Part of the time after a renewal in which no other replica acts for which Muster takes it as held. The last third is
+#: for writes that are on their way, and for whatever delays this process.
 FENCE = 2 / 3
 #: Seconds. A renewal from further in the future was written by another clock, or this one was set back: not believed.
 _CLOCK_TOLERANCE = 1.0
@@ -75,7 +78,7 @@ class LeaseHolder:
             return
         age = (self._clock.now() - lease.renewed).total_seconds()
         if age >= -_CLOCK_TOLERANCE:
-            self._until = self._clock.monotonic() + FENCE * lease.duration - max(age, 0.0)
+            self._until = self._clock.monotonic() + FENCE * (lease.duration - COARSENESS) - max(age, 0.0)
 
     def lease_gone(self) -> None:
         """Lead no longer: the replica that creates the Lease again is the next."""

@@ -8,8 +8,10 @@ is aiohttp's, and costs a quarter more than aiohttp alone (docs/decisions/0029).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +19,7 @@ import structlog
 from aiohttp import ClientError, ClientResponse, ClientTimeout, ConnectionTimeoutError
 from kubernetes.aio.client import Configuration
 
-from extender.clock import Clock
+from extender.clock import Clock, ClusterClock
 from extender.control.ports import ApiError, BudgetError
 from extender.kube.api import DISCONNECTED, TIMEOUT, ApiStatus, JsonObject, PatchForm, Query, decode_status
 from extender.kube.credentials import Credentials, CredentialsError, CredentialSource, read_credentials
@@ -29,6 +31,10 @@ _RENEWAL_PAUSE_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 #: How long the other end gets to answer the end of TLS when everything is closed; a live one takes a millisecond.
 _FAREWELL_SECONDS = 0.05
+#: How long the start waits for the API server's time of day: what comes later is put right then.
+_ASK_TIME_SECONDS = 2.0
+#: From how many seconds on it is worth a line in the log that the API server's time of day is another one.
+_TOLD_SECONDS = 5.0
 _UNAUTHORIZED = 401
 _FIRST_ERROR_STATUS = 300
 
@@ -50,6 +56,9 @@ class Transport:
     """A pool of connections to the API server, with credentials that stay fresh.
 
     Implements `extender.kube.api.ApiServer`. Use as an async context manager, or call `close`.
+
+    Attributes:
+        clock: tells the time of day as the API server has it.
     """
 
     def __init__(
@@ -57,12 +66,13 @@ class Transport:
     ) -> None:
         """Use `connect` instead, which reads the credentials first."""
         self._source = source
-        self._clock = clock
+        self.clock = ClusterClock(clock)
         self._pool_size = pool_size
         self._timeout = ClientTimeout(total=timeout_seconds, sock_connect=_CONNECT_SECONDS)
         self._renewing = asyncio.Lock()
         self._renewals = 0
         self._next_attempt = 0.0
+        self._hear_at = -math.inf
         self._renew_at = self._due(credentials)
         self._session = ServerSession(credentials.configuration, pool_size)
 
@@ -97,6 +107,12 @@ class Transport:
     ) -> None:
         """Close."""
         await self.close()
+
+    async def ask_time(self) -> None:
+        """Ask for anything, so that the API server's time of day is known; give up soon if it does not answer."""
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(_ASK_TIME_SECONDS):
+                await self.get("/livez", {})
 
     async def token(self) -> str:
         """Return the value of the Authorization header that is sent, "" where there is none."""
@@ -151,13 +167,27 @@ class Transport:
         return response
 
     async def _send(self, request: ServerRequest) -> ClientResponse:
+        sent = self.clock.monotonic()
         try:
-            return await self._session.send(request)
+            response = await self._session.send(request)
         except _NO_ANSWER as error:
             raise _no_answer(error) from error
+        if sent >= self._hear_at and (date := response.headers.get("Date")):
+            self._hear_at = sent + 1.0
+            self._hear(date, sent)
+        return response
+
+    def _hear(self, date: str, sent: float) -> None:
+        """Take in the time of day that an answer has."""
+        try:
+            added = self.clock.hear(parsedate_to_datetime(date), sent)
+        except (TypeError, ValueError):
+            return  # a proxy's own idea of a date
+        if abs(added) > _TOLD_SECONDS:
+            log.warning("times are the API server's: this machine's clock was set, or is wrong", added_seconds=added)
 
     async def _renew_if_due(self) -> None:
-        if self._renew_at is not None and self._clock.monotonic() >= self._renew_at:
+        if self._renew_at is not None and self.clock.monotonic() >= self._renew_at:
             await self._renew(since=self._renewals)
 
     async def _renew(self, *, since: int) -> bool:
@@ -165,12 +195,12 @@ class Transport:
         async with self._renewing:
             if self._renewals != since:
                 return True
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             if now < self._next_attempt:
                 return False
             self._next_attempt = now + _RENEWAL_PAUSE_SECONDS
             try:
-                fresh = await read_credentials(self._source, self._clock)
+                fresh = await read_credentials(self._source, self.clock)
             except CredentialsError as error:
                 log.error("credentials could not be renewed, keeping the old ones", error=str(error))  # noqa: TRY400 - the message says it all
                 return False
@@ -190,7 +220,7 @@ class Transport:
     def _due(self, credentials: Credentials) -> float | None:
         if credentials.good_for is None:
             return None
-        return self._clock.monotonic() + max(credentials.good_for, _RENEWAL_PAUSE_SECONDS)
+        return self.clock.monotonic() + max(credentials.good_for, _RENEWAL_PAUSE_SECONDS)
 
 
 def _no_answer(error: Exception) -> ApiError:

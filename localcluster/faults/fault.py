@@ -131,13 +131,20 @@ class DelayEvents:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class RewriteEvents:
+    """Pass every event of a watch on with what `function` makes of its object, as if the server had said that."""
+
+    function: Callable[[JsonObject], JsonObject]
+
+
 #: What happens to a request and its answer; those of a watch concern its opening.
 RequestFault: TypeAlias = Delay | Hold | Drop | Lose | Duplicate | Answer | Call | Truncate | HalfOpen
 #: What happens to the stream of a watch that is open.
-StreamFault: TypeAlias = Truncate | HalfOpen | CloseStream | ReplayOld | DelayEvents
+StreamFault: TypeAlias = Truncate | HalfOpen | CloseStream | ReplayOld | DelayEvents | RewriteEvents
 Fault: TypeAlias = RequestFault | StreamFault
 
 #: What a watch meets once it is open, rather than while it is opened.
-STREAM_FAULTS = (Truncate, HalfOpen, CloseStream, ReplayOld, DelayEvents)
+STREAM_FAULTS = (Truncate, HalfOpen, CloseStream, ReplayOld, DelayEvents, RewriteEvents)
 #: What only a watch can meet.
-WATCH_ONLY_FAULTS = (CloseStream, ReplayOld, DelayEvents)
+WATCH_ONLY_FAULTS = (CloseStream, ReplayOld, DelayEvents, RewriteEvents)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
 from aiohttp import ClientError, ClientResponse, web
 
-from localcluster.faults.fault import CloseStream, DelayEvents, HalfOpen, ReplayOld, StreamFault, Truncate
+from localcluster.client import JsonObject
+from localcluster.faults.fault import (
+    CloseStream,
+    DelayEvents,
+    HalfOpen,
+    ReplayOld,
+    RewriteEvents,
+    StreamFault,
+    Truncate,
+)
 from localcluster.faults.request import Exchange
 
 #: Events remembered of a watch, to be sent again.
@@ -30,6 +40,7 @@ class WatchRelay:
         self._armed: list[tuple[int, StreamFault]] = []  # at how many events passed on, what
         self._recent: deque[bytes] = deque(maxlen=_REMEMBERED)
         self._delay = 0.0
+        self._rewrite: Callable[[JsonObject], JsonObject] | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._closing = asyncio.Event()
@@ -54,13 +65,16 @@ class WatchRelay:
         if isinstance(fault, DelayEvents):
             self._delay = fault.seconds
             return
+        if isinstance(fault, RewriteEvents):
+            self._rewrite = fault.function
+            return
         self._armed.append((self.exchange.events + fault.after_events, fault))
         await self._fire()
 
     def heal(self) -> None:
         """Forget the faults that have not come yet, and let what is held back flow."""
         self._armed.clear()
-        self._delay = 0.0
+        self._delay, self._rewrite = 0.0, None
         self._flowing.set()
 
     async def _read(self, lines: _Lines) -> None:
@@ -79,15 +93,15 @@ class WatchRelay:
                 if self._delay:
                     await asyncio.sleep(max(came + self._delay - loop.time(), 0.0))
                 await self._flowing.wait()
-                await self._pass_on(line)
+                await self._pass_on(line if self._rewrite is None else _rewritten(line, self._rewrite))
             await self._flowing.wait()
 
     async def _events(self) -> AsyncIterator[bytes]:
         """Yield JSON events line by line, anything else as it arrives."""
         rest = b""
-        json = self._upstream.content_type == "application/json"
+        in_lines = self._upstream.content_type == "application/json"
         async for chunk in self._upstream.content.iter_any():
-            if not json:
+            if not in_lines:
                 yield chunk
                 continue
             *whole, rest = (rest + chunk).split(b"\n")
@@ -132,3 +146,10 @@ class WatchRelay:
                 case ReplayOld(events=events):
                     for line in list(self._recent)[-events:]:
                         await self._downstream.write(line)
+
+
+def _rewritten(line: bytes, function: Callable[[JsonObject], JsonObject]) -> bytes:
+    event = json.loads(line)
+    if event["type"] in {"ADDED", "MODIFIED", "DELETED"}:
+        event["object"] = function(event["object"])
+    return json.dumps(event).encode() + b"\n"

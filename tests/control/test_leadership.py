@@ -8,7 +8,7 @@ import math
 import pytest
 
 from extender.clock import ManualClock
-from extender.control.leadership import FENCE, LeaseHolder, OnlyReplica
+from extender.control.leadership import COARSENESS, FENCE, LeaseHolder, OnlyReplica
 from extender.objects.lease import Lease
 
 
@@ -37,17 +37,17 @@ def test_without_a_lease_nobody_leads(holder: LeaseHolder, clock: ManualClock) -
 def test_a_renewal_is_good_for_two_thirds_of_the_lease(holder: LeaseHolder, clock: ManualClock) -> None:
     """The last third is left for writes that are on their way."""
     holder.lease_seen(lease(clock))
-    assert holder.held_until() == pytest.approx(clock.monotonic() + FENCE * 6)
+    assert holder.held_until() == pytest.approx(clock.monotonic() + FENCE * (6 - COARSENESS))
     clock.advance(1)
     holder.lease_seen(lease(clock))
-    assert holder.held_until() == pytest.approx(1 + FENCE * 6)
+    assert holder.held_until() == pytest.approx(1 + FENCE * (6 - COARSENESS))
 
 
 def test_a_renewal_that_comes_late_is_as_old_as_it_is(holder: LeaseHolder, clock: ManualClock) -> None:
     """What waited in the buffers of a stopped process does not make it the leader."""
     clock.advance(100)
     holder.lease_seen(lease(clock, age=1.5))
-    assert holder.held_until() == pytest.approx(100 + FENCE * 6 - 1.5)
+    assert holder.held_until() == pytest.approx(100 + FENCE * (6 - COARSENESS) - 1.5)
     holder.lease_seen(lease(clock, age=30))
     assert holder.held_until() < clock.monotonic()
 

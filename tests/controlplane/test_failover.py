@@ -6,8 +6,10 @@ import contextlib
 import dataclasses
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pytest
 
@@ -65,7 +67,7 @@ class Stage:
     recorder: Recorder
     replicas: Replicas
     sites: list[Site]
-    deposed: dict[str, float] = field(default_factory=dict)
+    deposed: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def active(self) -> Site:
@@ -79,7 +81,7 @@ class Stage:
 
     def depose(self, site: Site) -> None:
         """Note, before it is struck, that a site does not count: what was asked of its Muster has to be asked anew."""
-        self.deposed.setdefault(site.replica.hostname, time.monotonic())
+        self.deposed[site.replica.hostname].append(time.monotonic())
 
     def kill_at(self, active: Site, point: Point) -> Blow:
         """Have both processes of a site killed at a named point of its gangs' way; what it was sending is lost."""
@@ -133,17 +135,16 @@ class Stage:
             gang.wait_bound(timeout=RECOVERY)
         self.recorder.catch_up()
         calls = [call for site in self.sites for call in self._calls(site)]
-        history = history_of(
-            self.recorder, calls, end=time.monotonic(), restarts=sorted(self.deposed.values()), quiet=quiet
-        )
+        restarts = sorted(chain.from_iterable(self.deposed.values()))
+        history = history_of(self.recorder, calls, end=time.monotonic(), restarts=restarts, quiet=quiet)
         assert not report(judge(history, _TOLERANCE))
 
     def _calls(self, site: Site) -> Iterator[BindCall]:
         """Iterate over a site's bind calls; those that it held when it was deposed ended with that."""
-        deposed = self.deposed.get(site.replica.hostname, math.inf)
         for call in site.verbs.bind_calls():
             ended = math.inf if call.ended is None else call.ended
-            cut_off = call.at < deposed < ended
+            deposed = min((at for at in self.deposed[site.replica.hostname] if at > call.at), default=math.inf)
+            cut_off = deposed < ended
             yield dataclasses.replace(call, ended=deposed) if cut_off else call
 
 

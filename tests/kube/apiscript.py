@@ -39,6 +39,7 @@ class ApiScript(Changes):
     Attributes:
         requests: what was asked, without questions how far the server is.
         version: how far the server is.
+        date: the time of day that answers tell, "" for none.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
@@ -47,9 +48,11 @@ class ApiScript(Changes):
         self._tls = tls
         self.requests: list[Seen] = []
         self.version = 2**40
+        self.date = ""
         self._scripts: defaultdict[str, deque[Answer]] = defaultdict(deque)
         self._ending = asyncio.Event()
         application = web.Application()
+        application.on_response_prepare.append(self._tell_time)
         application.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1)
         self.url = ""
@@ -78,6 +81,12 @@ class ApiScript(Changes):
     async def hold(self) -> None:
         """Wait until the test ends."""
         await self._ending.wait()
+
+    async def _tell_time(self, _request: web.Request, response: web.StreamResponse) -> None:
+        """Tell the time of day of the story, not this machine's."""
+        del response.headers["Date"]
+        if self.date:
+            response.headers["Date"] = self.date
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,39 @@ async def _held(transport: Transport) -> None:
     async with transport.stream("/held", {"watch": "true"}, idle_timeout_seconds=60.0) as chunks:
         async for _ in chunks:
             pass
+
+
+class TestTime:
+    """What answers say of the time of day."""
+
+    async def test_the_api_servers_time_counts(
+        self, script: ApiScript, transport: Transport, clock: ManualClock, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A machine whose clock is hours off is told once; afterwards the two agree."""
+        said = clock.now() + dt.timedelta(hours=3)
+        script.date = format_datetime(said, usegmt=True)
+        await transport.ask_time()
+        assert transport.clock.now() == said
+        clock.advance(0.5)
+        await transport.ask_time()
+        clock.advance(0.5)
+        assert transport.clock.now() == said + dt.timedelta(seconds=1)
+        assert capsys.readouterr().out.count("times are the API server's") == 1
+
+    async def test_an_answer_without_a_time_tells_none(
+        self, script: ApiScript, transport: Transport, clock: ManualClock
+    ) -> None:
+        """A date that cannot be read leaves the time as it was."""
+        script.date = "yesterday"
+        await transport.ask_time()
+        assert transport.clock.now() == clock.now()
+
+    async def test_a_server_that_is_away_tells_none(self, clock: ManualClock, tmp_path: Path) -> None:
+        """The machine's own time counts until there is an answer."""
+        source = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "secret"})
+        async with await Transport.connect(source, clock) as transport:
+            await transport.ask_time()
+            assert transport.clock.now() == clock.now()
 
 
 class TestRefusals:

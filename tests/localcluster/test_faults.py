@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from localcluster.client import JsonObject
 from localcluster.credentials import Connection, write_service_account_key
 from localcluster.errors import LocalClusterError
 from localcluster.faults.api import ApiProxy
@@ -29,6 +30,7 @@ from localcluster.faults.fault import (
     Hold,
     Lose,
     ReplayOld,
+    RewriteEvents,
     Truncate,
 )
 from localcluster.faults.proxy import Proxy
@@ -52,6 +54,11 @@ class PlainApiProxy(Proxy):
     def read_request(self, method: str, path: str, query: Mapping[str, str], raw: bytes) -> Request:
         """Say what a request is."""
         return api_request(method, path, query, raw)
+
+
+def later(item: JsonObject) -> JsonObject:
+    """Return an object ten versions later."""
+    return {"metadata": {"resourceVersion": str(int(item["metadata"]["resourceVersion"]) + 10)}}
 
 
 @pytest.fixture
@@ -238,6 +245,7 @@ class TestStreams:
             (HalfOpen(3), [1, 2, 3], None),
             (HalfOpen(3, seconds=0.1), [1, 2, 3, 4, 5], None),
             (DelayEvents(0.1), [1, 2, 3, 4, 5], None),
+            (RewriteEvents(later), [11, 12, 13, 14, 15], None),
             (Drop(), [], httpx.RemoteProtocolError),
             (Lose(), [], httpx.RemoteProtocolError),
             (Answer(410), [], "status 410"),
