@@ -28,6 +28,7 @@ from localcluster.story import Gang
 from localcluster.waiting import wait_until
 from tests.controlplane.blows import POINTS, Blow, Point
 from tests.controlplane.judging import history_of
+from tests.controlplane.plans import count_plans, left_plan
 from tests.judge import Tolerance, judge, report
 
 pytestmark = pytest.mark.controlplane
@@ -230,6 +231,35 @@ def test_standby_finishes_what_a_killed_replica_began(
     stage.open_barrier()
     stage.assert_whole(held, *gangs)
     assert_bound_once(stage, held, *gangs)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
+def test_plans_that_are_handed_over_are_not_made_again(stage: Stage, rounds: int) -> None:
+    """SIGKILL when some gangs are nominated and one is half bound: the standby finishes all on the nodes they have."""
+    gangs: list[Gang] = []
+    for number in range(rounds):
+        active = stage.active
+        active.replica.scheduler.pause()
+        wave = [stage.cluster.gang(f"plan-{number}-{index}", members=4, gpus=4, run_seconds=1) for index in range(3)]
+        for gang in wave:
+            stage.cluster.wait_until(
+                lambda gang=gang: all(member.nominated_node for member in gang.members), f"{gang!r} planned", RECOVERY
+            )  # type: ignore[misc]  # bound now
+        blow = stage.kill_at(active, POINTS["between two Bindings"])
+        active.replica.scheduler.resume()
+        blow.wait()
+        stage.replicas.wait_leader([stage.standby_of(active).replica])
+        active.replica.launch()  # as a kubelet does
+        for gang in wave:
+            gang.wait_bound(timeout=RECOVERY)
+        active.replica.wait_ready()
+        active.api.clear()
+        gangs += wave
+    stage.assert_whole(*gangs)
+    assert_bound_once(stage, *gangs)
+    assert not left_plan(stage.recorder, list(chain.from_iterable(stage.deposed.values())))
+    plans = count_plans(site.replica.muster for site in stage.sites)
+    assert not [made for made in plans.needless if made.startswith("default/plan-")]
 
 
 def test_stopped_replica_hands_over(stage: Stage) -> None:

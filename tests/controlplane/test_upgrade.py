@@ -1,0 +1,144 @@
+"""A rolling upgrade and the way back while gangs start: two versions of Muster side by side on a real control plane."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tarfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import yaml
+
+from localcluster.cluster import LocalCluster
+from localcluster.components import REPOSITORY
+from localcluster.faults.api import ApiProxy
+from localcluster.faults.verbs import VerbProxy
+from localcluster.history import Recorder
+from localcluster.ports import free_ports
+from localcluster.replica import Replica, Replicas
+from localcluster.sandbox import Sandbox
+from localcluster.story import Gang
+from tests.controlplane.plans import count_plans, left_plan
+from tests.controlplane.test_failover import ZONE, Site, Stage, assert_bound_once
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.nightly, pytest.mark.timeout(900)]
+
+#: The version that is upgraded from: before there was a history, limits for users in Queues, notices in the API.
+OLDER = "43b8393a016bf29e6edd5d64f79308740e0d10cd"
+CRDS = ("podgroup-crd.yaml", "queue-crd.yaml")
+GANGS, MEMBERS = 20, 4
+#: Between two pods that are created (seconds): the last ones come when the last replica has been replaced.
+PAUSE = 0.15
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the older version; fail where this clone does not have it."""
+    git = ("git", "-C", str(REPOSITORY))
+    if subprocess.run([*git, "cat-file", "-e", f"{OLDER}^{{commit}}"], check=False, capture_output=True).returncode:
+        pytest.fail(
+            f"this clone lacks the version that is upgraded from; get it with: git fetch --depth=1 origin {OLDER}"
+        )
+    folder = tmp_path_factory.mktemp("older")
+    archive = folder / "older.tar"
+    subprocess.run([*git, "archive", f"--output={archive}", OLDER, "extender", "muster_lab", "manifests"], check=True)
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    return folder
+
+
+def apply_crds(cluster: LocalCluster, checkout: Path) -> None:
+    """Apply the definitions of PodGroups and Queues of one version."""
+    for name in CRDS:
+        cluster.admin.apply(yaml.safe_load((checkout / "manifests" / name).read_text(encoding="utf-8")))
+
+
+class Load(threading.Thread):
+    """Create gangs all the while, the members of four at a time in turn."""
+
+    def __init__(self, gangs: Sequence[Gang]) -> None:
+        """Prepare; nothing is created before `start`."""
+        super().__init__(name="load", daemon=True)
+        self._gangs = gangs
+
+    def run(self) -> None:
+        """Create one pod after the other."""
+        for first in range(0, GANGS, 4):
+            for gang in MEMBERS * self._gangs[first : first + 4]:
+                gang.create_next()
+                time.sleep(PAUSE)
+
+
+@pytest.fixture
+def stage(local_cluster: LocalCluster, cluster: Sandbox, older: Path) -> Iterator[Stage]:
+    """Prepare two replicas of either version between proxies; the older ones run, on the older definitions."""
+    other = local_cluster.muster_scheduler
+    replaced = other.running
+    other.kill()
+    account = local_cluster.service_account("muster")
+    sites: list[Site] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(apply_crds, local_cluster, REPOSITORY)
+        for hostname in ("older-a", "older-b", "newer-a", "newer-b"):
+            (port,) = free_ports(1)
+            api, verbs = stack.enter_context(ApiProxy(account)), stack.enter_context(VerbProxy(port))
+            replica = Replica(
+                local_cluster,
+                hostname,
+                muster_connection=api.connection(account),
+                port=port,
+                extender_port=verbs.port,
+                environment={"PYTHONPATH": str(older)} if hostname.startswith("older") else {},
+            )
+            stack.callback(replica.kill)
+            sites.append(Site(replica, api, verbs))
+        recorder = stack.enter_context(Recorder(local_cluster.admin))
+        cluster.nodes(24, gpus=8, labels=ZONE)
+        yield Stage(cluster, recorder, Replicas(local_cluster.admin, [site.replica for site in sites]), sites)
+    if replaced:
+        other.start()
+
+
+def roll(stage: Stage, before: Sequence[Site], after: Sequence[Site], *, leader_first: bool) -> None:
+    """Replace one replica after the other, as the shipped Deployment does: stop one, and start one in its place."""
+    active = stage.active
+    for site, successor in zip(sorted(before, key=lambda site: (site is active) != leader_first), after, strict=True):
+        stage.depose(site)
+        site.replica.stop()
+        successor.replica.start()
+        stage.replicas.wait_leader([each.replica for each in (*before, *after) if each.replica.muster.running])
+
+
+@pytest.mark.parametrize("leader_first", [True, False], ids=["leader first", "standby first"])
+@pytest.mark.parametrize("back", [False, True], ids=["upgrade", "downgrade"])
+def test_twenty_gangs_start_meanwhile(
+    local_cluster: LocalCluster, stage: Stage, older: Path, *, back: bool, leader_first: bool
+) -> None:
+    """All start whole, bound once, on the nodes that were planned for them, and none is planned without a reason."""
+    old, new = stage.sites[:2], stage.sites[2:]
+    before, after = (new, old) if back else (old, new)
+    if not back:
+        apply_crds(local_cluster, older)
+    for site in before:
+        site.replica.start()
+    stage.replicas.wait_leader([site.replica for site in before])
+    gangs = [stage.cluster.gang(f"gang-{number}", members=MEMBERS, gpus=2, create=0) for number in range(GANGS)]
+    load = Load(gangs)
+    load.start()
+    apply_crds(local_cluster, REPOSITORY)  # first, as docs/upgrade.md says; a roll back leaves them in place
+    roll(stage, before, after, leader_first=leader_first)
+    load.join()
+    stage.assert_whole(*gangs)
+    assert_bound_once(stage, *gangs)
+    assert not left_plan(stage.recorder, list(chain.from_iterable(stage.deposed.values())))
+    plans = count_plans(site.replica.muster for site in stage.sites)
+    assert plans.gangs == GANGS
+    assert not plans.needless
+    for site in after:
+        site.replica.muster.check()
+        assert "Traceback" not in site.replica.muster.command.log_path.read_text(encoding="utf-8")
