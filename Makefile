@@ -114,10 +114,13 @@ MINUTES ?= 30
 soak: require-go $(VENV)/.dev.stamp ## Keep Muster under churn on a real control plane for MINUTES (30), and watch it.
 	@$(BIN)/python -m bench.soak --minutes $(MINUTES) $(ARGS)
 
+# Runs add up: each has the next seed that FUZZ_RECORD has no line of, and begins with the requests that earlier ones kept.
 REQUESTS ?= 100000
+FUZZ_RUNS ?= 1
+FUZZ_RECORD ?= build/fuzz.jsonl
 
-fuzz: $(VENV)/.dev.stamp ## Send REQUESTS (100000) spoiled requests to the verbs, and judge every answer.
-	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) $(ARGS)
+fuzz: $(VENV)/.dev.stamp ## Send REQUESTS (100000) spoiled requests to the verbs and the API, and judge every answer.
+	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --runs $(FUZZ_RUNS) --record $(FUZZ_RECORD) $(ARGS)
 
 # ------------------------------------------------------------------------------------------------------------------ docs
 
@@ -232,11 +235,15 @@ night-storms:
 
 # Rounds of a bad tenant beside a good one; the last line says how long gangs took, the memory and the longest turn.
 TENANT_SEED ?= 1
+# Objects of every watched kind from their schemas, for a quarter of an hour.
+HOSTILE_SEED ?= 1
 
 night-long:
 	@$(BIN)/pytest --long --reclaims 20 $(addprefix tests/controlplane/test_,outages.py scale.py flood.py reclaim.py)
 	@$(BIN)/pytest --capture no --tenant-rounds 100 --tenant-seed $(TENANT_SEED) tests/controlplane/test_random_tenants.py
 	@$(BIN)/pytest --capture no --device-rounds 200 tests/controlplane/test_device_mixes.py
+	@$(BIN)/pytest --capture no --hostile-seconds 900 --hostile-seed $(HOSTILE_SEED) \
+	    tests/controlplane/test_hostile_objects.py
 
 # Two control planes more to build, about eight minutes each on two cores the first time: part of `nightly`.
 OLDER_KUBERNETES := 1.35 1.36

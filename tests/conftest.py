@@ -51,6 +51,11 @@ TENANT_OPTIONS = (
     ("--tenant-seed", 1, "the first seed of the rounds of a bad tenant"),
     ("--tenant-rounds", 5, "how many rounds there are, of successive seeds"),
 )
+#: Of tests/controlplane/test_hostile_objects.py.
+HOSTILE_OPTIONS = (
+    ("--hostile-seed", 1, "the seed of the storm of objects"),
+    ("--hostile-seconds", 15, "how long it goes on"),
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -103,5 +108,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="let the stories of outages and of scale take minutes")
     parser.addoption("--reclaims", type=int, default=1, help="how often quota is reclaimed [default: 1]")
     parser.addoption("--tenant-gates", action="store_true", help="give the pods of both tenants Muster's gate")
-    for name, default, text in (*STORM_OPTIONS, *TENANT_OPTIONS, *DEVICE_OPTIONS):
+    for name, default, text in (*STORM_OPTIONS, *TENANT_OPTIONS, *DEVICE_OPTIONS, *HOSTILE_OPTIONS):
         parser.addoption(name, type=int, default=default, help=f"{text} [default: {default}]")

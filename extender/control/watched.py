@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -46,17 +46,18 @@ from extender.objects.meta import (
     identify,
     share_labels,
 )
-from extender.objects.node import NodeObject, decode_node, read_node
+from extender.objects.node import decode_node, read_node
 from extender.objects.noderequest import (
     ASKED_BY_MUSTER,
     ProvisioningRequest,
     decode_provisioning_request,
     read_node_request,
 )
-from extender.objects.nodetopology import NodeResourceTopology, decode_node_resource_topology, read_node_topology
+from extender.objects.nodetopology import decode_node_resource_topology, read_node_topology
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.priority import PriorityClass, PriorityClasses, decode_priority_class
 from extender.objects.queue import decode_queue, read_queue
+from extender.objects.reason import Problem
 from extender.objects.resourceclaim import (
     decode_resource_claim,
     decode_resource_claim_template,
@@ -271,18 +272,19 @@ def _topologies(name: str, group: str, *versions: str) -> Watched[Any]:
     )
 
 
-def _node(item: NodeObject) -> News:
-    node = read_node(item)
-    if node.problem is not None:
-        log.warning("node is not usable", node=node.name, problem=str(node.problem))
-    return events.NodeSeen(node)
+class _Checked(Protocol):
+    @property
+    def problem(self) -> Problem | None: ...
 
 
-def _node_topology(item: NodeResourceTopology) -> News:
-    topology = read_node_topology(item)
-    if topology.problem is not None:
-        log.warning("NodeResourceTopology has a problem", node=topology.node, problem=str(topology.problem))
-    return events.NodeTopologySeen(topology)
+C = TypeVar("C", bound=_Checked)
+
+
+def _checked(value: C, kind: str, meta: ObjectMeta | None) -> C:
+    """Return what an object says, after a line in the log about what is wrong with it."""
+    if value.problem is not None:
+        log.warning("an object has a problem", kind=kind, object=identify(meta).key, problem=str(value.problem))
+    return value
 
 
 def _namespace(item: MetadataOnly) -> News:
@@ -351,7 +353,7 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         "Node",
         "/api/v1/nodes",
         decode_node,
-        _node,
+        lambda item: events.NodeSeen(_checked(read_node(item), "Node", item.metadata)),
         lambda who: events.NodeGone(who.name),
         optional=False,
         vital=True,
@@ -371,7 +373,7 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         "NodeResourceTopology",
         "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
         decode_node_resource_topology,
-        _node_topology,
+        lambda item: events.NodeTopologySeen(_checked(read_node_topology(item), "NodeResourceTopology", item.metadata)),
         lambda who: events.NodeTopologyGone(who.name),
     ),
     _row(
@@ -451,7 +453,7 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         "DeviceClass",
         "/apis/resource.k8s.io/v1/deviceclasses",
         decode_device_class,
-        lambda item: events.DeviceClassSeen(read_device_class(item)),
+        lambda item: events.DeviceClassSeen(_checked(read_device_class(item), "DeviceClass", item.metadata)),
         lambda who: events.DeviceClassGone(who.name),
     ),
     _row(
@@ -459,7 +461,7 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         "ResourceSlice",
         "/apis/resource.k8s.io/v1/resourceslices",
         decode_resource_slice,
-        lambda item: events.SliceSeen(read_resource_slice(item)),
+        lambda item: events.SliceSeen(_checked(read_resource_slice(item), "ResourceSlice", item.metadata)),
         lambda who: events.SliceGone(who.name),
     ),
     _row(
@@ -485,7 +487,7 @@ WATCHED: Final[tuple[Watched[Any], ...]] = (
         "ResourceClaim",
         "/apis/resource.k8s.io/v1/resourceclaims",
         decode_resource_claim,
-        lambda item: events.ClaimSeen(read_resource_claim(item)),
+        lambda item: events.ClaimSeen(_checked(read_resource_claim(item), "ResourceClaim", item.metadata)),
         lambda who: events.ClaimGone(who.namespace, who.name),
         namespaced=True,
         vital=True,

@@ -312,7 +312,7 @@ class Reflector(Generic[T]):
         except DecodeError as error:
             meta = decode_metadata(raw).metadata
             who = identify(meta)
-            self._skip(str(error), where, connection)
+            self._skip(str(error), where, connection, who.key)
         self._report(item, meta, who, connection)
 
     def _report(self, item: T | None, meta: BareMeta | None, who: Identity, connection: WatchConnection) -> None:
@@ -358,10 +358,13 @@ class Reflector(Generic[T]):
         namespace, _, name = key.partition("/")
         self._feed.gone(Identity(namespace, name, uid))
 
-    def _skip(self, error: str, where: str, connection: WatchConnection) -> None:
+    def _skip(self, error: str, where: str, connection: WatchConnection, key: str = "") -> None:
+        """Count and log what is left out; `key` is the object's, "" where it is not known."""
         self._undecodable += 1
         self._sink.skipped(self._feed.kind)
-        self._log.error("skipped what cannot be decoded", where=where, after=connection.version, error=error)
+        self._log.error(
+            "skipped what cannot be decoded", where=where, object=key, after=connection.version, error=error
+        )
 
     async def _breathe(self) -> None:
         """Let other tasks run after every batch; reading what is buffered already would not."""

@@ -62,12 +62,23 @@ def test_another_object_counts_when_the_newest_is_gone() -> None:
     [
         (WatchedKind.NODE, {"status": {"allocatable": {"cpu": "many"}}}, "status.allocatable.cpu"),
         (WatchedKind.NODE_TOPOLOGY, {"zones": [{"name": "zone", "type": "Node"}]}, "zones[0].name"),
+        (
+            WatchedKind.RESOURCE_SLICE,
+            {"spec": {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": -1}}},
+            "spec.pool.resourceSliceCount",
+        ),
+        (WatchedKind.DEVICE_CLASS, {"spec": {"selectors": [{}]}}, "spec.selectors[0].cel"),
+        (
+            WatchedKind.RESOURCE_CLAIM,
+            {"status": {"allocation": {"devices": {"results": [{"driver": "d"}]}}}},
+            "status.allocation.devices.results[0].pool",
+        ),
     ],
 )
-def test_what_is_wrong_with_a_node_or_its_zones_is_logged(kind: str, body: dict[str, object], problem: str) -> None:
-    """Programs write them, not people: the log says what cannot be used."""
+def test_what_is_wrong_with_what_programs_write_is_logged(kind: str, body: dict[str, object], problem: str) -> None:
+    """Programs write nodes, their zones and devices, not people: the log says what cannot be used."""
     row = next(row for row in WATCHED if row.name == kind)
     item = row.decode(orjson.dumps({"metadata": {"name": "a", "uid": "a"}, **body}))
     with capture_logs() as lines:
         list(row.seen(item, Known()))
-    assert [(line["node"], line["problem"].partition(":")[0]) for line in lines] == [("a", problem)]
+    assert [(line["object"], line["problem"].partition(":")[0]) for line in lines] == [("/a", problem)]

@@ -5,9 +5,12 @@ The arguments are libFuzzer's. A finding is any exception but the orderly refusa
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
+
+import structlog
 
 try:
     import atheris  # type: ignore[import-untyped]  # it has no stubs
@@ -15,25 +18,24 @@ except ImportError:
     sys.exit("atheris is needed, which has wheels for Linux and Python 3.11 to 3.13. Install it with: make setup")
 
 with atheris.instrument_imports(include=["extender"]):
+    from extender.control.watched import LEASE, PROVISIONING, WATCHED, Known, Watched
     from extender.kube.api import decode_object_list, decode_status
     from extender.kube.watch import decode_watch_event
-    from extender.objects.meta import DecodeError, Decoder
-    from extender.objects.node import decode_node, read_node
+    from extender.objects.meta import DecodeError
     from extender.objects.pod import read_pod
-    from extender.objects.podspec import decode_pod
-    from extender.objects.priority import decode_priority_class
-    from extender.objects.sources.coscheduling import decode_coscheduling_pod_group, read_coscheduling
-    from extender.objects.sources.native import decode_native_pod_group, read_native
     from extender.service.certificates import CertificateError, expiries
     from extender.service.verbs import decode_binding_args, decode_extender_args, decode_preemption_args
 
-#: What comes from outside, each with what reads it further.
-_READERS: tuple[tuple[Decoder[Any], Callable[[Any], object]], ...] = (
-    (decode_pod, read_pod),
-    (decode_node, read_node),
-    (decode_coscheduling_pod_group, read_coscheduling),
-    (decode_native_pod_group, read_native),
-    (decode_priority_class, repr),
+
+def _row(row: Watched[Any]) -> Callable[[Any], object]:
+    """Return what reads an object of a watched kind further, after whatever others said."""
+    return lambda item: [*row.seen(item, Known())]
+
+
+_ROWS = (*WATCHED, LEASE, PROVISIONING)
+#: What comes from outside, each with what reads it further: first the objects of every watched kind.
+_READERS: tuple[tuple[Callable[[bytes], Any], Callable[[Any], object]], ...] = (
+    *((row.decode, _row(row)) for row in _ROWS),
     (decode_object_list, repr),
     (decode_watch_event, repr),
     (decode_status, repr),
@@ -60,6 +62,7 @@ def read(data: bytes) -> None:
 
 def main() -> None:
     """Fuzz until libFuzzer is told to stop."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     atheris.Setup(sys.argv, read)
     atheris.Fuzz()
 

@@ -1,37 +1,68 @@
-"""Whether an answer keeps to the extender protocol, whatever was asked."""
+"""Whether an answer keeps to the extender protocol and to the OpenAPI document, whatever was asked."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.fuzz.mutation import VERBS
-from tests.fuzz.subject import Answer, Request
+from tests.fuzz.messages import Answer, Request
 
-#: The paths that a request may name; every other one is 404.
-_READS = ("/healthz", "/readyz", "/metrics", "/openapi.json")
-_PATHS = {*(f"/v1/{verb}" for verb in VERBS), *_READS}
 _FILTERED = {"NodeNames", "Nodes", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
+#: How what is not documented is answered: by method, by path.
+_NO_METHOD, _NO_PATH = 405, frozenset({404, 307})
+#: Pages, which are for browsers: not in the document, and answered with what they are, or not at all.
+_PAGES = re.compile(r"/(openapi\.json|dashboard/[^/]+/[^/]+)?")
+_PAGE_STATUSES = frozenset({200, 404, 405})
+_JSON, _OK = "application/json", 200
 
 
-def complaint(request: Request, answer: Answer) -> str:
-    """Return what is wrong with an answer, "" if nothing is."""
-    if request.path not in _PATHS:
-        return "" if answer.status in {404, 307} else f"status {answer.status} for a path that does not exist"
-    if request.path in _READS or request.method != "POST":
-        return "" if answer.status in {200, 405} else f"status {answer.status} for {request.method} {request.path}"
-    if answer.status not in {200, 400, 413}:
-        return f"status {answer.status}"
-    if answer.content_type != "application/json":
-        return f"content type {answer.content_type}"
-    try:
-        told = json.loads(answer.body)
-    except ValueError as error:
-        return f"no JSON: {error}"
-    if isinstance(told, dict) and str(told.get("Error", "")).startswith("internal error"):
-        return str(told["Error"])
-    return _JUDGES[request.path](_read(request.body) if answer.status == 200 else {}, told)
+class Judge:
+    """Judge answers by an OpenAPI document, and those of the verbs by the extender protocol besides."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        """Read the document's paths."""
+        self._paths = [
+            (re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)), re.DOTALL), path, operations)
+            for path, operations in document["paths"].items()
+        ]
+
+    def template(self, path: str) -> str:
+        """Return what the document calls a path, "" for one that it does not have."""
+        return self._find(path)[0]
+
+    def complaint(self, request: Request, answer: Answer) -> str:
+        """Return what is wrong with an answer, "" if nothing is."""
+        template, operations = self._find(request.path)
+        if not template:
+            known = _PAGE_STATUSES if _PAGES.fullmatch(request.path) else _NO_PATH
+            return "" if answer.status in known else f"status {answer.status} for a path that does not exist"
+        operation = operations.get(request.method.lower()) if request.method.isupper() else None
+        if operation is None:
+            expected = answer.status == _NO_METHOD
+            return "" if expected else f"status {answer.status} for {request.method} {template}"
+        said = operation["responses"].get(str(answer.status))
+        if said is None:
+            return f"status {answer.status} for {request.method} {template}"
+        if answer.content_type.partition(";")[0] not in said.get("content", {}):
+            return f"content type {answer.content_type} for {template}"
+        if answer.content_type != _JSON:
+            return ""
+        try:
+            told = json.loads(answer.body)
+        except ValueError as error:
+            return f"no JSON: {error}"
+        if "internal error" in str(told.get("Error", told.get("detail", "")) if isinstance(told, dict) else ""):
+            return f"internal error at {template}"
+        judge = _JUDGES.get(template)
+        return "" if judge is None else judge(_read(request.body) if answer.status == _OK else {}, told)
+
+    def _find(self, path: str) -> tuple[str, Mapping[str, Any]]:
+        for pattern, template, operations in self._paths:
+            if pattern.fullmatch(path):
+                return template, operations
+        return "", {}
 
 
 def _read(body: bytes) -> Any:

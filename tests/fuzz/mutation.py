@@ -1,15 +1,23 @@
-"""Requests for fuzzing: kube-scheduler's own, about pods that exist, then spoiled in bytes or in structure."""
+"""Requests for fuzzing: kube-scheduler's own, about pods that exist, questions of people, and those worth trying again.
+
+All are spoiled in bytes or in structure.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from extender.objects.pod import Pod
-from tests.fuzz.subject import GPU, NODES, Request
+from tests.fuzz.guidance import Pool
+from tests.fuzz.messages import Request
+from tests.fuzz.questions import Questions
+from tests.fuzz.spoiling import Spoiler, written
+from tests.fuzz.subject import GPU, NODES
 from tests.objects.documents import load
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
@@ -25,64 +33,75 @@ for _name, _document in load("objects/data/protocol.json").items():
     elif _name == "bind":
         _RECORDED["bind"].append(_document)
 
-#: Values that a field of any type may wrongly hold.
-_ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**400, 0.5, 1e308, -0.0, "", "\0", "ä", "\U0001f4a5",
-    "9" * 5000, "1e999", "-1", "8Ei", "0.0000001", "1n", "Infinity", "node-0", "ghost", "muster", "default-scheduler",
-    "Running", "Succeeded", "Exists", "Gt", [], {}, [None], [[]], {"": None}, {"a": {"b": {"c": []}}}, ["node-0"] * 3,
-)  # fmt: skip
-_PIECES = (
-    b"null",
-    b"[",
-    b"{",
-    b"]",
-    b"}",
-    b'"',
-    b",",
-    b":",
-    b"\\u0000",
-    b"\\ud800",
-    b"\xff",
-    b"\0",
-    b"1e999",
-    b"[" * 600,
-)
 _PATHS = (
     "/dash/board",
     "/v1",
     "/v1/",
     "/v1/filter/",
     "/v1/../metrics",
-    "/healthz",
-    "/readyz",
-    "/metrics",
     "/V1/filter",
     "/v1/evict",
+    "/api/v1",
+    "/api/v1/gangs/default",
+    "/api/v1/gangs/default/gang/explain/",
+    "/api/v2/status",
 )
 _METHODS = ("GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "CONNECT", "post", "")
+#: Shares of requests that are kept ones spoiled further, and of the others those that people ask.
+_AGAIN, _ASKED = 0.3, 0.15
 
 
 class Mutator:
-    """Draw requests from a seed; the same seed gives the same requests."""
+    """Draw requests from a seed; the same seed and pool give the same requests."""
 
-    def __init__(self, seed: int) -> None:
-        """Begin."""
-        self._random = Random(seed)
+    def __init__(self, seed: int, document: Mapping[str, Any], pool: Pool) -> None:
+        """Begin; `document` is the OpenAPI document of what is asked, `pool` has what is worth trying again."""
+        self.random = Random(seed)
+        self._pool = pool
+        self._spoiler = Spoiler(self.random)
+        self._questions = Questions(document, self.random, self._spoiler)
 
     def request(self, pods: Sequence[Pod]) -> Request:
         """Return the next request; many are about one of `pods`."""
-        random = self._random
+        if len(self._pool) and self.random.random() < _AGAIN:
+            return self._again(self._pool.draw(self.random), pods)
+        if self.random.random() < _ASKED:
+            asked = self._questions.request(pods)
+            return asked if self.random.random() > 0.02 else replace(asked, method=self.random.choice(_METHODS))
+        return self._of_a_verb(pods)
+
+    def _again(self, kept: Request, pods: Sequence[Pod]) -> Request:
+        """Return a request that was kept, spoiled further, as a rule about a pod that exists now."""
+        random, body, query = self.random, kept.body, kept.query
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            document = None
+        if isinstance(document, dict | list) and random.random() < 0.8:
+            if isinstance(document, dict) and random.random() < 0.8:
+                _renew(document, random.choice(pods))
+            for _ in range(random.randint(0, 3)):
+                self._spoiler.spoil(document)
+            body = written(document)
+        elif body:
+            body = self._spoiler.garble(body)
+        if query and random.random() < 0.5:
+            query = bytes(byte for byte in self._spoiler.garble(query) if 0x20 < byte < 0x7F)
+        return replace(kept, body=body, query=query)
+
+    def _of_a_verb(self, pods: Sequence[Pod]) -> Request:
+        random = self.random
         verb = random.choice(VERBS)
         document = self._document(verb, pods)
         kind = random.random()
         if kind < 0.5:
             for _ in range(random.randint(1, 4)):
-                self._spoil(document)
-        body = _written(document)
+                self._spoiler.spoil(document)
+        body = written(document)
         if 0.5 <= kind < 0.75:
-            body = self._garble(body)
+            body = self._spoiler.garble(body)
         elif 0.75 <= kind < 0.8:
-            body = _written(self._anything(4))
+            body = written(self._spoiler.anything(4))
         elif 0.8 <= kind < 0.82:
             return Request(random.choice(_METHODS), f"/v1/{verb}", body)
         elif 0.82 <= kind < 0.84:
@@ -95,7 +114,7 @@ class Mutator:
         return Request("POST", f"/v1/{verb}", body)
 
     def _document(self, verb: str, pods: Sequence[Pod]) -> Any:
-        random = self._random
+        random = self.random
         if random.random() < 0.2:
             return copy.deepcopy(random.choice(_RECORDED[verb]))
         pod, names = random.choice(pods), random.sample(NODES, random.randint(0, len(NODES)))
@@ -110,48 +129,14 @@ class Mutator:
             return {"Pod": _wire(pod), "Nodes": {"items": items}, "NodeNames": None}
         return {"Pod": _wire(pod), "Nodes": None, "NodeNames": names}
 
-    def _spoil(self, document: Any) -> None:
-        """Replace, remove, double or rename one value somewhere in the document."""
-        random = self._random
-        holder, key = random.choice(_places(document) or [({"": 0}, "")])
-        match random.randrange(5):
-            case 0 | 1:
-                holder[key] = copy.deepcopy(random.choice(_ODD))
-            case 2:
-                del holder[key]
-            case 3 if isinstance(holder, list):
-                holder.append(copy.deepcopy(holder[key]))
-            case 3:
-                holder[f"{key}{key}"] = holder[key]
-            case _:
-                holder[key] = self._anything(2)
 
-    def _anything(self, depth: int) -> Any:
-        random = self._random
-        kind = random.random()
-        if depth and kind < 0.3:
-            return [self._anything(depth - 1) for _ in range(random.randrange(4))]
-        if depth and kind < 0.6:
-            keys = ("Pod", "NodeNames", "Nodes", "metadata", "spec", "uid", "Error", "containers", "items", "")
-            return {random.choice(keys): self._anything(depth - 1) for _ in range(random.randrange(4))}
-        return copy.deepcopy(random.choice(_ODD))
-
-    def _garble(self, body: bytes) -> bytes:
-        """Flip, cut, insert or double some bytes."""
-        random = self._random
-        garbled = bytearray(body)
-        for _ in range(random.randint(1, 4)):
-            at = random.randrange(len(garbled) + 1)
-            match random.randrange(4):
-                case 0 if at < len(garbled):
-                    garbled[at] ^= 1 << random.randrange(8)
-                case 1:
-                    del garbled[at : at + random.randint(1, 20)]
-                case 2:
-                    garbled[at:at] = random.choice(_PIECES)
-                case _:
-                    garbled[at:at] = garbled[at : at + random.randint(1, 50)]
-        return bytes(garbled)
+def _renew(document: dict[Any, Any], pod: Pod) -> None:
+    """Let a verb's document be about a pod that exists."""
+    if "PodUID" in document:
+        document |= {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid}
+    held = document.get("Pod")
+    if isinstance(held, dict) and isinstance(held.get("metadata"), dict):
+        held["metadata"] |= {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
 
 
 def _wire(pod: Pod) -> dict[str, Any]:
@@ -163,20 +148,3 @@ def _wire(pod: Pod) -> dict[str, Any]:
         "spec": {"schedulerName": "muster", "containers": [{"name": "c", "resources": {"requests": requests}}]},
         "status": {"phase": "Pending"},
     }
-
-
-def _places(document: Any) -> list[tuple[Any, Any]]:
-    """Return every container in the document with every key or index of it."""
-    found: list[tuple[Any, Any]] = []
-    left = [document]
-    while left:
-        holder = left.pop()
-        entries = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
-        for key, value in entries:
-            found.append((holder, key))
-            left.append(value)
-    return found
-
-
-def _written(document: Any) -> bytes:
-    return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")

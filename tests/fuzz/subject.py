@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import itertools
-from collections.abc import AsyncIterator, Mapping
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
 
 from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen
 from extender.clock import SystemClock
 from extender.control.controller import Controller
 from extender.control.metrics import Metrics
 from extender.control.ports import NO_ANNOTATIONS, ClusterEvent, PodKey, WatchedKind
-from extender.control.watched import REQUIRED_KINDS
+from extender.control.watched import REQUIRED_KINDS, WATCHED, Known
 from extender.explain.views import GroupStatus, QueueReport
+from extender.history.store import HistoryStore
 from extender.ledger.effects import NodeAsk
 from extender.objects.meta import ObjectRef
 from extender.objects.node import Node
@@ -24,12 +31,14 @@ from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import NO_GROUP, GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.workload import Suspendable
-from extender.service.app import create_app
+from extender.service.app import Application, create_app
 from extender.settings import Settings
 from muster_lab.simulation.transports import AsgiApp, Message
+from tests.fuzz.messages import Answer, Request
 
 NODES = tuple(f"node-{index}" for index in range(6))
 GPU = "nvidia.com/gpu"
+_EXAMPLES = Path(__file__).parents[2] / "examples"
 
 #: Binds are held for a moment only, so that a run is not spent waiting; bodies are small, so that limits are met; the
 #: watches, which are silent here, never count as stale, however long a run takes.
@@ -39,26 +48,9 @@ SETTINGS = Settings(
     body_limit_bytes=64 * 1024,
     debounce_seconds=0.001,
     stale_after_seconds=86_400,
+    recording_megabytes=1,
+    history_write_seconds=1,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is sent."""
-
-    method: str
-    path: str
-    body: bytes
-    headers: tuple[tuple[bytes, bytes], ...] = ((b"content-type", b"application/json"),)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back."""
-
-    status: int
-    body: bytes
-    content_type: str
 
 
 class ForgetfulApi:
@@ -106,7 +98,7 @@ class Subject:
     """The Muster that is asked."""
 
     controller: Controller
-    app: AsgiApp
+    app: Application
     metrics: Metrics
     waiting: list[Pod] = field(default_factory=list)
     _serial: itertools.count[int] = field(default_factory=itertools.count)
@@ -119,6 +111,12 @@ class Subject:
         """Add nodes, a gang that runs, and those that wait."""
         for name in NODES:
             self.controller.tell(NodeSeen(Node(name, allocatable={"cpu": 64_000, "pods": 110, GPU: 8})))
+        known = Known()
+        rows = {(row.api_version, row.kind): row for row in WATCHED}
+        for document in submitted():
+            if (row := rows.get((document["apiVersion"], document["kind"]))) is not None:
+                for news in row.seen(row.decode(json.dumps(document).encode()), known):
+                    self.controller.tell(news)
         for kind in (WatchedKind.LEASE, *REQUIRED_KINDS):
             self.controller.synced(kind)
         running = self._gang("running", 2)
@@ -170,16 +168,18 @@ class Subject:
 async def running() -> AsyncIterator[Subject]:
     """Run a Muster with a small cluster."""
     clock, metrics = SystemClock(), Metrics()
-    controller = Controller(SETTINGS, clock, ForgetfulApi(), metrics)
-    subject = Subject(controller, create_app(controller, SETTINGS, metrics, clock), metrics)
-    task = asyncio.create_task(controller.run())
-    subject.populate()
-    await asyncio.sleep(0.01)
-    try:
-        yield subject
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    with TemporaryDirectory() as folder:
+        store = HistoryStore(f"{folder}/history.db")
+        controller = Controller(SETTINGS, clock, ForgetfulApi(), metrics, store=store, forecasts=True)
+        subject = Subject(controller, create_app(controller, SETTINGS, metrics, clock), metrics)
+        task = asyncio.create_task(controller.run())
+        subject.populate()
+        await asyncio.sleep(0.01)
+        try:
+            yield subject
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def call(app: AsgiApp, request: Request) -> Answer:
@@ -209,15 +209,23 @@ async def call(app: AsgiApp, request: Request) -> Answer:
         "method": request.method,
         "scheme": "http",
         "path": request.path,
-        "raw_path": request.path.encode(),
+        "raw_path": request.path.encode("utf-8", "surrogatepass"),
         "root_path": "",
-        "query_string": b"",
+        "query_string": request.query,
         "headers": list(request.headers),
         "client": ("127.0.0.1", 0),
         "server": ("127.0.0.1", 0),
     }
     await app(scope, receive, send)
     return Answer(status, b"".join(chunks), content_type)
+
+
+def submitted() -> Iterator[dict[str, Any]]:
+    """Return the objects of examples/workloads and examples/queues, as an API server would have them."""
+    paths = [path for folder in ("workloads", "queues") for path in sorted((_EXAMPLES / folder).glob("*.yaml"))]
+    for number, document in enumerate(each for path in paths for each in yaml.safe_load_all(path.read_text())):
+        about = {"namespace": "default", "uid": f"example-{number}", "creationTimestamp": _moment("0")}
+        yield {**document, "metadata": about | document["metadata"]}
 
 
 def _moment(serial: str) -> str:

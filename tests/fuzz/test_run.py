@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.fuzz.__main__ import main
-from tests.fuzz.judge import complaint
+from tests.fuzz.guidance import Pool, Unguided
+from tests.fuzz.judge import Judge
+from tests.fuzz.messages import Answer, Request, line_of, request_of
 from tests.fuzz.run import fuzz
-from tests.fuzz.subject import Answer, Request, running
+from tests.fuzz.session import play_again, recorded
+from tests.fuzz.subject import running
+from tests.patience import HANGS
 
 NAMES = ["node-0", "node-1"]
+#: What the OpenAPI document says, in short.
+DOCUMENT: dict[str, Any] = {
+    "paths": {
+        **{
+            f"/v1/{verb}": {"post": {"responses": {"200": {"content": {"application/json": {}}}}}}
+            for verb in ("filter", "prioritize", "bind", "preempt")
+        },
+        "/api/v1/gangs/{namespace}/{name}/explain": {
+            "get": {"responses": {"200": {"content": {"application/json": {}}}, "404": {}}}
+        },
+    }
+}
+JUDGE = Judge(DOCUMENT)
 
 
 async def test_no_answer_is_outside_the_protocol() -> None:
@@ -19,19 +39,67 @@ async def test_no_answer_is_outside_the_protocol() -> None:
     report = await fuzz(6000, seed=20261121)
     assert report.examples == []
     assert report.requests == sum(report.statuses.values()) == 6000
-    assert report.statuses.keys() >= {200, 400, 404, 405, 413}
+    assert report.statuses.keys() >= {200, 400, 404, 405, 413, 422}
+    async with running() as subject:
+        assert report.paths.keys() >= subject.app.openapi()["paths"].keys() - {"/api/v1/snapshot"}
     reached = {"bind bound", "bind refused", "filter pinned", "filter refused", "preempt allowed"}
     assert report.outcomes.keys() >= reached, "the requests are too spoiled to get anywhere"
 
 
-def test_the_same_seed_asks_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """A finding can be repeated: the statuses of two runs are equal."""
-    assert main(["--requests", "300", "--seed", "7"]) == 0
-    first = capsys.readouterr().out
-    assert main(["--requests", "300", "--seed", "7"]) == 0
-    second = capsys.readouterr().out
-    statuses = [[line for line in text.splitlines() if line.startswith("statuses")] for text in (first, second)]
-    assert statuses[0] == statuses[1] != []
+async def test_the_same_seed_asks_the_same() -> None:
+    """Without guidance a finding can be repeated by its seed: the statuses of two runs are equal."""
+    first, second = [await fuzz(300, seed=7) for _ in range(2)]
+    assert first.statuses == second.statuses
+    assert first.paths == second.paths
+
+
+class Scripted:
+    """A guide that has something new to say after each of the first three requests, or two if one was of a verb."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    @property
+    def reached(self) -> int:
+        """Count."""
+        self._asked += 1
+        return min(self._asked, 6)
+
+
+async def test_what_reaches_anything_new_is_kept_and_sent_first_next_time(tmp_path: Path) -> None:
+    """Guidance keeps the requests that reached something, in a file too, and the next run begins with them."""
+    file = tmp_path / "kept"
+    pool = Pool(file)
+    report = await fuzz(600, 3, Scripted(), pool)
+    assert report.kept == len(pool) == 3
+    pool.save()
+    assert [*Pool(file)] == [*pool]
+    sent = await fuzz(3, 4, Unguided(), Pool(file))
+    assert sent.requests == sum(sent.statuses.values()) == 3
+
+
+def test_runs_add_up_and_coverage_guides_them(tmp_path: Path) -> None:
+    """A record has a line for each run, of successive seeds; the second begins where the first came to."""
+    record, said = tmp_path / "record.jsonl", list[str]()
+    command = [sys.executable, "-m", "tests.fuzz", "--requests", "400", "--record", str(record)]
+    for more in (["--seed", "1"], []):
+        done = subprocess.run([*command, *more], check=False, capture_output=True, text=True, timeout=HANGS)
+        assert done.returncode == 0, done.stdout + done.stderr
+        said.append(done.stdout)
+    first, second = recorded(record)
+    assert (first["seed"], second["seed"]) == (1, 2)
+    assert first["kept"] > 50 > second["kept"]
+    assert second["reached"] > first["reached"] > 5000
+    assert "so far      800 requests in 2 runs, 0 complaints" in said[1]
+
+
+def test_findings_are_sent_again(tmp_path: Path) -> None:
+    """A file of requests is played again, each against a fresh Muster."""
+    file = tmp_path / "findings"
+    request = Request("POST", "/v1/bind", b"{\xff", query=b"a=%00")
+    file.write_text(f"{line_of(request)}\n")
+    assert request_of(file.read_text()) == request
+    assert not play_again(file)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +130,7 @@ def test_the_judge_notices(verb: str, told: object, words: str) -> None:
     """Each way to leave the protocol is complained about."""
     offered = {"NodeNames": NAMES, "NodeNameToMetaVictims": {"node-0": {"Pods": [{"UID": "x"}]}}}
     request = Request("POST", f"/v1/{verb}", json.dumps(offered).encode())
-    assert words in complaint(request, Answer(200, json.dumps(told).encode(), "application/json"))
+    assert words in JUDGE.complaint(request, Answer(200, json.dumps(told).encode(), "application/json"))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +139,29 @@ def test_the_judge_notices(verb: str, told: object, words: str) -> None:
 )
 def test_the_judge_notices_what_is_no_answer(status: int, body: bytes, content_type: str) -> None:
     """So are a status that is not documented, a body that is no JSON, and another content type."""
-    assert complaint(Request("POST", "/v1/bind", b"{}"), Answer(status, body, content_type))
+    assert JUDGE.complaint(Request("POST", "/v1/bind", b"{}"), Answer(status, body, content_type))
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status", "words"),
+    [
+        ("GET /api/v1/gangs/a/b/explain", 200, ""),
+        ("GET /api/v1/gangs/a/b/explain", 500, "status 500"),
+        ("POST /api/v1/gangs/a/b/explain", 405, ""),
+        ("POST /api/v1/gangs/a/b/explain", 200, "status 200"),
+        ("get /api/v1/gangs/a/b/explain", 200, "status 200"),
+        ("GET /api/v1/gangs/a/b/c/explain", 404, ""),
+        ("GET /api/v1/gangs/a/b/c/explain", 200, "does not exist"),
+        ("GET /", 200, ""),
+        ("GET /dashboard/x/y", 500, "does not exist"),
+    ],
+)
+def test_the_judge_knows_the_document(request_line: str, status: int, words: str) -> None:
+    """Statuses are those of the document; what is not in it is refused, and pages are for browsers."""
+    method, path = request_line.split()
+    told = JUDGE.complaint(Request(method, path, b""), Answer(status, b"{}", "application/json"))
+    assert words in told
+    assert bool(words) == bool(told)
 
 
 async def test_the_subject_answers_good_requests_well() -> None:

@@ -332,7 +332,7 @@ class TestUndecodable:
     """Bytes that make no sense."""
 
     async def test_object_that_cannot_be_decoded_is_skipped(self, script: ApiScript, transport: Transport) -> None:
-        """A bad object is counted and logged with kind and position; the watch goes on, and its place moves."""
+        """A bad object is counted and logged with kind, name and position; the watch goes on, and its place moves."""
         bad = added("bad", version=8, spec={"containers": 7})
         script.plan(PODS, watch(listed(7), bad, then=abort), watch(added("a", version=9), then=hold))
         with capture_logs() as logs:
@@ -342,6 +342,7 @@ class TestUndecodable:
         assert watched.reflector.undecodable == 1
         (skipped,) = [entry for entry in logs if entry["event"].startswith("skipped")]
         assert (skipped["kind"], skipped["where"], skipped["after"]) == ("pods", "line 2 of the watch", "7")
+        assert skipped["object"] == "/bad"
         assert "$.spec.containers" in skipped["error"]
 
     async def test_object_that_can_no_longer_be_decoded_is_not_gone(
