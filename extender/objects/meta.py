@@ -200,9 +200,14 @@ def write_timestamp(moment: dt.datetime) -> str:
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+#: Epoch seconds of the first and the last moment that a year of four digits can tell.
+_TELLABLE = -30_610_224_000.0, 253_402_300_799.0
+
+
 def time_text(seconds: float) -> str:
-    """Return a moment (epoch seconds) as the API server writes it."""
-    return write_timestamp(dt.datetime.fromtimestamp(seconds, dt.UTC))
+    """Return a moment (epoch seconds) as the API server writes it, or the nearest to it that can be written."""
+    first, last = _TELLABLE
+    return write_timestamp(dt.datetime.fromtimestamp(min(max(seconds, first), last), dt.UTC))
 
 
 def read_timestamp(text: str) -> float | None:

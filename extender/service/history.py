@@ -43,6 +43,8 @@ E = TypeVar("E", bound=StrEnum)
 _MOST_GANGS: Final = 1000
 _MOST_CURVES: Final = 100
 _DAY: Final = 86_400.0
+#: The year 9999 (epoch seconds): periods that begin before it end in a year of four digits.
+_LATEST: Final = 253_370_764_800.0
 #: Hours of one report: ten years.
 _MOST_HOURS: Final = 10 * 366 * 24
 _PAGE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?),([0-9]{1,18})", re.ASCII)
@@ -218,8 +220,8 @@ def _refusal(name: str, value: str, expected: str) -> HTTPException:
 def _time(given: Mapping[str, str], name: str) -> float | None:
     text = given.get(name)
     found = None if text is None else read_timestamp(text)
-    if text is not None and found is None:
-        raise _refusal(name, text, "a time such as 2026-11-26T09:30:00Z (RFC 3339)")
+    if text is not None and (found is None or not 0 <= found < _LATEST):
+        raise _refusal(name, text, "a time such as 2026-11-26T09:30:00Z (RFC 3339), from 1970 to 9998")
     return found
 
 

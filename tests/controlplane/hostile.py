@@ -6,6 +6,7 @@ the running API server tells. What it takes becomes what further objects are mad
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import threading
@@ -27,8 +28,6 @@ from tests.controlplane.test_adapters import OBJECTS as ADAPTED
 from tests.controlplane.test_facts import OBJECTS as FACTS
 from tests.fuzz.subject import submitted
 
-#: Where those objects are that are in namespaces.
-HOSTILE = "hostile"
 #: What the good gangs need, and no object of the storm offers or asks for.
 GOOD_RESOURCE = "good.example.com/gpu"
 
@@ -100,20 +99,22 @@ class HostileKind:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An object that Muster finds something wrong with: in which field, where it says so; "" if it cannot read it."""
+    """An object that Muster finds something wrong with: in which fields, or why it cannot be read; and its status."""
 
     kind: str
     name: str
     uid: str
     fields: tuple[str, ...]
+    status: str = ""
 
 
 class HostileStorm:
     """Objects that come from a seed, one after the other."""
 
-    def __init__(self, api: ApiClient, seed: int) -> None:
+    def __init__(self, api: ApiClient, namespace: str, seed: int) -> None:
         """Ask the server which of the watched kinds it has, and what they look like."""
         self._api = api
+        self._home = namespace
         self._random = Random(seed)
         self.missing: list[str] = []
         found = list(self._served())
@@ -164,6 +165,8 @@ class HostileStorm:
             kind.taken += 1
         except ApiError as error:
             kind.refused[error.status] += 1
+            if error.status in {404, 409}:  # others write too: kube-scheduler, kwok, Muster
+                kind.alive = {item["metadata"]["name"]: item for item in self._there(kind)}
             if error.status >= 500:
                 self.strange.append(f"{kind.row.name}: {error}")
 
@@ -198,7 +201,7 @@ class HostileStorm:
             item = copy.deepcopy(seed)
         else:
             item = drawer.draw(kind.schema)
-        for _ in range(random.choice((0, 1, 1, 2, 4))):
+        for _ in range(random.choice((0, 1, 1, 2, 4, 8))):
             item = drawer.graft(item, kind.schema)
         drawn: JsonObject = item.get("metadata") or {}
         metadata: JsonObject = {"name": name}
@@ -208,7 +211,7 @@ class HostileStorm:
             if isinstance(drawn.get(key), dict | list)
         }
         if kind.resource.namespaced:
-            metadata["namespace"] = HOSTILE
+            metadata["namespace"] = self._home
         if kind.row.kind == "Pod" and random.random() < 0.7:
             metadata["labels"] = {**(metadata.get("labels") or {}), POD_GROUP_LABEL: random.choice(NAMES[:4])}
         if kind.row.selector:
@@ -232,40 +235,39 @@ class HostileStorm:
         if kind.resource == NAMESPACES:
             finalize_namespace(self._api, name)
 
-    @staticmethod
-    def _namespace(kind: HostileKind) -> str | None:
-        return HOSTILE if kind.resource.namespaced else None
+    def _namespace(self, kind: HostileKind) -> str | None:
+        return self._home if kind.resource.namespaced else None
+
+    def _there(self, kind: HostileKind) -> list[JsonObject]:
+        """Return the objects of the storm that there are now."""
+        items = self._api.list_items(kind.resource, self._namespace(kind))
+        whole = {"apiVersion": kind.resource.api_version, "kind": kind.row.kind}
+        return [whole | item for item in items if item["metadata"]["name"] in NAMES]
 
     def clean_up(self) -> None:
         """Delete whatever there is of the storm."""
+        change: JsonObject = {"metadata": {"finalizers": None}}
         for kind in self.kinds:
-            for item in self._api.list_items(kind.resource, self._namespace(kind)):
-                if (name := item["metadata"]["name"]) in NAMES:
-                    try:
-                        if item["metadata"].get("finalizers"):
-                            change: JsonObject = {"metadata": {"finalizers": None}}
-                            self._api.patch(kind.resource, name, change, namespace=self._namespace(kind))
-                        self._delete(kind, name)
-                    except ApiError as error:
-                        if error.status != 404:
-                            raise
+            for item in self._there(kind):
+                name = item["metadata"]["name"]
+                with contextlib.suppress(ApiError):  # it may be gone by now
+                    if item["metadata"].get("finalizers"):
+                        self._api.patch(kind.resource, name, change, namespace=self._namespace(kind))
+                    self._delete(kind, name)
 
     def refused_by_muster(self) -> list[Refused]:
         """Return of what is there now, as the server has it, what Muster's own readers find wrong."""
         found, known = [], Known()
         for kind in self.kinds:
-            for item in self._api.list_items(kind.resource, self._namespace(kind)):
-                about = item["metadata"]
-                if about["name"] not in NAMES:
-                    continue
-                whole = {"apiVersion": kind.resource.api_version, "kind": kind.row.kind, **item}
+            for whole in self._there(kind):
+                about, status = whole["metadata"], json.dumps(whole.get("status"))
                 try:
                     news = list(kind.row.seen(kind.row.decode(json.dumps(whole).encode()), known))
                 except DecodeError as error:
                     found.append(Refused(kind.row.name, about["name"], about["uid"], (str(error),)))
                     continue
                 if fields := tuple(problem.field for problem in _problems(news)):
-                    found.append(Refused(kind.row.name, about["name"], about["uid"], fields))
+                    found.append(Refused(kind.row.name, about["name"], about["uid"], fields, status))
         return found
 
 

@@ -108,7 +108,12 @@ class Run:
         await asyncio.gather(*self._held)
 
     async def _answer(self, request: Request) -> None:
-        answer = await self._subject.ask(request)
+        try:
+            answer = await self._subject.ask(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a server would answer 500
+            self.report.statuses[500] += 1
+            self.report.complain(f"{type(error).__name__} at {self._judge.template(request.path)}: {error}", request)
+            return
         self.report.statuses[answer.status] += 1
         self.report.paths[self._judge.template(request.path)] += 1
         if words := self._judge.complaint(request, answer):

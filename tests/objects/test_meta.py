@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 
 import pytest
 
-from extender.objects.meta import ObjectRef, read_timestamp, write_timestamp
+from extender.objects.meta import ObjectRef, read_timestamp, time_text, write_timestamp
 
 
 def test_objects_are_named_with_their_kind() -> None:
@@ -42,3 +43,12 @@ def test_a_moment_is_written_in_whole_seconds_of_utc() -> None:
     moment = dt.datetime(2026, 1, 1, 2, 0, 5, 900_000, tzinfo=dt.timezone(dt.timedelta(hours=2)))
     assert write_timestamp(moment) == "2026-01-01T00:00:05Z"
     assert read_timestamp(write_timestamp(moment)) == int(moment.timestamp())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1e300, "9999-12-31T23:59:59Z"), (-math.inf, "1000-01-01T00:00:00Z"), (1767225600.5, "2026-01-01T00:00:00Z")],
+)
+def test_what_no_year_can_tell_is_told_as_the_nearest_moment(seconds: float, text: str) -> None:
+    """An end that is expected in 10,000 years is one that people read all the same."""
+    assert time_text(seconds) == text

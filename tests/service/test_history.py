@@ -164,6 +164,9 @@ async def test_gangs_are_found_by_how_they_begin_and_by_node(http: httpx.AsyncCl
     [
         ("history?outcome=Lost", "outcome"),
         ("history?since=yesterday", "since"),
+        ("history?since=9999-12-31T23:59:59-23:59", "since"),
+        ("report?until=0001-01-01T00:00:00Z", "until"),
+        ("curves?since=0001-01-01T00:00:00Z&until=0001-01-02T00:00:00Z", "until"),
         ("history?limit=0", "limit"),
         ("history?after=x", "after"),
         ("history?colour=red", "colour"),
