@@ -522,7 +522,7 @@ def _pick(things: list[T], number: int) -> T | None:
 
 
 def _waits_alone(pod: JsonObject) -> bool:
-    return pod["metadata"]["name"].startswith("single-") and pod["status"].get("phase") == "Pending"
+    return str(pod["metadata"]["name"]).startswith("single-") and pod["status"].get("phase") == "Pending"
 
 
 def _gang_of(pod: JsonObject) -> str:

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import pytest
@@ -242,9 +243,7 @@ def test_plans_that_are_handed_over_are_not_made_again(stage: Stage, rounds: int
         active.replica.scheduler.pause()
         wave = [stage.cluster.gang(f"plan-{number}-{index}", members=4, gpus=4, run_seconds=1) for index in range(3)]
         for gang in wave:
-            stage.cluster.wait_until(
-                lambda gang=gang: all(member.nominated_node for member in gang.members), f"{gang!r} planned", RECOVERY
-            )  # type: ignore[misc]  # bound now
+            stage.cluster.wait_until(partial(_is_planned, gang), f"{gang!r} planned", RECOVERY)
         blow = stage.kill_at(active, POINTS["between two Bindings"])
         active.replica.scheduler.resume()
         blow.wait()
@@ -361,3 +360,7 @@ def test_lease_lost_with_the_api_server_is_regained(stage: Stage, local_cluster:
 def wait_ended(server: Server) -> None:
     """Wait until a server has ended by itself."""
     wait_until(lambda: not server.running, timeout_seconds=15, description=f"{server.command.name} ended")
+
+
+def _is_planned(gang: Gang) -> bool:
+    return all(member.nominated_node for member in gang.members)

@@ -69,7 +69,7 @@ class Load(threading.Thread):
     def run(self) -> None:
         """Create one pod after the other."""
         for first in range(0, GANGS, 4):
-            for gang in MEMBERS * self._gangs[first : first + 4]:
+            for gang in MEMBERS * list(self._gangs[first : first + 4]):
                 gang.create_next()
                 time.sleep(PAUSE)
 

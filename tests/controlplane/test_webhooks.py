@@ -170,15 +170,6 @@ def test_one_tenants_webhook_stops_nobody_else(  # noqa: PLR0917 - what a story 
             text = explained(local_cluster, gang)
             assert text.startswith("BindingRefused: ")
             assert cause(mood) in text
-        print(
-            "ASKED",
-            name,
-            mood,
-            len(hook.asked),
-            explained(local_cluster, gang),
-            len(gang.bound),
-            [m[:200] for m in gang.messages if not m.startswith("Scheduled:")][:6],
-        )
         hook.mood = WebhookMood.ADMIT
         record_property("seconds until it was whole, after the mood", round(gang.wait_bound(timeout=_RECOVERY), 2))
         gang.wait_condition("True", "Started", timeout=_RECOVERY)
