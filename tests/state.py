@@ -157,6 +157,10 @@ class State:
         queues = self._admission.tenure.decider.queues
         return [entry.kind for entry in map(queues.get, refs) if entry is not None]
 
+    def attempts(self, uid: str) -> int:
+        """Return how often in a row the life `uid` of a gang had its nodes in vain."""
+        return self._reservations.backoff.attempts(uid)
+
     def waits(self) -> dict[str, Wait]:
         """Return why gangs wait, by the UID of their life."""
         return self._reservations.waits

@@ -266,7 +266,7 @@ def test_a_gang_whose_bindings_are_refused_gives_its_nodes_back_and_says_why(wor
         assert job.reason is Reason.BINDING_REFUSED
         assert job.wait is not None
         assert text in job.wait.message
-        assert world.admission.reservations.backoff.attempts(job.gang.uid) == attempt + 1
+        assert world.state.attempts(job.gang.uid) == attempt + 1
         world.later(10)
     for index in range(2):
         job.bind(index)

@@ -65,13 +65,15 @@ COUNTS: Mapping[str, Limit] = {
     # Tokens go through the API server's proxy by a header of their own; answers say how much they leave out.
     # A gang that waits for quota is told what its Queue has, who has the rest, when it comes back, and why not now.
     # What would help is looked for in other Queues, GPUs per pod and the ends of others: 90 lines.
-    # Of gangs that are alike one is evaluated, and all are told: 130 lines.
-    "lines in extender": Limit(69_790, goal=38_000),
+    # Of gangs that are alike one is evaluated, and all are told: 270 lines. Snapshots have pseudonyms for every text
+    # (300), writes are held up by namespace (250), and time is the API server's (100).
+    "lines in extender": Limit(70_560, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.
-    # What a verdict rests on, and of which gangs it is true, is a module of its own: two hundredths.
-    "own imports of a module, on average": Limit(6.16, goal=3.5),
+    # What a verdict rests on, and of which gangs it is true, is a module of its own; so are pseudonyms,
+    # the names of devices, and words that stay: four hundredths.
+    "own imports of a module, on average": Limit(6.21, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
     "class names in several modules": Limit(0, goal=0),
     "words of dialect": Limit(0, goal=0),

@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from localcluster.errors import LocalClusterError, NotInTimeError
 from localcluster.faults.api import ApiProxy
@@ -138,7 +139,7 @@ class Havoc:
         try:
             for gust in self.script.gusts:
                 began = time.monotonic()
-                self._later += [(began + act.at, lambda act=act: self._strike(act)) for act in gust.blows]  # type: ignore[misc]
+                self._later += [(began + act.at, partial(self._strike, act)) for act in gust.blows]
                 while (self._later or not self._all_ready()) and time.monotonic() < began + _LONGEST_SECONDS:
                     self._play(_ROUND)
                     if self._over.is_set():
@@ -195,7 +196,7 @@ class Havoc:
             self.kills[victim.kind] += 1
             if victim.kind == "muster":
                 self.deaths[site.name].append(time.monotonic())
-            self._after(seconds, lambda victim=victim: self._start(victim))  # type: ignore[misc]
+            self._after(seconds, partial(self._start, victim))
 
     def _start(self, victim: Victim) -> None:
         victim.down = False

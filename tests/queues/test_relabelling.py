@@ -38,7 +38,7 @@ def running(world: World, name: str, queue: str) -> Job:
 
 def move(world: World, job: Job, queue: str) -> None:
     """Let the PodGroup of a gang name another queue."""
-    gang = world.admission.model.gangs.get(job.ref)
+    gang = world.state.gang(job.ref)
     assert gang is not None
     assert gang.group is not None
     world.tell(GroupSeen(replace(gang.group, options=Options(queue=queue))))
