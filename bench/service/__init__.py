@@ -26,6 +26,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "pass": "bench.placement",
         "turns": "bench.turns",
         "forecast": "bench.forecast",
+        "crowd": "bench.crowd",
         "growth": "bench.service.growth",
         "seeing": "bench.service.seeing",
     }
@@ -41,6 +42,7 @@ CASES: Mapping[str, str] = MappingProxyType(
         "pass": "what a pass over waiting gangs takes, by gangs and nodes",
         "turns": "the longest turns of the event loop, step by step, in one process",
         "forecast": "what it costs to say when each gang that waits will start",
+        "crowd": "what a decision costs beside pods that wait",
         "growth": "how each figure grows with nodes, pods and gangs",
         "seeing": "what explanations and open pages cost the verbs",
     }
