@@ -76,6 +76,7 @@ class Queues(Generic[_Entry]):
         self.changes = 0
         self._entries: dict[GroupRef, _Entry] = {}
         self._lines: dict[str, dict[Hashable | None, list[_Entry]]] = {}
+        self._lent: set[tuple[str, Hashable]] = set()  # lines that a walk may still go over
 
     def __len__(self) -> int:
         """Count the gangs that want nodes."""
@@ -104,7 +105,7 @@ class Queues(Generic[_Entry]):
         self.remove(ref)
         self.changes += 1
         self._entries[ref] = entry
-        insort(self._lines.setdefault(entry.queue, {}).setdefault(entry.kind, []), entry, key=_by_position)
+        insort(self._own(entry.queue, entry.kind), entry, key=_by_position)
 
     def remove(self, ref: GroupRef) -> None:
         """Take the gang called `ref` out, if it is there."""
@@ -112,20 +113,29 @@ class Queues(Generic[_Entry]):
         if entry is None:
             return
         self.changes += 1
-        lines = self._lines[entry.queue]
-        line = lines[entry.kind]
+        line = self._own(entry.queue, entry.kind)
         index = bisect_left(line, entry.position, key=_by_position)
         while line[index] is not entry:  # beyond those with an equal position, if UIDs are not unique after all
             index += 1
         del line[index]
         if not line:
-            del lines[entry.kind]
-        if not lines:
+            del self._lines[entry.queue][entry.kind]
+        if not self._lines[entry.queue]:
             del self._lines[entry.queue]
+
+    def _own(self, queue: str, kind: Hashable) -> list[_Entry]:
+        """Return a line to change: a copy of it if a walk may still go over it."""
+        lines = self._lines.setdefault(queue, {})
+        line = lines.setdefault(kind, [])
+        if (queue, kind) in self._lent:
+            self._lent.remove((queue, kind))
+            line = lines[kind] = line[:]
+        return line
 
     def clear(self) -> None:
         """Take all entries out."""
         self.changes += 1
+        self._lent.clear()
         self._entries.clear()
         self._lines.clear()
 
@@ -134,7 +144,7 @@ class Queues(Generic[_Entry]):
 
         Those that are urgent come first. Then the first of each queue stand against each other: the queue whose `turn`
         comes first has the next, of queues that come at once the one whose entry does. In the same way those go after
-        them who are deferred on the way. Complexity: O(kinds), and O(entries) copied in bulk.
+        them who are deferred on the way. Complexity: O(kinds), and O(entries) that are like no other.
         """
         urgent: list[_Entry] = []
         rest: dict[str, list[_Front[_Entry]]] = {}
@@ -142,7 +152,9 @@ class Queues(Generic[_Entry]):
             apart = lines.get(None, [])
             index = bisect_left(apart, _FIRST_PATIENT, key=_by_position) if apart else 0
             urgent += apart[:index] if index else ()
-            fronts = [_Front(line[:], alike=True) for kind, line in lines.items() if kind is not None and len(line) > 1]
+            alike = [kind for kind, line in lines.items() if kind is not None and len(line) > 1]
+            self._lent.update((name, kind) for kind in alike)
+            fronts = [_Front(lines[kind], alike=True) for kind in alike]
             single = [*apart[index:], *(line[0] for kind, line in lines.items() if len(line) == 1 and kind is not None)]
             if single:  # thousands may each be of a kind of its own
                 single.sort(key=_by_position)

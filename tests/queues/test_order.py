@@ -156,6 +156,15 @@ class TestKinds:
                 met.append(self.serial(entry))
         assert met == [3, 0, 1, 2, 4]
 
+    def test_a_walk_goes_over_what_stood_when_it_began(self) -> None:
+        """Who comes or goes meanwhile, stands there for the next walk; this one comes by whom it began with."""
+        queues = self.queues("a", "a", "a")
+        walk = queues.in_turn(lambda _: ())
+        queues.remove(_ref("1"))
+        queues.put(_ref("3"), replace(_entry((True, 0, "03")), kind="a"))
+        assert [self.serial(entry) for entry in walk] == [0, 1, 2]
+        assert [self.serial(entry) for entry in queues.in_turn(lambda _: ())] == [0, 2, 3]
+
     def test_a_whole_queue_comes_later(self) -> None:
         """Who is deferred takes along all that stand behind it in its queue, of whatever kind; other queues go on."""
         queues = self.queues("a", None, "b", "a", "b")
