@@ -236,8 +236,8 @@ class Starts:
 
     def _wanted(self, managed: ManagedWorkload) -> dict[str, Pod]:
         """Return the pods that are to be expected of an object."""
+        self._describe(managed)
         if managed.stage is StartStage.HELD:
-            self._describe(managed)
             wanted = self._expected(managed)
             left = ManagedWorkload(managed.workload, managed.stage, wanted)
             for pod in filter(managed.is_played, self._children(managed)):
@@ -245,7 +245,6 @@ class Starts:
                     del wanted[taken.uid]
             return wanted
         if managed.stage is StartStage.RUNNING:
-            self._describe(managed)
             return {}
         if not self._has_minimum(managed.workload):
             return managed.expected

@@ -472,6 +472,26 @@ class TestStarting:
         job.job.run()
         assert job.job.gang.has_minimum
 
+    def test_what_has_succeeded_and_goes_while_the_others_start_is_not_waited_for(self, world: World) -> None:
+        """Its node is removed when the Job has been resumed and has not made its pods yet."""
+        world.nodes(4)
+        job = Submitted(world, "train")
+        world.judge()
+        job.start()
+        job.succeed(1, 3)
+        job.annotations = {}
+        job.seen(suspend=True)
+        job.delete(0, 2)
+        world.judge()
+        assert job.carry_out() is not None
+        for number in (1, 3):
+            world.tell(PodGone(job.pods.pop(number).uid))
+        world.judge()
+        job.create(0, 2)
+        world.judge()
+        assert set(job.job.reserved) == {job.pods[0].name, job.pods[2].name}
+        assert job.job.gang.min_member == 2
+
     def test_a_job_that_is_complete_waits_for_nothing(self, world: World) -> None:
         """Its pods have been cleaned up."""
         world.nodes(4)
