@@ -24,7 +24,7 @@ SOURCES = git ls-files --cached --others --exclude-standard --deduplicate --
 
 .PHONY: help setup demo check test nightly test-versions lint format bench plots flame soak fuzz cluster docs reference release lock audit clean
 .PHONY: require-go require-chromium require-faketime require-postgresql each gate-controlplane gate-computed
-.PHONY: night-instruments night-properties night-faults night-controlplane night-storms night-long
+.PHONY: night-instruments night-properties night-faults night-controlplane night-storms night-long night-tenants night-devices night-objects
 .PHONY: release-package release-sbom release-chart release-plugin release-krew release-sums
 
 help: ## List the targets.
@@ -193,18 +193,26 @@ gate-computed:
 
 # The parts of the night, each by itself as `make PART`. The last one compares figures with the budget, which wants a
 # quiet machine.
-NIGHT ?= night-instruments night-properties night-faults night-controlplane night-storms night-long docs fuzz test-versions soak bench
+NIGHT ?= night-instruments night-properties night-faults night-controlplane night-storms \
+         night-long night-tenants night-devices night-objects docs fuzz test-versions soak bench
 
 nightly: require-go require-chromium require-faketime require-postgresql setup ## Run what takes long: instruments, faults, fuzz, soak, versions, benches, docs.
 	@$(BIN)/python -m localcluster build
 	@$(MAKE) each PARTS='$(NIGHT)'
 
-# A part that fails does not keep the others from running: the end says which did.
+# A part that fails does not keep the others from running: the end says which did. One that has passed on a commit is
+# not run again on it, so that a night that was interrupted goes on.
+NIGHT_RECORD ?= build/nightly
+
 each:
-	@failed=; \
+	@failed=; passed=$(NIGHT_RECORD)/$$(git describe --always --abbrev=40 --dirty 2>/dev/null || echo -dirty); \
 	for part in $(PARTS); do \
-	    echo "nightly: $$part" >&2; \
-	    $(MAKE) "$$part" || failed+=" $$part"; \
+	    if [ -e "$$passed/$$part" ]; then echo "nightly: $$part has passed, see $$passed" >&2; continue; fi; \
+	    echo "nightly: $$part" >&2; began=$$SECONDS; \
+	    if ! $(MAKE) "$$part"; then failed+=" $$part"; \
+	    elif [[ $$passed != *-dirty ]]; then \
+	        mkdir -p "$$passed"; echo "$$((SECONDS - began)) s" >"$$passed/$$part"; \
+	    fi; \
 	done; \
 	if [ -n "$$failed" ]; then echo "nightly: failed:$$failed" >&2; exit 1; fi
 
@@ -233,15 +241,24 @@ night-storms:
 	    tests/controlplane/test_storm.py -k breaks
 	@$(BIN)/python -m tests.controlplane.storms $(STORM_RECORD)
 
+night-long:
+	@$(BIN)/pytest --long --reclaims 20 $(addprefix tests/controlplane/test_,outages.py scale.py flood.py reclaim.py)
+
 # Rounds of a bad tenant beside a good one; the last line says how long gangs took, the memory and the longest turn.
 TENANT_SEED ?= 1
+
+night-tenants:
+	@$(BIN)/pytest --capture no --tenant-rounds 100 --tenant-seed $(TENANT_SEED) tests/controlplane/test_random_tenants.py
+
+DEVICE_ROUNDS ?= 100
+
+night-devices:
+	@$(BIN)/pytest --capture no --device-rounds $(DEVICE_ROUNDS) tests/controlplane/test_device_mixes.py
+
 # Objects of every watched kind from their schemas, for a quarter of an hour.
 HOSTILE_SEED ?= 1
 
-night-long:
-	@$(BIN)/pytest --long --reclaims 20 $(addprefix tests/controlplane/test_,outages.py scale.py flood.py reclaim.py)
-	@$(BIN)/pytest --capture no --tenant-rounds 100 --tenant-seed $(TENANT_SEED) tests/controlplane/test_random_tenants.py
-	@$(BIN)/pytest --capture no --device-rounds 200 tests/controlplane/test_device_mixes.py
+night-objects:
 	@$(BIN)/pytest --capture no --hostile-seconds 900 --hostile-seed $(HOSTILE_SEED) \
 	    tests/controlplane/test_hostile_objects.py
 

@@ -68,3 +68,19 @@ def test_a_part_of_the_night_that_fails_stops_no_other(repository: Path, tmp_pat
     assert made.returncode != 0
     assert "no-such-part" in made.stderr.partition("nightly: require-go\n")[2]
     assert "nightly: failed: require-go no-such-part\n" in made.stderr
+
+
+def test_a_part_of_the_night_that_has_passed_is_not_run_again(repository: Path, tmp_path: Path) -> None:
+    """On the same commit a night that was interrupted goes on; a working tree with changes has no record."""
+    clone, record = tmp_path / "clone", tmp_path / "record"
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(repository), str(clone)], check=True)
+    (clone / "Makefile").write_bytes((repository / "Makefile").read_bytes())
+    subprocess.run(["git", "-C", str(clone), "add", "Makefile"], check=True)
+    write = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "one"]
+    subprocess.run(write, check=True)
+    said = []
+    for _ in range(2):
+        make = ["make", "-C", str(clone), "each", "PARTS=help", f"NIGHT_RECORD={record}"]
+        said.append(subprocess.run(make, check=True, capture_output=True, text=True).stderr)
+    assert "nightly: help\n" in said[0]
+    assert "nightly: help has passed" in said[1]
