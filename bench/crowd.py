@@ -17,7 +17,7 @@ from extender.settings import Settings
 #: Nodes, all GPUs of which are taken, and gangs that come one after the other and want none.
 _NODES, _NEWCOMERS = 512, 60
 #: Pods that wait, and whether they are alike; in a short measurement one in so many.
-_CROWDS, _SHORT = ((0, True), (2_000, True), (20_000, True), (2_000, False)), 50
+_CROWDS, _SHORT = ((0, True), (1, True), (2_000, True), (20_000, True), (2_000, False)), 50
 
 
 def full_cluster(waiting: int, *, alike: bool) -> Engine:
@@ -56,7 +56,7 @@ def measure(options: Options, say: Say) -> list[Figure]:
     """Measure decisions beside crowds; milliseconds of the processor."""
     figures = []
     for waiting, alike in _CROWDS:
-        crowd = waiting // (_SHORT if options.short else 1)
+        crowd = -(-waiting // _SHORT) if options.short else waiting
         say(f"crowd: beside {crowd} pods that wait, {'alike' if alike else 'each of another size'}")
         took = [1000 * each for each in decisions(full_cluster(crowd, alike=alike))]
         figures.append(of_repeats(f"crowd_ms_beside_{waiting}{'' if alike else '_sizes'}", "ms", took))

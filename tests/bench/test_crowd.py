@@ -12,6 +12,7 @@ def test_every_crowd_is_measured() -> None:
     found = crowd.measure(Options(short=True), said.append)
     assert [each.name for each in found] == [
         "crowd_ms_beside_0",
+        "crowd_ms_beside_1",
         "crowd_ms_beside_2000",
         "crowd_ms_beside_20000",
         "crowd_ms_beside_2000_sizes",
