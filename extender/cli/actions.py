@@ -272,8 +272,8 @@ class Acting:
         if failed and len(objects) == 1:
             raise failed[0][1]
         if failed:
-            said = "\n".join(f"  {each.called}: {error}" for each, error in failed)
-            raise AskError(f"{len(failed)} of {len(objects)} not {done}:\n{said}")
+            details = [f"{each.called}: {error}" for each, error in failed]
+            raise AskError(f"{len(failed)} of {len(objects)} not {done}:", details=details)
 
     def evict(self, pod: StoredObject) -> None:
         """Evict a pod, within PodDisruptionBudgets."""

@@ -8,7 +8,7 @@ import re
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -37,11 +37,15 @@ class ServerError(ValueError):
 
 
 class AskError(Exception):
-    """A question without an answer; the message says what to do. `status` is the HTTP status of Muster's, else 0."""
+    """A question without an answer; the message says what to do. `status` is the HTTP status of Muster's, else 0.
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    Each of `details` is said in a line of its own below the message.
+    """
+
+    def __init__(self, message: str, status: int = 0, details: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.status = status
+        self.details = details
 
 
 class UnknownPathError(AskError):

@@ -187,7 +187,7 @@ def found(command: str, muster: Asker, key: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusals(command: str) -> Iterator[None]:
-    """End a command with an exit code and one line on standard error if AskError or ServerError is raised."""
+    """End a command with an exit code and a line on standard error if AskError or ServerError is raised."""
     try:
         yield
     except ServerError as error:
@@ -195,6 +195,8 @@ def refusals(command: str) -> Iterator[None]:
         raise typer.Exit(EXIT_USAGE) from error
     except AskError as error:
         note(f"muster {command}: {error}")
+        for detail in error.details:
+            note(f"  {detail}")
         raise typer.Exit(EXIT_USAGE if error.status == BAD_REQUEST else EXIT_FAILED) from error
 
 

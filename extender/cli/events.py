@@ -14,7 +14,18 @@ from extender.cli.connecting import Connection, Scope, refusals
 from extender.cli.following import Followed, News, following
 from extender.cli.listing import Listing, ListOptions, run
 from extender.cli.output import Format, Output, json_line
-from extender.cli.printing import Cell, Column, cleaned, clock_time, console, local_time, note, say, with_local_times
+from extender.cli.printing import (
+    Cell,
+    Column,
+    cleaned,
+    clock_time,
+    console,
+    local_time,
+    note,
+    one_line,
+    say,
+    with_local_times,
+)
 from extender.explain.documents import DecisionRow
 from extender.service.board.documents import EventsDocument
 
@@ -123,13 +134,13 @@ def _follow(connection: Connection, wanted: Callable[[DecisionRow], bool], limit
 def _cells(event: DecisionRow, *, wide: bool) -> list[Cell]:
     when = local_time(event.time) if wide else clock_time(event.time)
     more = [str(event.seq), event.decision or "-", event.about or "-"] if wide else []
-    return [when, Text(event.kind, _STYLES.get(event.kind, "")), event.gang or "-", *more, said(event)]
+    return [when, Text(one_line(event.kind), _STYLES.get(event.kind, "")), event.gang or "-", *more, said(event)]
 
 
 def line(event: DecisionRow, *, wide: bool = False) -> Text:
     """Return a decision as one line, with columns of fixed width, since later lines are not known yet."""
     when = local_time(event.time) if wide else clock_time(event.time)
-    kind = (f"{event.kind:<9}", _STYLES.get(event.kind, ""))
+    kind = (f"{one_line(event.kind):<9}", _STYLES.get(event.kind, ""))
     about = f"{event.seq:>6}  {event.decision or '-':<12}  {event.about or '-':<24}  " if wide else ""
     return Text.assemble(f"{when}  ", kind, "  ", cleaned(f"{event.gang or '-':<24}  {about}{said(event)}"))
 

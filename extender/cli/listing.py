@@ -25,7 +25,7 @@ from extender.cli.output import (
     print_document,
     values_of,
 )
-from extender.cli.printing import Cell, Column, cleaned, console, lines, note, say
+from extender.cli.printing import Cell, Column, console, lines, note, one_line, say
 
 D = TypeVar("D", bound=msgspec.Struct)
 R = TypeVar("R", bound=msgspec.Struct)
@@ -177,7 +177,7 @@ class Shown(Generic[D, R]):
         kind, called = self.output.format, self.listing.called
         if kind is Format.NAME:
             for row, _ in pairs:
-                say(cleaned(called(row)).plain)
+                say(one_line(called(row)))
         elif kind is Format.CSV:
             print_csv(_raw(pairs), headers=headers)
         elif kind is Format.CUSTOM_COLUMNS:

@@ -17,7 +17,7 @@ import orjson
 import structlog
 
 from extender.cli.logwriter import LogWriter
-from extender.cli.printing import cleaned, steady
+from extender.cli.printing import one_line, steady
 
 #: Seconds that the end of the process waits for lines that are not written yet.
 _LAST_SECONDS: Final = 1.0
@@ -153,7 +153,7 @@ def _standard_error() -> int | None:
 
 def _without_signs(_logger: Any, _name: str, event: Any) -> Any:  # noqa: ANN401 - as structlog has it
     """Return what is logged with texts in one line each, which steer no terminal."""
-    return {key: cleaned(value).plain if isinstance(value, str) else value for key, value in event.items()}
+    return {key: one_line(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _traceback(file: TextIO, failure: structlog.typing.ExcInfo) -> None:

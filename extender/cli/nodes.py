@@ -14,7 +14,7 @@ from rich.text import Text
 from extender.cli.completing import node_names
 from extender.cli.connecting import Connection
 from extender.cli.listing import Listing, ListOptions, run
-from extender.cli.printing import Cell, Column, amount
+from extender.cli.printing import Cell, Column, amount, one_line
 from extender.service.board.documents import NodeItem, NodesDocument
 
 _EPILOG = (
@@ -123,7 +123,7 @@ def _grouped(document: NodesDocument, drawn: Iterator[tuple[NodeItem | None, Tex
     def headed() -> Iterator[tuple[NodeItem | None, Text]]:
         for place, together in groupby(drawn, lambda one: "" if one[0] is None else _place(document.levels, one[0])):
             if place and headers:
-                yield None, Text(place, "bold")
+                yield None, Text(one_line(place), "bold")
             yield from together
 
     return _listed(document, headed(), headers)
@@ -157,6 +157,6 @@ def _explained(legend: Legend, marks: Mapping[str, tuple[str, str]]) -> Iterator
     named = legend.holders[: len(_LETTERS)]
     for holder, count in named:
         letter, style = marks[holder]
-        yield Text.assemble((letter, style), f" {holder}: {count} GPU{'s' if count > 1 else ''}")
+        yield Text.assemble((letter, style), f" {one_line(holder)}: {count} GPU{'s' if count > 1 else ''}")
     if others := legend.holders[len(named) :]:
         yield Text(f"{_OTHER} {len(others)} others: {sum(count for _, count in others)} GPUs")

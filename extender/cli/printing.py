@@ -51,7 +51,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def note(message: str) -> None:
     """Say something to people in one line that is not part of the result, as that there is none."""
-    say(cleaned(message).plain, err=True)
+    say(one_line(message), err=True)
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -69,6 +69,11 @@ def steady(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line without what would steer a terminal; also line ends and tabs are replaced."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in text)
 
 
 def hidden_gangs(count: int) -> str:
@@ -217,14 +222,12 @@ def progress_bars() -> Progress:
 
 def phase(name: str) -> Text:
     """Return the phase of a gang in its colour."""
-    return Text(name, _PHASE_STYLES.get(name, ""))
+    return Text(one_line(name), _PHASE_STYLES.get(name, ""))
 
 
 def cleaned(cell: Cell) -> Text:
-    """Return a cell without what would steer a terminal: texts in it may be from any user."""
-    if isinstance(cell, Text):
-        return cell
-    return Text(cell if cell.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in cell))
+    """Return a cell in one line without what would steer a terminal: texts in it may be from any user."""
+    return cell if isinstance(cell, Text) else Text(one_line(cell))
 
 
 def bar(parts: Sequence[tuple[float, str, str]], whole: float, width: int) -> Text:

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Final
 from xml.etree import ElementTree as ET
 
+from extender.cli.printing import read_time
 from extender.history.documents import CurvesDocument, ReportDocument, ReportRow
 
 #: Hues that differ in lightness too (after Okabe and Ito), light and dark; the last is of all others together.
@@ -98,7 +99,7 @@ def _summary(main: ET.Element, report: ReportDocument) -> None:
 def _tables(main: ET.Element, report: ReportDocument) -> None:
     """Add what each used in all, and folded away what each used in each period."""
     section = ET.SubElement(main, "section")
-    ET.SubElement(section, "h2").text = _TITLES[report.by]
+    ET.SubElement(section, "h2").text = _TITLES.get(report.by, report.by)
     if not report.rows:
         ET.SubElement(section, "p", {"class": "dim"}).text = "Nothing was used."
         return
@@ -200,9 +201,11 @@ def _chart(  # noqa: PLR0913 - what a chart is made of
         )
         place = {"x": str(_LEFT - 8), "y": str(level + 4), "text-anchor": "end"}
         ET.SubElement(svg, "text", place).text = f"{most * part / 4:,.4g}"
-    begin = dt.datetime.fromisoformat(course.since)
+    begin = read_time(course.since)
     form = "%b %d" if steps * course.step_seconds > _DAYS else "%H:%M"
     for tick in range(_TICKS):
+        if begin is None:
+            break
         at = begin + dt.timedelta(seconds=steps * course.step_seconds * tick / _TICKS)
         place = {"x": str(x(steps * tick / _TICKS)), "y": str(_HEIGHT - 8)}
         ET.SubElement(svg, "text", place).text = at.astimezone(zone).strftime(form)
@@ -235,4 +238,5 @@ def _round_up(value: float) -> float:
 
 
 def _day(text: str, zone: dt.tzinfo) -> str:
-    return dt.datetime.fromisoformat(text).astimezone(zone).strftime("%Y-%m-%d")
+    moment = read_time(text)
+    return "-" if moment is None else moment.astimezone(zone).strftime("%Y-%m-%d")

@@ -9,7 +9,7 @@ import typer
 
 from extender.cli.connecting import Connection, MusterPort, asking
 from extender.cli.output import json_text
-from extender.cli.printing import OutputFormat, cleaned, local_time, say, with_local_times
+from extender.cli.printing import OutputFormat, local_time, one_line, say, with_local_times
 
 if TYPE_CHECKING:
     from extender.journal.archive import Snapshot
@@ -120,7 +120,7 @@ def show(
     for gang in waiting[:_MOST_SHOWN]:
         reason = gang["reason"]
         waits = f"{gang['namespace']}/{gang['name']} waits: {reason['code']}: {with_local_times(reason['message'])}"
-        say(f"  {cleaned(waits)}")
+        say(f"  {one_line(waits)}")
     if len(waiting) > _MOST_SHOWN:
         say(f"  and {len(waiting) - _MOST_SHOWN} more gangs wait (-o json has all)")
 

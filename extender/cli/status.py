@@ -10,7 +10,7 @@ from rich.text import Text
 
 from extender.cli.connecting import Connection, answered, refusals
 from extender.cli.output import DOCUMENT, DocumentFormat, Output, print_answer
-from extender.cli.printing import age, bar, cleaned, console, hidden_gangs, milliseconds, read_time, size
+from extender.cli.printing import age, bar, cleaned, console, hidden_gangs, milliseconds, one_line, read_time, size
 from extender.service.board.documents import StatusDocument
 
 EXIT_NOT_READY = 3
@@ -79,7 +79,7 @@ def _headline(answer: StatusDocument) -> Text:
     state, style = ("ready, leading", "green") if answer.leading else ("ready, standing by", "cyan")
     if not answer.ready:
         state, style = "not ready", "red"
-    return Text.assemble((f"Muster {answer.version}: ", "bold"), (state, f"bold {style}"))
+    return Text.assemble((f"Muster {one_line(answer.version)}: ", "bold"), (state, f"bold {style}"))
 
 
 def _longest(answer: StatusDocument, now: dt.datetime) -> Iterator[Text]:
@@ -106,4 +106,4 @@ def _recording(answer: StatusDocument, now: dt.datetime) -> Iterator[Text]:
 
 
 def _line(name: str, text: str) -> Text:
-    return Text.assemble((f"  {name:<9}", "dim"), cleaned(text))
+    return Text.assemble((f"  {one_line(name):<9}", "dim"), cleaned(text))

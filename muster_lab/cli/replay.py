@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from extender.cli.output import json_text
-from extender.cli.printing import OutputFormat, cleaned, console, say
+from extender.cli.printing import OutputFormat, console, one_line, say
 from extender.cli.snapshot import UnpackMegabytes
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def _show(snapshot: Snapshot, verdict: ReplayVerdict) -> None:
     difference = verdict.difference
     say(f"different at input {difference.seq:,} of {snapshot.header.inputs:,}\n")
     for place, noted in enumerate(verdict.before, difference.seq - len(verdict.before)):
-        say(f"  before    {place:,} {cleaned(describe(noted))} -> {outcome(noted.came)[:200]}")
-    say(f"  input     {difference.seq:,} {cleaned(describe(difference.noted))}")
+        say(f"  before    {place:,} {one_line(describe(noted))} -> {outcome(noted.came)[:200]}")
+    say(f"  input     {difference.seq:,} {one_line(describe(difference.noted))}")
     say(f"  expected  {outcome(difference.expected)}")
     say(f"  got       {outcome(difference.got)}")
     if difference.clock:

@@ -151,6 +151,13 @@ def run(arguments: list[str], out: io.StringIO | None = None) -> str:
     return out.getvalue() + err.getvalue()
 
 
+def result(arguments: list[str]) -> str:
+    """Run a command; return what a program would read of it."""
+    out = io.StringIO()
+    run(arguments, out)
+    return out.getvalue()
+
+
 def leads_to_nothing(shown: str) -> bool:
     """Tell whether text steers no terminal, once Muster's own colours are off."""
     return all(one.isprintable() or one in "\n\t" for one in _STYLE.sub("", shown))
@@ -195,10 +202,10 @@ def test_programs_read_what_was_said(server: HostileServer, command: str, text: 
     server.refusing, server.text = False, text
     arguments = [command, *ASKING[command], "--server", server.url]
     for output, read in ((Format.JSON, json.loads), (Format.YAML, yaml.safe_load)):
-        shown = run([*arguments, "-o", output])
+        shown = result([*arguments, "-o", output])
         assert leads_to_nothing(shown)
         assert text in texts_of(read(shown))
-    for row in csv.reader(io.StringIO(run([*arguments, "-o", "csv"]), newline="")):
+    for row in csv.reader(io.StringIO(result([*arguments, "-o", "csv"]), newline="")):
         assert [cell for cell in row if cell.lstrip().startswith(("=", "+", "-", "@", "\uff1d"))] == []
 
 
