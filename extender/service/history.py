@@ -49,7 +49,7 @@ _LATEST: Final = 253_370_764_800.0
 _MOST_HOURS: Final = 10 * 366 * 24
 _PAGE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?),([0-9]{1,18})", re.ASCII)
 _TEXT: Final[Schema] = {"type": "string"}
-_TIME: Final[Schema] = {"type": "string", "format": "date-time"}
+_TIME: Final[Schema] = {"type": "string", "format": "date-time", "description": "From 1970 to 9998."}
 _RUNNING: Final = "Running"
 
 _HISTORY: Final[Mapping[str, tuple[Schema, str]]] = {

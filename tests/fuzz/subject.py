@@ -170,6 +170,7 @@ async def running() -> AsyncIterator[Subject]:
     clock, metrics = SystemClock(), Metrics()
     with TemporaryDirectory() as folder:
         store = HistoryStore(f"{folder}/history.db")
+        await asyncio.to_thread(store.load, "", ())  # makes the tables: questions come sooner than the first write
         controller = Controller(SETTINGS, clock, ForgetfulApi(), metrics, store=store, forecasts=True)
         subject = Subject(controller, create_app(controller, SETTINGS, metrics, clock), metrics)
         task = asyncio.create_task(controller.run())
