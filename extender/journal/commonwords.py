@@ -15,9 +15,10 @@ from extender.objects.hami import HAMI_PARTS
 from extender.objects.keys import ADMISSION_GATE, KNOWN_ANNOTATIONS, KNOWN_LABELS
 from extender.objects.levels import HOST_LABELS, LEVEL_NAMES
 from extender.objects.node import CLIQUE_LABEL, READY
-from extender.objects.podspec import DOOM, LOST
+from extender.objects.podspec import DOOM, DRAIN, LOST
 from extender.objects.requests import GPU_RESOURCES
 from extender.objects.sources.table import SOURCES
+from extender.objects.sources.volcano import ROLE_LABELS
 from extender.objects.workload import MANAGE_JOBS
 from extender.settings import LOST_CONDITIONS, LOST_TAINTS
 
@@ -36,15 +37,17 @@ KEYS: Final = frozenset(
             *LEVEL_NAMES,
             *HOST_LABELS,
             *DOOM,
+            *ROLE_LABELS,
             *KNOWN_LABELS,
             *KNOWN_ANNOTATIONS,
             *LOST_CONDITIONS,
             *LOST_TAINTS,
         ),
-        *(ADMISSION_GATE, CLIQUE_LABEL, LOST, READY, "muster.dev/often-lost", "kubernetes.io/metadata.name"),
+        *(ADMISSION_GATE, CLIQUE_LABEL, DRAIN, LOST, READY, "muster.dev/often-lost", "kubernetes.io/metadata.name"),
         *(key for each in SOURCES for key in (each.label, *each.gang_keys, *each.role_keys) if key),
         *("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "karpenter.sh/nodepool"),
         *("node-role.kubernetes.io/control-plane", "nvidia.com/gpu", "amd.com/gpu"),
+        "node.cloudprovider.kubernetes.io/uninitialized",
         *("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"),
         *(
             f"node.kubernetes.io/{what}"

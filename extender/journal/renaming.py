@@ -32,7 +32,7 @@ from extender.objects.noderequest import NodeRequest
 from extender.objects.nodetopology import Zone
 from extender.objects.pod import CHARGED, Pod, Shape
 from extender.objects.podclaims import ContainerClaim, ExtendedRequest, PodClaim, PodClaims
-from extender.objects.podgroup import GroupRef, PodGroup
+from extender.objects.podgroup import HYPOTHETICAL, GroupRef, PodGroup
 from extender.objects.podoptions import LEADING_ROLES
 from extender.objects.podspec import Taint, Toleration
 from extender.objects.queue import Flavor, Queue, RunningLimit
@@ -171,7 +171,9 @@ class Anonymiser:
         return tuple(sorted(self.amounts(requests)))
 
     def own_uid(self, uid: str) -> str:
-        """Return the UID of an object as it is: the API server makes it."""
+        """Return the UID of an object: the API server's as it is, what stands for one that Muster made of names."""
+        if uid.startswith(HYPOTHETICAL):
+            return self.names.name(Space.TEXT, uid)
         self._uids.add(uid)
         return uid
 

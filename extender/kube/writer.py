@@ -38,7 +38,7 @@ _REPORTING_INSTANCE_BYTES = 128
 _NAME_LENGTH = 253
 
 #: What no name of an object has: an owner may be called anything, since the API server does not look for it.
-_NO_NAME = re.compile(r"[^-a-z0-9.]|(?<=[-.])\.|\.(?=-)")
+_NO_NAME = re.compile(r"[^-a-z0-9.]")
 
 #: What Events may take whose name is remembered so that repetitions are counted (bytes): some 4,000. One whose name is
 #: forgotten is written again.
@@ -102,8 +102,9 @@ class EventRecorder:
         about = event.about
         parts = (self._instance, about.kind, about.uid, event.reason, event.message, event.action, began)
         digest = blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
-        stem = _NO_NAME.sub("-", about.name.lower())[: _NAME_LENGTH - 1 - len(digest)].strip(".-")
-        return _Series(f"{stem}.{digest}" if stem else digest, began)
+        stem = _NO_NAME.sub("-", about.name.lower()[: _NAME_LENGTH - 1 - len(digest)])
+        labels = (label.strip("-") for label in stem.split("."))
+        return _Series(".".join((*filter(None, labels), digest)), began)
 
     def _body(self, event: ClusterEvent, series: _Series) -> JsonObject:
         about = event.about

@@ -7,6 +7,7 @@ import copy
 import json
 import random
 import re
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -83,6 +84,12 @@ def marked(document: Json, place: _Place, text: str) -> Json:
     else:
         holder[key] = text  # type: ignore[index]  # a list or an object
     return whole
+
+
+def as_made(document: Json) -> Json:
+    """Return an object with a UID as the API server makes them: those of the builders are made of its name."""
+    meta = document["metadata"]
+    return document | {"metadata": meta | {"uid": str(uuid.uuid5(uuid.NAMESPACE_OID, meta["uid"]))}}
 
 
 def news(row: Watched[Any], document: Json) -> list[Event[Any]]:
@@ -215,12 +222,12 @@ def _secret_world(story: Story) -> list[str]:
         ("PodGroup", coscheduling_json(f"{MARK}-gang", minMember=2)),
     ]
     for row, document in ((rows[kind], document) for kind, document in objects if kind != "PodGroup"):
-        for event in news(row, document):
+        for event in news(row, as_made(document)):
             story.recorder.apply(event)
     groups = next(row for row in WATCHED if row.name == "podgroups.scheduling.x-k8s.io")
-    for event in news(groups, objects[-1][1]):
+    for event in news(groups, as_made(objects[-1][1])):
         story.recorder.apply(event)
-    requests = {"cpu": "1", GPU: "1", f"{MARK}.example/fpga": "2"}
+    requests = {"cpu": "1", GPU: "1", f"{MARK}.example/fpga": "3"}
     for number in range(2):
         pod = pod_json(f"{MARK}-pod-{number}", gang=f"{MARK}-gang")
         pod["spec"] |= {
@@ -228,7 +235,7 @@ def _secret_world(story: Story) -> list[str]:
             "containers": [{"name": MARK, "resources": {"requests": requests, "claims": [{"name": MARK}]}}],
             "resourceClaims": [{"name": MARK, "resourceClaimTemplateName": f"{MARK}-template"}],
         }
-        for event in news(rows["Pod"], pod):
+        for event in news(rows["Pod"], as_made(pod)):
             story.recorder.apply(event)
     story.recorder.apply(Rebuild())
     story.recorder.apply(Tick())
