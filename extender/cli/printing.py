@@ -64,16 +64,16 @@ def give(text: str, *, nl: bool = True) -> None:
     typer.echo(steady(text) if sys.stdout.isatty() else text, nl=nl)  # noqa: TID251 - a program reads it
 
 
-def steady(text: str) -> str:
+def steady(text: str, spared: str = "\n\t") -> str:
     """Return lines without what would steer a terminal: control characters, and those that turn or hide others."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+    return "".join(one if one.isprintable() or one in spared else "\ufffd" for one in text)
 
 
 def one_line(text: str) -> str:
     """Return a text in one line without what would steer a terminal; also line ends and tabs are replaced."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in text)
+    return steady(text, spared="")
 
 
 def hidden_gangs(count: int) -> str:
