@@ -1,4 +1,4 @@
-"""Texts that attack whoever prints, parses or evaluates them."""
+"""Texts that attack what prints, parses or evaluates them."""
 
 from __future__ import annotations
 

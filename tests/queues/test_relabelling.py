@@ -74,7 +74,7 @@ def test_what_waits_is_where_it_says(world: World) -> None:
 
 
 def test_who_pays_stays(world: World) -> None:
-    """Another's name on pods that run makes no room under the limit of whoever started them."""
+    """Another's name on pods that run makes no room under the limit of the user who started them."""
     flavors = (Flavor("all", {GPU: Quota(64)}),)
     limits = (RunningLimit(USER, gpus=16),)
     world.tell(QueueSeen(Queue("team", "q1", flavors=flavors, limits=limits)))
