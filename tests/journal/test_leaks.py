@@ -149,6 +149,14 @@ def test_no_value_of_a_key_that_is_read_remains(row: Watched[Any]) -> None:
         assert MARK.encode() not in said(news(row, document)), key
 
 
+def test_what_says_what_a_node_is_stays() -> None:
+    """Bandwidth and links follow from products, architectures and types of instances, so these are kept."""
+    nodes = next(row for row in WATCHED if row.kind == "Node")
+    labels = {key: f"H{number}-product" for number, key in enumerate(sorted(commonwords.TELLING))}
+    told = said(news(nodes, node_json("node", labels=labels)))
+    assert [value for value in labels.values() if value.encode() not in told] == []
+
+
 #: Keys in the code that are no label's, taint's, gate's or condition's: versions of APIs, resources, annotations that
 #: only Muster writes, or of which nothing is recorded.
 _NO_KEYS = re.compile(
