@@ -14,18 +14,7 @@ from extender.cli.connecting import Connection, Scope, refusals
 from extender.cli.following import Followed, News, following
 from extender.cli.listing import Listing, ListOptions, run
 from extender.cli.output import Format, Output, json_line
-from extender.cli.printing import (
-    Cell,
-    Column,
-    cleaned,
-    clock_time,
-    console,
-    local_time,
-    note,
-    one_line,
-    say,
-    with_local_times,
-)
+from extender.cli.printing import Cell, Column, clock_time, console, local_time, note, one_line, say, with_local_times
 from extender.explain.documents import DecisionRow
 from extender.service.board.documents import EventsDocument
 
@@ -142,7 +131,7 @@ def line(event: DecisionRow, *, wide: bool = False) -> Text:
     when = local_time(event.time) if wide else clock_time(event.time)
     kind = (f"{one_line(event.kind):<9}", _STYLES.get(event.kind, ""))
     about = f"{event.seq:>6}  {event.decision or '-':<12}  {event.about or '-':<24}  " if wide else ""
-    return Text.assemble(f"{when}  ", kind, "  ", cleaned(f"{event.gang or '-':<24}  {about}{said(event)}"))
+    return Text.assemble(f"{when}  ", kind, "  ", one_line(f"{event.gang or '-':<24}  {about}{said(event)}"))
 
 
 def said(event: DecisionRow) -> str:

@@ -32,23 +32,13 @@ TELLING: Final = frozenset(
 #: Keys of labels, taints, gates and conditions that Muster reads, or that every cluster has.
 KEYS: Final = frozenset(
     {
-        *(
-            *TELLING,
-            *LEVEL_NAMES,
-            *HOST_LABELS,
-            *DOOM,
-            *ROLE_LABELS,
-            *KNOWN_LABELS,
-            *KNOWN_ANNOTATIONS,
-            *LOST_CONDITIONS,
-            *LOST_TAINTS,
-        ),
+        *(*TELLING, *LEVEL_NAMES, *HOST_LABELS, *DOOM, *ROLE_LABELS, *LOST_CONDITIONS, *LOST_TAINTS),
+        *(*KNOWN_LABELS, *KNOWN_ANNOTATIONS),
         *(ADMISSION_GATE, CLIQUE_LABEL, DRAIN, LOST, READY, "muster.dev/often-lost", "kubernetes.io/metadata.name"),
         *(key for each in SOURCES for key in (each.label, *each.gang_keys, *each.role_keys) if key),
         *("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "karpenter.sh/nodepool"),
-        *("node-role.kubernetes.io/control-plane", "nvidia.com/gpu", "amd.com/gpu"),
-        "node.cloudprovider.kubernetes.io/uninitialized",
-        *("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"),
+        *("node-role.kubernetes.io/control-plane", "node.cloudprovider.kubernetes.io/uninitialized"),
+        *("nvidia.com/gpu", "amd.com/gpu", "kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"),
         *(
             f"node.kubernetes.io/{what}"
             for what in (
