@@ -16,11 +16,13 @@ from extender.admission.events import Event
 from extender.control.watched import WATCHED, Known
 from extender.objects.keys import KNOWN_ANNOTATIONS, KNOWN_LABELS
 from tests.builders import GPU, Json, coscheduling_json, node_json, pod_json, written
-from tests.control.conftest import Muster, pytest_asyncio_loop_factories
+from tests.control.conftest import Muster
 from tests.hostile.texts import ATTACKS
+from tests.patience import HANGS
 from tests.service.conftest import http, muster, settings, term
+from tests.service.serving import until
 
-__all__ = ["http", "muster", "pytest_asyncio_loop_factories", "settings", "term"]
+__all__ = ["http", "muster", "settings", "term"]
 
 _ROWS = {row.name: row for row in WATCHED}
 _GROUPS = "podgroups.scheduling.x-k8s.io"
@@ -68,13 +70,22 @@ def tell_of_everything(muster: Muster, text: str, number: int) -> None:
     tell(muster, "pods", hostile_pod(f"{text}-{number}-alone", text))
 
 
+async def decided(http: httpx.AsyncClient) -> None:
+    """Wait until it is said of each gang why it waits."""
+    async with asyncio.timeout(HANGS):
+        rows: list[Json] = []
+        while not rows or not all(row["reason"] for row in rows):
+            await asyncio.sleep(0.05)
+            rows = (await http.get("/api/v1/gangs")).json().get("gangs", [])
+
+
 async def test_every_answer_is_of_its_form(muster: Muster, http: httpx.AsyncClient) -> None:
     """JSON that can be read; a picture that is SVG and runs nothing; and no answer that is an error of Muster's."""
     muster.nodes(2)
     for number, text in enumerate(ATTACKS):
         tell_of_everything(muster, text, number)
     muster.sync()
-    await asyncio.sleep(5)
+    await decided(http)
     paths = (await http.get("/openapi.json")).json()["paths"]
     asked = [path for path, methods in paths.items() if "get" in methods and not path.endswith("/stream")]
     assert len(asked) > 10
@@ -101,7 +112,7 @@ async def test_metrics_are_read_as_they_are_meant(muster: Muster, http: httpx.As
     flavor = {"name": "f", "resources": [{"name": GPU, "nominalQuota": "8"}]}
     tell(muster, "queues.muster.dev", {"metadata": {"name": ATTACKS[queue], "uid": "q"}, "spec": {"flavors": [flavor]}})
     muster.sync()
-    await asyncio.sleep(5)
+    await decided(http)
     text = (await http.get("/metrics")).text
     samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
     values = {value for each in samples for value in each.labels.values()}
@@ -119,22 +130,24 @@ async def test_what_no_node_lists_is_one_series(muster: Muster, http: httpx.Asyn
         pod["spec"]["containers"][0]["resources"]["requests"] = {f"tenant.example/{number}": "3", GPU: "9"}
         tell(muster, "pods", pod)
     muster.sync()
-    await asyncio.sleep(5)
-    await http.get("/metrics")
-    assert muster.sample("muster_unmet_demand", resource="other") == 150
+    async with asyncio.timeout(HANGS):
+        await until(lambda: muster.sample("muster_unmet_demand", resource="other") == 150)
     assert muster.sample("muster_unmet_demand", resource=GPU) == 450
     text = (await http.get("/metrics")).text
     assert text.count("muster_unmet_demand{") < 10
 
 
 @pytest.mark.parametrize("text", ATTACKS, ids=range(len(ATTACKS)))
-async def test_what_is_written_about_a_hostile_gang_can_be_sent(muster: Muster, text: str) -> None:
+async def test_what_is_written_about_a_hostile_gang_can_be_sent(
+    muster: Muster, http: httpx.AsyncClient, text: str
+) -> None:
     """Events and status say why it waits, in text that JSON takes."""
     muster.nodes(1)
     tell_of_everything(muster, text, 0)
     muster.sync()
-    await asyncio.sleep(5)
-    assert muster.api.events
+    await decided(http)
+    async with asyncio.timeout(HANGS):
+        await until(lambda: bool(muster.api.events))
     for event in muster.api.events:
         json.dumps([event.reason, event.message, event.about.name]).encode()
         assert event.reason.isalnum()
