@@ -67,7 +67,7 @@ COUNTS: Mapping[str, Limit] = {
     # What would help is looked for in other Queues, GPUs per pod and the ends of others: 90 lines.
     # Of gangs that are alike one is evaluated, and all are told: 270 lines. Snapshots have pseudonyms for every text
     # (300), writes are held up by namespace (250), and time is the API server's (100).
-    "lines in extender": Limit(70_560, goal=38_000),
+    "lines in extender": Limit(70_580, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.

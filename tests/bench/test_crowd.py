@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench import crowd
 from bench.options import Options
+from tests.state import State
 
 
 def test_every_crowd_is_measured() -> None:
@@ -24,4 +25,4 @@ def test_every_crowd_is_measured() -> None:
 def test_the_crowd_waits() -> None:
     """All GPUs are taken: of the pods that wait each has a reason, and none a node."""
     engine = crowd.full_cluster(5, alike=True)
-    assert len(engine.admission.reservations.waits) == 5
+    assert len(State(engine).waits()) == 5
