@@ -174,7 +174,7 @@ FAULTS := tests/properties/test_faults.py
 CONTROL_PLANES ?= 3
 BROWSERS ?= 2
 
-test: require-go require-chromium require-postgresql setup lint ## Run the gate, as CI does: lint, every test that decides, coverage.
+test: require-go require-chromium require-faketime require-postgresql setup lint ## Run the gate, as CI does: lint, every test that decides, coverage.
 	@rm -rf .coverage .coverage.* $(COVERED) && mkdir -p $(COVERED)
 	@$(BIN)/python -m localcluster build
 	@$(MAKE) gate-computed

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import httpx
 
-from localcluster.credentials import Connection, User, write_service_account_key, write_token_file
+from localcluster.credentials import (
+    Connection,
+    User,
+    write_server_certificate,
+    write_service_account_key,
+    write_token_file,
+)
 from localcluster.ports import LOOPBACK, free_ports
 from localcluster.processes import Command, Server
 from localcluster.programs import Binary
@@ -130,11 +136,12 @@ class ControlPlane(Startable):
         self.start()
 
     def _api_server_ready(self) -> bool:
-        # The certificate is the server's own work, so it may not be there yet.
-        return (self._folder / "apiserver.crt").exists() and probe(f"{self.url}/readyz", self.admin)
+        return probe(f"{self.url}/readyz", self.admin)
 
     def _api_server_arguments(self, executable: Path, etcd_url: str) -> list[str]:
         folder = self._folder
+        # The API server takes these from its --cert-dir.
+        write_server_certificate(folder / "apiserver.crt", folder / "apiserver.key", LOOPBACK)
         key = write_service_account_key(folder / "service-account.key")
         tokens = write_token_file([self._admin, self._kube_scheduler], folder / "tokens.csv")
         arguments = [

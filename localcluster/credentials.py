@@ -1,9 +1,11 @@
 """Who may talk to the API server: users with tokens, the key that signs ServiceAccount tokens, kubeconfig files."""
 
 import csv
+import datetime as dt
 import secrets
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,29 @@ from pathlib import Path
 import yaml
 
 from localcluster.errors import LocalClusterError
+
+#: For how long a server's certificate is good before it is made, and after. A cluster is older than its machines: one
+#: whose clock is hours behind knows its API server. kube-apiserver's own self-signed one begins an hour before.
+_VALIDITY = dt.timedelta(days=1), dt.timedelta(days=30)
+#: `openssl req` cannot say when a certificate begins before OpenSSL 3.4; `openssl ca` can, and asks for a list of those
+#: that it has made.
+_AUTHORITY = """\
+[ca]
+default_ca = here
+[here]
+database = {index}
+rand_serial = yes
+default_md = sha256
+policy = any
+x509_extensions = extensions
+[any]
+commonName = supplied
+[extensions]
+basicConstraints = critical, CA:TRUE
+extendedKeyUsage = serverAuth
+subjectAltName = IP:{address}
+subjectKeyIdentifier = hash
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +90,34 @@ def write_service_account_key(path: Path) -> Path:
 
     ECDSA P-256 in SEC 1 form: kube-apiserver takes the public half from the same file, which it cannot from PKCS 8.
     """
+    _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(path))
+    path.chmod(0o600)
+    return path
+
+
+def write_server_certificate(certificate: Path, key: Path, address: str) -> None:
+    """Make a self-signed certificate, and its key, for a server on an IP address."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config, index, request = folder / "config", folder / "index", folder / "request"
+        index.touch()
+        config.write_text(_AUTHORITY.format(index=index, address=address), encoding="utf-8")
+        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        _openssl("req", "-new", *curve, "-subj", f"/CN={address}", "-keyout", str(key), "-out", str(request))
+        now = dt.datetime.now(dt.UTC)
+        before, after = _VALIDITY
+        begins, ends = (f"{moment:%Y%m%d%H%M%SZ}" for moment in (now - before, now + after))
+        _openssl(
+            *("ca", "-selfsign", "-batch", "-notext", "-config", str(config), "-in", str(request)),
+            *("-keyfile", str(key), "-out", str(certificate), "-outdir", name, "-startdate", begins, "-enddate", ends),
+        )
+    key.chmod(0o600)
+
+
+def _openssl(*arguments: str) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
         raise LocalClusterError(
             "`openssl` is needed for the local control plane. Install it with `apt-get install openssl`."
         )
-    subprocess.run(  # noqa: S603 - the openssl found on PATH
-        [openssl, "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(path)],
-        check=True,
-        capture_output=True,
-    )
-    path.chmod(0o600)
-    return path
+    subprocess.run([openssl, *arguments], check=True, capture_output=True)  # noqa: S603 - the openssl found on PATH

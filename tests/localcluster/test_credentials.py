@@ -2,12 +2,19 @@
 
 import csv
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from localcluster.credentials import Connection, User, write_service_account_key, write_token_file
+from localcluster.credentials import (
+    Connection,
+    User,
+    write_server_certificate,
+    write_service_account_key,
+    write_token_file,
+)
 from localcluster.errors import LocalClusterError
 
 
@@ -62,6 +69,18 @@ def test_service_account_key_is_in_the_form_that_kube_apiserver_reads(tmp_path: 
     path = write_service_account_key(tmp_path / "sa.key")
     assert path.read_text(encoding="ascii").startswith("-----BEGIN EC PRIVATE KEY-----")
     assert mode(path) == 0o600
+
+
+def test_server_certificate_is_known_to_clients_whose_clock_is_hours_behind(tmp_path: Path) -> None:
+    """It is good for the address, from a day ago on."""
+    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
+    write_server_certificate(certificate, key, "127.0.0.1")
+    assert mode(key) == 0o600
+    command = ["openssl", "verify", "-CAfile", str(certificate), "-verify_ip", "127.0.0.1", "-purpose", "sslserver"]
+    for hours, good in ((0, True), (-23, True), (-25, False)):
+        at = ("-attime", str(int(certificate.stat().st_mtime) + hours * 3600))
+        done = subprocess.run([*command, *at, str(certificate)], check=False, capture_output=True, text=True)
+        assert (done.returncode == 0) is good, done.stderr
 
 
 def test_missing_openssl_names_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
