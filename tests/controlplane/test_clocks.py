@@ -39,6 +39,9 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(900)]
 HOUR = 3600.0
 #: What clocks are set by (seconds): less than and more than a Lease, than deadlines, and than gangs run.
 STEPS = tuple(sign * seconds for seconds in (0.9, 3.0, 20.0, 90.0, 900.0, 3 * HOUR) for sign in (-1, 1))
+#: What a busy machine may add to how long a gang waits or runs (seconds): with libfaketime, threads wait 10 ms
+#: for each other. A clock that counts adds hours.
+SLOWNESS = 120.0
 _LEASE_WATCH = Match(kind="watch leases")
 
 
@@ -168,7 +171,9 @@ def test_times_are_the_api_servers(
     local_cluster: LocalCluster, cluster: Sandbox, muster_scheduler: Server, tmp_path: Path, offset: float
 ) -> None:
     """A Muster whose clock is hours off counts no second too many or too few, and takes no node for lost too early."""
-    muster_scheduler.check()
+    stopped = not muster_scheduler.running  # by `machines`, for the tests of this module that have some
+    if stopped:
+        muster_scheduler.start()
     config, clock, port = tmp_path / "settings.yaml", WallClock(tmp_path / "clock", offset), local_cluster.muster_port
     config.write_text(
         f"history_store: {tmp_path / 'history.db'}\nhistory_write_seconds: 0.2\nnode_lost_seconds: 20\n", "utf-8"
@@ -191,14 +196,16 @@ def test_times_are_the_api_servers(
         gang.complete()
         ended = time.time()
         (told,) = wait_history(port, "job")
-        assert told["gpuSeconds"]["used"] / 32 == pytest.approx(ended - began, abs=2.0)
-        assert 0.0 <= told["waitedSeconds"] < 10.0
-        for page in ("gangs", "gangs/default/waiting", "decisions", "history", "queues"):
+        assert told["gpuSeconds"]["used"] / 32 == pytest.approx(ended - began, abs=SLOWNESS)
+        assert 0.0 <= told["waitedSeconds"] < SLOWNESS
+        for page in ("status", "gangs", "demand", "queues", "nodes", "capacity", "board", "history", "report"):
             answer = httpx.get(f"http://{LOOPBACK}:{port}/api/v1/{page}", trust_env=False)
-            assert answer.status_code == 200, answer.text
-            (tmp_path / "pages").open("a").write(answer.text)
+            assert answer.status_code == httpx.codes.OK, answer.text
+            assert not below_zero(answer.json()), page
     finally:
         muster.kill()
+        if stopped:
+            muster_scheduler.kill()
 
 
 def below_zero(value: object) -> list[str]:
@@ -214,7 +221,8 @@ def wait_history(port: int, gang: str) -> list[JsonObject]:
     found: list[JsonObject] = []
 
     def told() -> bool:
-        answer = httpx.get(f"http://{LOOPBACK}:{port}/api/v1/history", trust_env=False).json()
+        url = f"http://{LOOPBACK}:{port}/api/v1/history"
+        answer = httpx.get(url, trust_env=False, timeout=RECOVERY).json()
         found[:] = [each for each in answer["gangs"] if each["name"] == gang and each.get("ended")]
         return bool(found)
 
