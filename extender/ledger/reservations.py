@@ -543,7 +543,8 @@ class Reservations:
     def rebuild(self, eligible: Eligible) -> None:
         """Read the ledger back from the nominations on the pods, gangs that hold nodes already first.
 
-        Where too few nominations survive to start a gang, they are withdrawn and the gang is placed afresh.
+        kube-scheduler takes off the nominations of members whose bind call broke with Muster: the pass places those
+        beside what stands, and the whole gang afresh where they have no room. Jobs are resumed for whole gangs alone.
         """
         table = self._model.table
         nominations: dict[GroupRef, list[Pod]] = {}
@@ -563,6 +564,7 @@ class Reservations:
                     nodes[pod.uid] = pod.nominated_node
             enough = gang.would_have_minimum(Counter(pod.role for pod in nominated if pod.uid in nodes))
             managed = all(self._model.manages(pod) for pod in nominated)
+            enough |= not any(pod.is_expected for pod in nominated)
             if nodes and enough and managed:
                 self.reserve(gang, {pod.uid: pod for pod in nominated}, nodes)
             for pod in nominated:

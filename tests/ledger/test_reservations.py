@@ -411,17 +411,35 @@ def test_restart_puts_partially_bound_gangs_first(world: World) -> None:
     assert successor.effects().nominations[other.pods[0].uid].node == ""
 
 
-def test_restart_withdraws_nominations_that_cannot_start_a_gang(world: World) -> None:
-    """Half a set of nominations is no reservation; the gang is placed afresh."""
+def test_restart_goes_on_with_what_stands_of_a_plan(world: World) -> None:
+    """Members that have lost their nominations are placed beside those that have them, and nothing is withdrawn."""
     successor = world.restart()
     successor.admission.rebuilt = False
     successor.nodes(4)
     job = successor.gang("a", 4)
-    job.see(0, nominated_node="node-3")
+    for index in (0, 2):
+        job.see(index, nominated_node=f"node-{3 - index}")
     successor.tell(Rebuild())
-    assert successor.effects().nominations == {job.pods[0].uid: Nomination(job.pods[0], "")}
+    assert job.reserved == {"a-0": "node-3", "a-2": "node-1"}
+    assert successor.effects().nominations == {}
     successor.judge()
     assert len(job.reserved) == 4
+    assert job.reserved["a-0"] == "node-3"
+    assert job.reserved["a-2"] == "node-1"
+
+
+def test_restart_withdraws_nominations_that_cannot_start_a_gang(world: World) -> None:
+    """Where the others have no room beside what stands of a plan, it keeps nothing from the gangs behind."""
+    successor = world.restart()
+    successor.admission.rebuilt = False
+    successor.nodes(3)
+    job = successor.gang("a", 4)
+    job.see(0, nominated_node="node-2")
+    successor.tell(Rebuild())
+    assert job.reserved == {"a-0": "node-2"}
+    successor.judge()
+    assert job.reserved == {}
+    assert successor.effects().nominations == {job.pods[0].uid: Nomination(job.pods[0], "")}
 
 
 def test_problems_are_told_once(world: World) -> None:
