@@ -131,7 +131,10 @@ class Replica(Startable):
             list(pool.map(Server.stop, self.servers))
 
     def kill(self) -> None:
-        """End both at once with SIGKILL, as the loss of their machine would."""
+        """End both at once with SIGKILL, as the loss of their machine would: neither sees the other's end."""
+        for server in self.servers:
+            if server.running:
+                server.pause()
         for server in self.servers:
             server.kill()
 

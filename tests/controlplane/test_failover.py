@@ -241,7 +241,8 @@ def test_plans_that_are_handed_over_are_not_made_again(stage: Stage, rounds: int
     for number in range(rounds):
         active = stage.active
         active.replica.scheduler.pause()
-        wave = [stage.cluster.gang(f"plan-{number}-{index}", members=4, gpus=4, run_seconds=1) for index in range(3)]
+        names = [f"plan-{rounds}-{number}-{index}" for index in range(3)]
+        wave = [stage.cluster.gang(name, members=4, gpus=4, run_seconds=1) for name in names]
         for gang in wave:
             stage.cluster.wait_until(partial(_is_planned, gang), f"{gang!r} planned", RECOVERY)
         blow = stage.kill_at(active, POINTS["between two Bindings"])
@@ -257,8 +258,9 @@ def test_plans_that_are_handed_over_are_not_made_again(stage: Stage, rounds: int
     stage.assert_whole(*gangs)
     assert_bound_once(stage, *gangs)
     assert not left_plan(stage.recorder, list(chain.from_iterable(stage.deposed.values())))
-    plans = count_plans(site.replica.muster for site in stage.sites)
-    assert not [made for made in plans.needless if made.startswith("default/plan-")]
+    plans = count_plans((site.replica.muster for site in stage.sites), members=4)
+    assert {gang.name: plans.made[f"default/{gang.name}"] for gang in gangs} == {gang.name: 1 for gang in gangs}
+    assert not [gang for gang in gangs if f"default/{gang.name}" not in plans.taken_over]
 
 
 def test_stopped_replica_hands_over(stage: Stage) -> None:

@@ -7,8 +7,7 @@ import subprocess
 import tarfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from localcluster.story import Gang
 from tests.controlplane.plans import count_plans, left_plan
 from tests.controlplane.test_failover import ZONE, Site, Stage, assert_bound_once
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(900)]
 
 #: The version that is upgraded from: before there was a history, limits for users in Queues, notices in the API.
 OLDER = "43b8393a016bf29e6edd5d64f79308740e0d10cd"
@@ -68,23 +67,22 @@ class Load(threading.Thread):
 
     def run(self) -> None:
         """Create one pod after the other."""
-        for first in range(0, GANGS, 4):
+        for first in range(0, len(self._gangs), 4):
             for gang in MEMBERS * list(self._gangs[first : first + 4]):
                 gang.create_next()
                 time.sleep(PAUSE)
 
 
-@pytest.fixture
-def stage(local_cluster: LocalCluster, cluster: Sandbox, older: Path) -> Iterator[Stage]:
-    """Prepare two replicas of either version between proxies; the older ones run, on the older definitions."""
+@contextlib.contextmanager
+def staged(local_cluster: LocalCluster, cluster: Sandbox, versions: Mapping[str, Path | None]) -> Iterator[Stage]:
+    """Prepare replicas between proxies: of the version in a folder, or of this one, by their hostnames."""
     other = local_cluster.muster_scheduler
     replaced = other.running
     other.kill()
     account = local_cluster.service_account("muster")
     sites: list[Site] = []
     with contextlib.ExitStack() as stack:
-        stack.callback(apply_crds, local_cluster, REPOSITORY)
-        for hostname in ("older-a", "older-b", "newer-a", "newer-b"):
+        for hostname, folder in versions.items():
             (port,) = free_ports(1)
             api, verbs = stack.enter_context(ApiProxy(account)), stack.enter_context(VerbProxy(port))
             replica = Replica(
@@ -93,9 +91,10 @@ def stage(local_cluster: LocalCluster, cluster: Sandbox, older: Path) -> Iterato
                 muster_connection=api.connection(account),
                 port=port,
                 extender_port=verbs.port,
-                environment={"PYTHONPATH": str(older)} if hostname.startswith("older") else {},
+                environment={} if folder is None else {"PYTHONPATH": str(folder)},
             )
             stack.callback(replica.kill)
+            replica.muster.command.log_path.unlink(missing_ok=True)  # of the last test
             sites.append(Site(replica, api, verbs))
         recorder = stack.enter_context(Recorder(local_cluster.admin))
         cluster.nodes(24, gpus=8, labels=ZONE)
@@ -104,16 +103,61 @@ def stage(local_cluster: LocalCluster, cluster: Sandbox, older: Path) -> Iterato
         other.start()
 
 
-def roll(stage: Stage, before: Sequence[Site], after: Sequence[Site], *, leader_first: bool) -> None:
-    """Replace one replica after the other, as the shipped Deployment does: stop one, and start one in its place."""
-    active = stage.active
+@pytest.fixture
+def stage(local_cluster: LocalCluster, cluster: Sandbox, older: Path) -> Iterator[Stage]:
+    """Prepare two replicas of either version."""
+    versions = {"older-a": older, "older-b": older, "newer-a": None, "newer-b": None}
+    with staged(local_cluster, cluster, versions) as prepared:
+        yield prepared
+    apply_crds(local_cluster, REPOSITORY)
+
+
+def roll(stage: Stage, before: Sequence[Site], after: Sequence[Site], *, leader_first: bool) -> list[float]:
+    """Replace one replica after the other, as the shipped Deployment does: stop one, and start one in its place.
+
+    Return when it was the leader's turn (`time.monotonic` seconds).
+    """
+    active, hand_overs = stage.active, list[float]()
     for site, successor in zip(sorted(before, key=lambda site: (site is active) != leader_first), after, strict=True):
+        if stage.active is site:
+            hand_overs.append(time.monotonic())
         stage.depose(site)
         site.replica.stop()
         successor.replica.start()
         stage.replicas.wait_leader([each.replica for each in (*before, *after) if each.replica.muster.running])
+    return hand_overs
 
 
+def start_while_rolled(
+    stage: Stage, before: Sequence[Site], after: Sequence[Site], count: int, *, leader_first: bool
+) -> None:
+    """Create gangs while replicas are replaced: they start whole, bound once, where they were planned, by one plan."""
+    gangs = [stage.cluster.gang(f"gang-{number}", members=MEMBERS, gpus=2, create=0) for number in range(count)]
+    load = Load(gangs)
+    load.start()
+    hand_overs = roll(stage, before, after, leader_first=leader_first)
+    load.join()
+    stage.assert_whole(*gangs)
+    assert_bound_once(stage, *gangs)
+    assert not left_plan(stage.recorder, hand_overs, whole=MEMBERS)
+    plans = count_plans((site.replica.muster for site in stage.sites), MEMBERS)
+    assert len(plans.made) == count
+    assert not plans.needless
+    for site in after:
+        site.replica.muster.check()
+        assert "Traceback" not in site.replica.muster.command.log_path.read_text(encoding="utf-8")
+
+
+def test_gangs_start_while_muster_is_restarted(local_cluster: LocalCluster, cluster: Sandbox) -> None:
+    """One replica takes the place of another of this version: four gangs start whole meanwhile."""
+    with staged(local_cluster, cluster, {"before": None, "after": None}) as stage:
+        before, after = stage.sites[:1], stage.sites[1:]
+        before[0].replica.start()
+        stage.replicas.wait_leader([before[0].replica])
+        start_while_rolled(stage, before, after, 4, leader_first=True)
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("leader_first", [True, False], ids=["leader first", "standby first"])
 @pytest.mark.parametrize("back", [False, True], ids=["upgrade", "downgrade"])
 def test_twenty_gangs_start_meanwhile(
@@ -127,18 +171,5 @@ def test_twenty_gangs_start_meanwhile(
     for site in before:
         site.replica.start()
     stage.replicas.wait_leader([site.replica for site in before])
-    gangs = [stage.cluster.gang(f"gang-{number}", members=MEMBERS, gpus=2, create=0) for number in range(GANGS)]
-    load = Load(gangs)
-    load.start()
     apply_crds(local_cluster, REPOSITORY)  # first, as docs/upgrade.md says; a roll back leaves them in place
-    roll(stage, before, after, leader_first=leader_first)
-    load.join()
-    stage.assert_whole(*gangs)
-    assert_bound_once(stage, *gangs)
-    assert not left_plan(stage.recorder, list(chain.from_iterable(stage.deposed.values())))
-    plans = count_plans(site.replica.muster for site in stage.sites)
-    assert plans.gangs == GANGS
-    assert not plans.needless
-    for site in after:
-        site.replica.muster.check()
-        assert "Traceback" not in site.replica.muster.command.log_path.read_text(encoding="utf-8")
+    start_while_rolled(stage, before, after, GANGS, leader_first=leader_first)
