@@ -543,8 +543,7 @@ class Reservations:
     def rebuild(self, eligible: Eligible) -> None:
         """Read the ledger back from the nominations on the pods, gangs that hold nodes already first.
 
-        kube-scheduler takes off the nominations of members whose bind call broke with Muster: the pass places those
-        beside what stands, and the whole gang afresh where they have no room. Jobs are resumed for whole gangs alone.
+        Members that lost theirs are placed by the pass; Jobs are resumed for gangs alone that can start without those.
         """
         table = self._model.table
         nominations: dict[GroupRef, list[Pod]] = {}
@@ -564,8 +563,7 @@ class Reservations:
                     nodes[pod.uid] = pod.nominated_node
             enough = gang.would_have_minimum(Counter(pod.role for pod in nominated if pod.uid in nodes))
             managed = all(self._model.manages(pod) for pod in nominated)
-            enough |= not any(pod.is_expected for pod in nominated)
-            if nodes and enough and managed:
+            if nodes and managed and (enough or not any(pod.is_expected for pod in nominated)):
                 self.reserve(gang, {pod.uid: pod for pod in nominated}, nodes)
             for pod in nominated:
                 if managed and not pod.is_expected and self.ledger.of_pod(pod.uid) is None:
