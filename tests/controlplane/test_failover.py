@@ -16,7 +16,7 @@ import pytest
 
 from localcluster.cluster import LocalCluster
 from localcluster.faults.api import ApiProxy
-from localcluster.faults.fault import Call, Hold
+from localcluster.faults.fault import Call, HalfOpen, Hold
 from localcluster.faults.request import Exchange
 from localcluster.faults.rules import FOREVER, Match, Rule
 from localcluster.faults.verbs import BindCall, VerbProxy
@@ -99,8 +99,8 @@ class Stage:
     def gang_in_barrier(self, active: Site) -> Gang:
         """Return a gang with all members but one held: kube-scheduler refuses that one until `open_barrier`.
 
-        It looks at the members once all are planned, in the order of their creation. Did it refuse the last one before
-        the others are held, the gang would give its places back.
+        It looks at the members once all are planned, in the order of their creation. Muster hears that it refused the
+        last one when the others are held: before that, the gang would give its places back.
         """
         gang = self.cluster.gang("held", members=4, gpus=8, create=0)
         term = {"labelSelector": {"matchLabels": {"key": "turned"}}, "topologyKey": next(iter(ZONE))}
@@ -113,8 +113,10 @@ class Stage:
             timeout_seconds=RECOVERY,
             description="all members are planned",
         )
+        active.api.add(Rule(Match("watch pods"), HalfOpen()))
         active.replica.scheduler.resume()
         self.wait_held(active, 3)
+        active.api.clear()
         return gang
 
     def open_barrier(self) -> None:
