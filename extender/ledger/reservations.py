@@ -543,7 +543,7 @@ class Reservations:
     def rebuild(self, eligible: Eligible) -> None:
         """Read the ledger back from the nominations on the pods, gangs that hold nodes already first.
 
-        Members that lost theirs are placed by the pass; Jobs are resumed for gangs alone that can start without those.
+        Members that lost theirs are placed by the pass, but for expected pods: a Job is resumed for all of them.
         """
         table = self._model.table
         nominations: dict[GroupRef, list[Pod]] = {}
@@ -561,9 +561,10 @@ class Reservations:
                 if row is not None and whatif.counts(vector, eligible(pod.shape))[row] > 0:
                     whatif.take(row, vector)
                     nodes[pod.uid] = pod.nominated_node
-            enough = gang.would_have_minimum(Counter(pod.role for pod in nominated if pod.uid in nodes))
+            expected = any(pod.is_expected for pod in nominated)
+            counted = [pod for pod in gang.members.values() if pod.uid in nodes or (pod.placeable and not expected)]
             managed = all(self._model.manages(pod) for pod in nominated)
-            if nodes and managed and (enough or not any(pod.is_expected for pod in nominated)):
+            if nodes and managed and gang.would_have_minimum(Counter(pod.role for pod in counted)):
                 self.reserve(gang, {pod.uid: pod for pod in nominated}, nodes)
             for pod in nominated:
                 if managed and not pod.is_expected and self.ledger.of_pod(pod.uid) is None:

@@ -442,6 +442,18 @@ def test_restart_withdraws_nominations_that_cannot_start_a_gang(world: World) ->
     assert successor.effects().nominations == {job.pods[0].uid: Nomination(job.pods[0], "")}
 
 
+def test_restart_keeps_nothing_for_a_gang_that_lacks_members(world: World) -> None:
+    """Where a member is missing, nominations are withdrawn, though they stand."""
+    successor = world.restart()
+    successor.admission.rebuilt = False
+    successor.nodes(4)
+    job = successor.gang("a", 3, min_member=4)
+    job.see(0, nominated_node="node-2")
+    successor.tell(Rebuild())
+    assert job.reserved == {}
+    assert successor.effects().nominations == {job.pods[0].uid: Nomination(job.pods[0], "")}
+
+
 def test_problems_are_told_once(world: World) -> None:
     """An unknown key or bad value makes one note, not one per update."""
     world.nodes(1)
