@@ -110,8 +110,9 @@ def tolerance() -> Tolerance:
 def explained(cluster: LocalCluster, gang: Gang) -> str:
     """Return why a gang waits, as `muster explain` asks for it."""
     url = f"http://{LOOPBACK}:{cluster.muster_port}/api/v1/gangs/{gang.namespace}/{gang.name}/explain"
-    found = httpx.get(url, trust_env=False).json()
-    return f"{found['gang']['reason']}: {found['gang']['message']}"
+    answer = httpx.get(url, trust_env=False)
+    told = answer.json()["reason"] if answer.is_success else {"code": answer.status_code, "message": answer.text}
+    return "" if told is None else f"{told['code']}: {told['message']}"
 
 
 def cause(mood: WebhookMood) -> str:

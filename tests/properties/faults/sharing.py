@@ -26,7 +26,7 @@ _PREEMPTIONS: tuple[Json, ...] = (
     {},
     {"withinQueue": "LowerOrNewerEqualPriority"},
     {"withinQueue": "Never", "reclaimWithinCohort": "LowerPriority"},
-    {"reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "LowerPriority"}},
+    {"reclaimWithinCohort": "LowerPriority", "borrowWithinCohort": {"policy": "LowerPriority"}},
     {"borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 5}},
     {"minRuntime": "3s"},
     {"grace": "2s"},
