@@ -170,7 +170,7 @@ MUTATIONS = (
         seed="4",
     ),
     Mutation("preempt allows everything", "P7", _preempt_allows_everything),
-    Mutation("half of a gang is evicted", "P7", _half_of_a_gang_is_evicted, "without its minimum, but", "89"),
+    Mutation("half of a gang is evicted", "P7", _half_of_a_gang_is_evicted, "without its minimum, but", "4"),
     Mutation(
         *("those that others left for never start", "P7", _those_that_others_left_for_never_start),
         says="had not started",
