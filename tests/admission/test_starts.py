@@ -145,6 +145,20 @@ def opted_in(world: World) -> World:
     return world
 
 
+def half_done(world: World) -> Submitted:
+    """Return a Job that is suspended when two of its four pods have succeeded, and that has places for the others."""
+    world.nodes(4)
+    job = Submitted(world, "train")
+    world.judge()
+    job.start()
+    job.succeed(1, 3)
+    job.annotations = {}
+    job.seen(suspend=True)
+    job.delete(0, 2)
+    world.judge()
+    return job
+
+
 def waits(world: World, submitted: Submitted) -> Reason | None:
     """Return why a Job waits after a pass."""
     world.judge()
@@ -457,15 +471,7 @@ class TestStarting:
 
     def test_what_has_succeeded_is_not_made_again(self, world: World) -> None:
         """Of four indices two are left."""
-        world.nodes(4)
-        job = Submitted(world, "train")
-        world.judge()
-        job.start()
-        job.succeed(1, 3)
-        job.annotations = {}
-        job.seen(suspend=True)
-        job.delete(0, 2)
-        world.judge()
+        job = half_done(world)
         assert sorted(job.job.reserved) == ["train-0", "train-2"]
         assert job.carry_out() is not None
         job.create(0, 2)
@@ -474,15 +480,7 @@ class TestStarting:
 
     def test_what_has_succeeded_and_goes_while_the_others_start_is_not_waited_for(self, world: World) -> None:
         """Its node is removed when the Job has been resumed and has not made its pods yet."""
-        world.nodes(4)
-        job = Submitted(world, "train")
-        world.judge()
-        job.start()
-        job.succeed(1, 3)
-        job.annotations = {}
-        job.seen(suspend=True)
-        job.delete(0, 2)
-        world.judge()
+        job = half_done(world)
         assert job.carry_out() is not None
         for number in (1, 3):
             world.tell(PodGone(job.pods.pop(number).uid))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
+import httpx
 import pytest
 
 from localcluster.build import built_binaries
@@ -24,9 +25,11 @@ from localcluster.errors import ApiError
 from localcluster.faults.api import ApiProxy
 from localcluster.faults.verbs import VerbProxy
 from localcluster.history import SCHEDULING, Recorder
+from localcluster.ports import LOOPBACK
 from localcluster.processes import Server
 from localcluster.programs import DEFAULT_BINARIES, DEVICE_BINARIES, Release
 from localcluster.sandbox import Sandbox
+from localcluster.story import Gang
 from tests.controlplane.blows import Blows
 from tests.controlplane.judging import history_of
 from tests.judge import Tolerance, judge, report
@@ -350,3 +353,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             if isinstance(value, LocalCluster):
                 report.sections += [(f"end of {name}.log", tail) for name, tail in value.log_tails().items()]
     return report
+
+
+def explained(cluster: LocalCluster, gang: Gang) -> str:
+    """Return why a gang waits, as `muster explain` asks for it."""
+    url = f"http://{LOOPBACK}:{cluster.muster_port}/api/v1/gangs/{gang.namespace}/{gang.name}/explain"
+    answer = httpx.get(url, trust_env=False)
+    told = answer.json()["reason"] if answer.is_success else {"code": answer.status_code, "message": answer.text}
+    return "" if told is None else f"{told['code']}: {told['message']}"

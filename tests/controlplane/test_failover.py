@@ -7,10 +7,11 @@ import dataclasses
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
@@ -152,16 +153,16 @@ class Stage:
             yield dataclasses.replace(call, ended=deposed) if cut_off else call
 
 
-@pytest.fixture(scope="module")
-def sites(local_cluster: LocalCluster) -> Iterator[list[Site]]:
-    """Prepare two replicas between proxies, for one module; no other kube-scheduler asks a Muster meanwhile."""
+@contextlib.contextmanager
+def between_proxies(local_cluster: LocalCluster, versions: Mapping[str, Path | None]) -> Iterator[list[Site]]:
+    """Prepare replicas of the version in a folder, or of this one, by hostname; they alone have a kube-scheduler."""
     other = local_cluster.muster_scheduler
     replaced = other.running
     other.kill()
     account = local_cluster.service_account("muster")
     prepared: list[Site] = []
     with contextlib.ExitStack() as stack:
-        for hostname in ("replica-a", "replica-b"):
+        for hostname, folder in versions.items():
             (port,) = free_ports(1)
             api, verbs = stack.enter_context(ApiProxy(account)), stack.enter_context(VerbProxy(port))
             replica = Replica(
@@ -170,12 +171,20 @@ def sites(local_cluster: LocalCluster) -> Iterator[list[Site]]:
                 muster_connection=api.connection(account),
                 port=port,
                 extender_port=verbs.port,
+                environment={} if folder is None else {"PYTHONPATH": str(folder)},
             )
             stack.callback(replica.kill)
             prepared.append(Site(replica, api, verbs))
         yield prepared
     if replaced:
         other.start()
+
+
+@pytest.fixture(scope="module")
+def sites(local_cluster: LocalCluster) -> Iterator[list[Site]]:
+    """Prepare two replicas between proxies, for one module."""
+    with between_proxies(local_cluster, {"replica-a": None, "replica-b": None}) as prepared:
+        yield prepared
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from localcluster.replica import Replica, Replicas
 from localcluster.sandbox import Sandbox
 from localcluster.waiting import wait_until
 from tests.controlplane.blows import gang_to_nominate
-from tests.controlplane.conftest import StartMuster
+from tests.controlplane.conftest import StartMuster, explained
 from tests.judge import Tolerance
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
@@ -190,14 +190,6 @@ def account(local_cluster: LocalCluster) -> Iterator[Requests]:
         yield requests
 
 
-def explained(cluster: LocalCluster, gang: str) -> str:
-    """Return why a gang of the default namespace waits, as Muster itself says."""
-    url = f"http://{LOOPBACK}:{cluster.muster_port}/api/v1/gangs/default/{gang}/explain"
-    answer = httpx.get(url, trust_env=False)
-    told = answer.json()["reason"] if answer.is_success else {"code": answer.status_code, "message": answer.text}
-    return "" if told is None else f"{told['code']}: {told['message']}"
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "response",
@@ -246,8 +238,8 @@ def test_without_any_seat_gangs_wait_and_say_so(
     cluster.nodes(4, gpus=8)
     with narrowed(local_cluster, REJECT, schema(["muster"]), account), account.holding_a_seat():
         gang = cluster.gang("gang", members=4, gpus=8)
-        wait_until(lambda: "429" in explained(local_cluster, "gang"), timeout_seconds=30, description="the 429 is told")
-        assert explained(local_cluster, "gang").startswith("BindingRefused: ")
+        wait_until(lambda: "429" in explained(local_cluster, gang), timeout_seconds=30, description="the 429 is told")
+        assert explained(local_cluster, gang).startswith("BindingRefused: ")
         assert not gang.bound
         muster.kill()
         muster.launch()

@@ -15,15 +15,12 @@ import yaml
 
 from localcluster.cluster import LocalCluster
 from localcluster.components import REPOSITORY
-from localcluster.faults.api import ApiProxy
-from localcluster.faults.verbs import VerbProxy
 from localcluster.history import Recorder
-from localcluster.ports import free_ports
-from localcluster.replica import Replica, Replicas
+from localcluster.replica import Replicas
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
 from tests.controlplane.plans import count_plans, left_plan
-from tests.controlplane.test_failover import ZONE, Site, Stage, assert_bound_once
+from tests.controlplane.test_failover import ZONE, Site, Stage, assert_bound_once, between_proxies
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(900)]
 
@@ -76,31 +73,11 @@ class Load(threading.Thread):
 @contextlib.contextmanager
 def staged(local_cluster: LocalCluster, cluster: Sandbox, versions: Mapping[str, Path | None]) -> Iterator[Stage]:
     """Prepare replicas between proxies: of the version in a folder, or of this one, by their hostnames."""
-    other = local_cluster.muster_scheduler
-    replaced = other.running
-    other.kill()
-    account = local_cluster.service_account("muster")
-    sites: list[Site] = []
-    with contextlib.ExitStack() as stack:
-        for hostname, folder in versions.items():
-            (port,) = free_ports(1)
-            api, verbs = stack.enter_context(ApiProxy(account)), stack.enter_context(VerbProxy(port))
-            replica = Replica(
-                local_cluster,
-                hostname,
-                muster_connection=api.connection(account),
-                port=port,
-                extender_port=verbs.port,
-                environment={} if folder is None else {"PYTHONPATH": str(folder)},
-            )
-            stack.callback(replica.kill)
-            replica.muster.command.log_path.unlink(missing_ok=True)  # of the last test
-            sites.append(Site(replica, api, verbs))
-        recorder = stack.enter_context(Recorder(local_cluster.admin))
+    with between_proxies(local_cluster, versions) as sites, Recorder(local_cluster.admin) as recorder:
+        for site in sites:
+            site.replica.muster.command.log_path.unlink(missing_ok=True)  # of the last test
         cluster.nodes(24, gpus=8, labels=ZONE)
         yield Stage(cluster, recorder, Replicas(local_cluster.admin, [site.replica for site in sites]), sites)
-    if replaced:
-        other.start()
 
 
 @pytest.fixture

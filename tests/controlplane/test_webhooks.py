@@ -7,17 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 
 from localcluster.cluster import LocalCluster
-from localcluster.ports import LOOPBACK
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
 from localcluster.waiting import wait_until
 from tests.controlplane.admission import DENIAL, Scope, Webhook, WebhookMood, webhook
-from tests.controlplane.conftest import PROMPT_SECONDS
+from tests.controlplane.conftest import PROMPT_SECONDS, explained
 from tests.judge import Tolerance
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
@@ -105,14 +103,6 @@ CASES = [
 def tolerance() -> Tolerance:
     """Return how late writes may be: by what Muster insists on, and by the pauses between attempts."""
     return Tolerance(news=5, write=40)
-
-
-def explained(cluster: LocalCluster, gang: Gang) -> str:
-    """Return why a gang waits, as `muster explain` asks for it."""
-    url = f"http://{LOOPBACK}:{cluster.muster_port}/api/v1/gangs/{gang.namespace}/{gang.name}/explain"
-    answer = httpx.get(url, trust_env=False)
-    told = answer.json()["reason"] if answer.is_success else {"code": answer.status_code, "message": answer.text}
-    return "" if told is None else f"{told['code']}: {told['message']}"
 
 
 def cause(mood: WebhookMood) -> str:
