@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from queue import Empty, LifoQueue
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -64,21 +65,14 @@ NATIVE_POD_GROUPS = Resource("scheduling.k8s.io/v1beta1", "PodGroup", "podgroups
 
 
 class ApiClient:
-    """One identity's view of the API server, over a pool of kept-alive connections. Safe to use from several threads.
+    """One identity's view of the API server, over connections that are kept alive. Safe to use from several threads.
 
     Every method raises ApiError for an answer that is not a success.
     """
 
     def __init__(self, connection: Connection, *, timeout_seconds: float = 30.0) -> None:
-        """Prepare the connection pool; nothing is sent yet."""
-        self._http = httpx.Client(
-            base_url=connection.url,
-            headers={"Authorization": f"Bearer {connection.token}"},
-            verify=ssl.create_default_context(cafile=connection.certificate_authority),
-            timeout=timeout_seconds,
-            limits=httpx.Limits(max_connections=2 * CREATE_WORKERS, max_keepalive_connections=2 * CREATE_WORKERS),
-            trust_env=False,
-        )
+        """Prepare to connect; nothing is sent yet."""
+        self._http = _Connections(connection, timeout_seconds)
         self._discovered: dict[tuple[str, str], Resource] = {}
 
     def get(self, resource: Resource, name: str, namespace: str | None = None) -> JsonObject:
@@ -166,11 +160,12 @@ class ApiClient:
         """Send one request and return the answer's JSON."""
         headers = {"Content-Type": content_type}
         how = {"content": body} if isinstance(body, str) else {"json": body}
-        request = self._http.build_request(method, path, params=query, headers=headers, **how)
-        try:
-            answer = self._http.send(request)
-        except httpx.RemoteProtocolError:  # the server closed a connection that was kept, just when it was used
-            answer = self._http.send(request)
+        with self._http.lend() as http:
+            request = http.build_request(method, path, params=query, headers=headers, **how)
+            try:
+                answer = http.send(request)
+            except httpx.RemoteProtocolError:  # the server closed a connection that was kept, just when it was used
+                answer = http.send(request)
         if answer.is_success:
             result: JsonObject = answer.json()
             return result
@@ -179,12 +174,13 @@ class ApiClient:
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str]) -> Iterator[httpx.Response]:
         """Open a watch: an answer whose lines arrive as things happen, without a read timeout."""
-        timeout = httpx.Timeout(self._http.timeout.connect, read=None)
-        with self._http.stream("GET", path, params=query, timeout=timeout) as answer:
-            if not answer.is_success:
-                answer.read()
-                raise _api_error(answer)
-            yield answer
+        with self._http.lend() as http:
+            timeout = httpx.Timeout(http.timeout.connect, read=None)
+            with http.stream("GET", path, params=query, timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise _api_error(answer)
+                yield answer
 
     def close(self) -> None:
         """Close the connections."""
@@ -206,6 +202,50 @@ class ApiClient:
             if "/" not in entry["name"]:
                 found = Resource(api_version, entry["kind"], entry["name"], namespaced=entry["namespaced"])
                 self._discovered[api_version, entry["kind"]] = found
+
+
+class _Connections:
+    """Connections to the API server, each in the hands of one thread at a time.
+
+    A pool that threads share may close a connection that it has just given to another of them
+    (https://github.com/encode/httpcore/issues/1110): that one then reads what is not meant for it, or waits in vain.
+    """
+
+    def __init__(self, connection: Connection, timeout_seconds: float) -> None:
+        self._connection = connection
+        self._timeout_seconds = timeout_seconds
+        self._trusted = ssl.create_default_context(cafile=connection.certificate_authority)
+        self._all: list[httpx.Client] = []
+        self._idle: LifoQueue[httpx.Client] = LifoQueue()
+
+    @contextmanager
+    def lend(self) -> Iterator[httpx.Client]:
+        """Lend one that is idle, a new one if there is none."""
+        try:
+            http = self._idle.get_nowait()
+        except Empty:
+            http = self._connect()
+        try:
+            yield http
+        finally:
+            self._idle.put(http)
+
+    def close(self) -> None:
+        """Close all of them, also those that are in use."""
+        for http in self._all:
+            http.close()
+
+    def _connect(self) -> httpx.Client:
+        http = httpx.Client(
+            base_url=self._connection.url,
+            headers={"Authorization": f"Bearer {self._connection.token}"},
+            verify=self._trusted,
+            timeout=self._timeout_seconds,
+            limits=httpx.Limits(max_connections=1),
+            trust_env=False,
+        )
+        self._all.append(http)
+        return http
 
 
 def _delete_options(grace_seconds: int | None) -> JsonObject:

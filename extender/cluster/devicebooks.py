@@ -415,7 +415,8 @@ class DeviceBooks:
         self._follow_promise(pod.uid)
         options = joined(pod.options, channel) if channel and self._cliques else pod.options
         labels = share_labels({**pod.labels, SHARED_CLAIM: asked.together}) if asked.together else pod.labels
-        return replace(pod, shape=self._stance(pod, asked), labels=labels, options=options)
+        kept = not pod.node_name and any(need.allocation is not None and not self._is_used(need.key) for need in needs)
+        return replace(pod, shape=self._stance(pod, asked), labels=labels, options=options, keeps_devices=kept)
 
     @staticmethod
     def _lacking(pod: Pod, index: int, why: str) -> Pod:
@@ -590,6 +591,11 @@ class DeviceBooks:
                     found[column] = shape.request(column)
         return found
 
+    def _is_used(self, key: str) -> bool:
+        """Tell whether any pod that has a node uses a claim."""
+        users = (self._known.get(each.uid) for each in self._claims[key].reserved_for)
+        return any(each is not None and each.bound for each in users)
+
     def _is_lasting(self, claim: ResourceClaim) -> bool:
         """Tell whether pods use a claim that Muster cannot expect to end."""
         held = (self._table.claim_of(each.uid) for each in claim.reserved_for)
@@ -598,7 +604,7 @@ class DeviceBooks:
 
 def _resolved(pod: Pod) -> tuple[object, ...]:
     """Return all of a pod that its claims may make another."""
-    return (pod.shape, pod.problem, pod.labels, pod.options, pod.observed)
+    return (pod.shape, pod.problem, pod.labels, pod.options, pod.observed, pod.keeps_devices)
 
 
 def _template(key: str) -> str:

@@ -33,7 +33,7 @@ class GangKind(NamedTuple):
     A plain tuple, because it is hashed with every event of every pod. `state` is a field of `Census`; `unbound` says
     that the pod has neither a node nor an end, `faulty` that something is wrong with it. `min_member` is the size
     of the gang in the member's own words, `states_minimum` says that it has any. `kept` says that it is not to be
-    evicted, by its own word. `active_deadline` is in seconds.
+    evicted, by its own word. `active_deadline` is in seconds. `keeps_devices` as in a pod.
     """
 
     state: str
@@ -48,6 +48,7 @@ class GangKind(NamedTuple):
     never_preempts: bool
     kept: bool
     active_deadline: float | None
+    keeps_devices: bool
 
     @property
     def ended(self) -> bool:
@@ -65,7 +66,8 @@ class Census(Struct, frozen=True, gc=False):
 
     `placeable` could be given a node now, `gated` exist but may not be placed, `bound` hold a node to stay,
     `succeeded` and `failed` have ended, `leaving` are being deleted, on a node or not: a controller may replace them
-    before they are gone, and those that replace them must start together. `running` counts those of `bound` that run.
+    before they are gone, and those that replace them must start together. `running` counts those of `bound` that run,
+    `keeping` those of `placeable` that have devices allocated.
     """
 
     placeable: int = 0
@@ -75,6 +77,7 @@ class Census(Struct, frozen=True, gc=False):
     succeeded: int = 0
     failed: int = 0
     leaving: int = 0
+    keeping: int = 0
 
     @property
     def exist(self) -> int:
@@ -230,6 +233,8 @@ def census_of(kinds: Iterable[tuple[GangKind, int]]) -> Census:
         counts[kind.state] = counts.get(kind.state, 0) + members
         if kind.running:
             counts["running"] = counts.get("running", 0) + members
+        if kind.keeps_devices and kind.state == "placeable":
+            counts["keeping"] = counts.get("keeping", 0) + members
     return Census(**counts)
 
 
@@ -292,6 +297,7 @@ def _kind(pod: Pod) -> GangKind:
         pod.never_preempts,
         pod.options.preemptible is False,
         pod.active_deadline,
+        pod.keeps_devices,
     )
 
 

@@ -184,7 +184,8 @@ class Pod:
     annotations say. `gates` are the names of its scheduling gates. `started_at` is when the kubelet took it on
     (epoch seconds), `active_deadline` how long after that it is ended (seconds). `controller` is the UID of the object
     that makes another pod when this one is gone, "" for none, and `owner` is that object where it is named in full.
-    `claims` are the ResourceClaims that it needs. `signs` are what its job and Muster tell each other. `scheduled_at`
+    `claims` are the ResourceClaims that it needs; `keeps_devices` says that some have devices, and no user of those has
+    a node. `signs` are what its job and Muster tell each other. `scheduled_at`
     is when the pod was bound and `finished_at` when it ended, as its conditions say in whole seconds (epoch), None
     where they do not: both are for people, and decide nothing.
     """
@@ -218,6 +219,7 @@ class Pod:
     controller: str = ""
     owner: ObjectRef | None = field(default=None, compare=False)
     claims: PodClaims = NO_CLAIMS
+    keeps_devices: bool = False
     signs: JobSigns = NO_SIGNS
     scheduled_at: float | None = field(default=None, compare=False)
     finished_at: float | None = field(default=None, compare=False)

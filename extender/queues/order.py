@@ -19,8 +19,8 @@ from extender.objects.podgroup import GroupRef
 class Position(NamedTuple):
     """A place in the queue.
 
-    Gangs that hold nodes already go first, then those that have waited for very long, then higher priority, then age,
-    then UID.
+    Gangs that hold nodes or devices already go first, then those that have waited for very long, then higher priority,
+    then age, then UID.
     """
 
     not_partial: bool
@@ -35,9 +35,12 @@ _NOT_CREATED_YET = "~"
 
 
 def position(gang: Gang, *, aged: bool = False) -> Position:
-    """Return a gang's place. A gang with some members bound goes first: every second it waits wastes what it holds."""
+    """Return a gang's place. A gang with some members bound goes first: every second it waits wastes what it holds.
+
+    So does one to whose members devices are allocated: kube-scheduler takes them back only if another node would do.
+    """
     census = gang.census()
-    partial = census.secured > 0 and not gang.has_minimum
+    partial = (census.secured or census.keeping) > 0 and not gang.has_minimum
     return Position(not partial, not aged, -gang.priority, gang.created or _NOT_CREATED_YET, gang.uid)
 
 

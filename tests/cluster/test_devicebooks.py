@@ -23,6 +23,7 @@ from extender.admission.events import (
 from extender.cluster.devicecolumns import DEVICES_PER_STEP, DeviceDemand
 from extender.objects.pod import Phase
 from extender.objects.reason import Reason
+from extender.objects.resourceclaim import ClaimConsumer
 from tests.devicevalues import CLASS, claim_of, class_of, product_is, slice_of, spec_of, template_of, uses
 from tests.worlds import GPU, Job, World
 
@@ -113,6 +114,34 @@ def test_devices_of_a_reservation_that_expires_stay_counted_while_allocated(worl
     assert job.reserved["job-0"] == where
     assert free(world, where) == 2
     world.check_promises()
+
+
+def test_who_keeps_devices_does_not_wait_behind_who_needs_them(world: World) -> None:
+    """A member without a node may keep its devices: a gang of higher priority that waits for them lets its own pass."""
+    low = world.gang("low", 2, gpus=0, claims=SIX)
+    where = low.reserved["low-0"]
+    made_for(low, 0, where)
+    world.later(61)
+    world.tell(ClaimTemplateSeen(template_of("all", spec_of(8))))
+    high = world.gang("high", 2, gpus=0, claims=uses(template="all"), priority=10)
+    assert (high.reserved, low.reserved) == ({}, {})
+    world.later(60)
+    assert low.reserved["low-0"] == where
+    assert high.reason is Reason.INSUFFICIENT_CAPACITY
+    world.check_promises()
+
+
+def test_who_shares_devices_with_a_pod_that_runs_keeps_none(world: World) -> None:
+    """A claim that another gang's pod uses is in use: to name it gives no precedence."""
+    world.tell(ClaimSeen(claim_of("shared", spec_of(8), node="node-0", devices=range(8))))
+    user = world.gang("user", 1, gpus=0, claims=uses(claim="shared"), cpu=20_000)
+    user.run()
+    users = (ClaimConsumer("", "pods", "user-0", user.pods[0].uid),)
+    world.tell(ClaimSeen(replace(claim_of("shared", spec_of(8), node="node-0", devices=range(8)), reserved_for=users)))
+    low = world.gang("low", 4, gpus=0, claims=uses(claim="shared"), cpu=100_000)
+    assert not low.gang.census().keeping
+    world.tell(ClaimSeen(claim_of("shared", spec_of(8), node="node-0", devices=range(8))))
+    assert low.gang.census().keeping == 4
 
 
 def test_claims_of_others_count(world: World) -> None:

@@ -27,6 +27,7 @@ class Upstream:
         (self.port,) = free_ports(1)
         self.seen: Counter[str] = Counter()
         self.authorizations: list[str] = []
+        self.connections: list[int] = []  #: over which each came, by the caller's port
         self._events = events
         self._tls = tls
         self._said: list[asyncio.Queue[int]] = []
@@ -72,6 +73,8 @@ class Upstream:
         line = f"{request.method} {request.path}"
         self.seen[line] += 1
         self.authorizations.append(request.headers.get("Authorization", ""))
+        assert request.transport is not None
+        self.connections.append(request.transport.get_extra_info("peername")[1])
         if request.query.get("watch") == "true":
             return await self._watch(request)
         return web.json_response({"line": line, "time": self.seen[line], "sent": (await request.read()).decode()})
