@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,9 @@ from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
 from localcluster.waiting import wait_until
 from tests.patience import HANGS
+
+#: Records a property of a test: its name and its value.
+Record = Callable[[str, object], None]
 
 #: How many members the gangs of these stories have.
 MEMBERS = 4
@@ -63,6 +67,26 @@ def gang_to_nominate(cluster: Sandbox, name: str = "gang") -> Gang:
         member.wait_message(f"{MEMBERS - 1} of {MEMBERS} members exist")
     gang.create_next()
     return gang
+
+
+def start_evict_and_wait(cluster: Sandbox, hindered: AbstractContextManager[object], record: Record) -> None:
+    """Let gangs start, evict others and wait on six nodes while something hinders their writes.
+
+    A gang that runs is there before. Then another starts, one of higher priority has the first evicted and starts, and
+    one that is too large says so; how long they took is recorded. No pod is bound twice.
+    """
+    cluster.nodes(6, gpus=8)
+    cluster.gang("low", members=2, gpus=8).wait_running(timeout=30)
+    with hindered:
+        first = gang_to_nominate(cluster, "first")
+        record("seconds until a gang was whole", first.wait_bound(4, timeout=60))
+        urgent = cluster.priority_class("urgent", 1000)
+        high = cluster.gang("high", members=2, gpus=8, priority_class=urgent)
+        record("seconds until one was whole that evicts", high.wait_bound(2, timeout=90))
+        cluster.gang("large", members=7, gpus=8).wait_condition("False", "ExceedsCluster", timeout=90)
+    bound = [binding.uid for binding in cluster.bindings()]
+    assert len(bound) == len(set(bound))
+    assert max(cluster.peak_gpus().values()) <= 8
 
 
 class Blow:

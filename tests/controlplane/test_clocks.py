@@ -5,7 +5,6 @@ libfaketime is Muster's clock; its kube-scheduler, which does not ask libc, writ
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -20,19 +19,15 @@ import pytest
 from localcluster.client import JsonObject
 from localcluster.cluster import LocalCluster
 from localcluster.components import MUSTER_COMMAND
-from localcluster.faults.api import ApiProxy
 from localcluster.faults.fault import RewriteEvents
 from localcluster.faults.rules import FOREVER, Match, Rule
-from localcluster.faults.verbs import VerbProxy
-from localcluster.history import Recorder
-from localcluster.ports import LOOPBACK, free_ports
+from localcluster.ports import LOOPBACK
 from localcluster.processes import Server
-from localcluster.replica import Replica, Replicas
 from localcluster.sandbox import Sandbox
 from localcluster.story import Gang
 from localcluster.waiting import wait_until
 from localcluster.wallclock import WallClock
-from tests.controlplane.test_failover import RECOVERY, ZONE, Site, Stage, assert_bound_once
+from tests.controlplane.test_failover import RECOVERY, Site, Stage, acting, assert_bound_once, between_proxies
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(900)]
 
@@ -56,47 +51,20 @@ class Machine:
 @pytest.fixture(scope="module")
 def machines(local_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Machine]]:
     """Prepare two replicas on machines with clocks of their own; no other kube-scheduler asks a Muster meanwhile."""
-    other = local_cluster.muster_scheduler
-    replaced = other.running
-    other.kill()
-    account = local_cluster.service_account("muster")
     folder = tmp_path_factory.mktemp("clocks")
-    prepared: list[Machine] = []
-    with contextlib.ExitStack() as stack:
-        for hostname in ("clock-a", "clock-b"):
-            (port,) = free_ports(1)
-            api, verbs = stack.enter_context(ApiProxy(account)), stack.enter_context(VerbProxy(port))
-            clock = WallClock(folder / hostname)
-            replica = Replica(
-                local_cluster,
-                hostname,
-                muster_connection=api.connection(account),
-                port=port,
-                extender_port=verbs.port,
-                environment=clock.environment,
-            )
-            stack.callback(replica.kill)
-            prepared.append(Machine(clock, Site(replica, api, verbs)))
-        yield prepared
-    if replaced:
-        other.start()
+    clocks = {hostname: WallClock(folder / hostname) for hostname in ("clock-a", "clock-b")}
+    with between_proxies(local_cluster, {hostname: clock.environment for hostname, clock in clocks.items()}) as sites:
+        yield [Machine(clock, site) for clock, site in zip(clocks.values(), sites, strict=True)]
 
 
 @pytest.fixture
 def stage(local_cluster: LocalCluster, cluster: Sandbox, machines: list[Machine]) -> Iterator[Stage]:
-    """Start what does not run of both replicas, their clocks right, on twelve nodes, and record what happens."""
-    sites = [machine.site for machine in machines]
-    replicas = Replicas(local_cluster.admin, [site.replica for site in sites])
+    """Start what does not run of both replicas, their clocks right, and record what happens."""
     for machine in machines:
         machine.clock.set(0.0)
         machine.site.api.add(Rule(_LEASE_WATCH, RewriteEvents(machine.clock.written), FOREVER))
-    replicas.start()
-    for site in sites:
-        site.api.forget()
-        site.verbs.forget()
-    with Recorder(local_cluster.admin) as recorder:
-        cluster.nodes(12, gpus=8, labels=ZONE)
-        yield Stage(cluster, recorder, replicas, sites)
+    with acting(local_cluster, cluster, [machine.site for machine in machines]) as stage:
+        yield stage
     for machine in machines:
         machine.site.api.clear()
         machine.site.verbs.check()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import pytest
 
@@ -154,15 +153,15 @@ class Stage:
 
 
 @contextlib.contextmanager
-def between_proxies(local_cluster: LocalCluster, versions: Mapping[str, Path | None]) -> Iterator[list[Site]]:
-    """Prepare replicas of the version in a folder, or of this one, by hostname; they alone have a kube-scheduler."""
+def between_proxies(local_cluster: LocalCluster, environments: Mapping[str, Mapping[str, str]]) -> Iterator[list[Site]]:
+    """Prepare replicas by hostname, each in an environment of its own; they alone have a kube-scheduler."""
     other = local_cluster.muster_scheduler
     replaced = other.running
     other.kill()
     account = local_cluster.service_account("muster")
     prepared: list[Site] = []
     with contextlib.ExitStack() as stack:
-        for hostname, folder in versions.items():
+        for hostname, environment in environments.items():
             (port,) = free_ports(1)
             api, verbs = stack.enter_context(ApiProxy(account)), stack.enter_context(VerbProxy(port))
             replica = Replica(
@@ -171,7 +170,7 @@ def between_proxies(local_cluster: LocalCluster, versions: Mapping[str, Path | N
                 muster_connection=api.connection(account),
                 port=port,
                 extender_port=verbs.port,
-                environment={} if folder is None else {"PYTHONPATH": str(folder)},
+                environment=environment,
             )
             stack.callback(replica.kill)
             prepared.append(Site(replica, api, verbs))
@@ -180,16 +179,9 @@ def between_proxies(local_cluster: LocalCluster, versions: Mapping[str, Path | N
         other.start()
 
 
-@pytest.fixture(scope="module")
-def sites(local_cluster: LocalCluster) -> Iterator[list[Site]]:
-    """Prepare two replicas between proxies, for one module."""
-    with between_proxies(local_cluster, {"replica-a": None, "replica-b": None}) as prepared:
-        yield prepared
-
-
-@pytest.fixture
-def stage(local_cluster: LocalCluster, cluster: Sandbox, sites: list[Site]) -> Iterator[Stage]:
-    """Start what does not run of both replicas, on an emptied cluster of twelve nodes, and record what happens."""
+@contextlib.contextmanager
+def acting(local_cluster: LocalCluster, cluster: Sandbox, sites: list[Site]) -> Iterator[Stage]:
+    """Start what does not run of some replicas, on twelve nodes, and record what happens from now on."""
     replicas = Replicas(local_cluster.admin, [site.replica for site in sites])
     replicas.start()
     for site in sites:
@@ -198,6 +190,20 @@ def stage(local_cluster: LocalCluster, cluster: Sandbox, sites: list[Site]) -> I
     with Recorder(local_cluster.admin) as recorder:
         cluster.nodes(12, gpus=8, labels=ZONE)
         yield Stage(cluster, recorder, replicas, sites)
+
+
+@pytest.fixture(scope="module")
+def sites(local_cluster: LocalCluster) -> Iterator[list[Site]]:
+    """Prepare two replicas between proxies, for one module."""
+    with between_proxies(local_cluster, {"replica-a": {}, "replica-b": {}}) as prepared:
+        yield prepared
+
+
+@pytest.fixture
+def stage(local_cluster: LocalCluster, cluster: Sandbox, sites: list[Site]) -> Iterator[Stage]:
+    """Start what does not run of both replicas, on an emptied cluster, and record what happens."""
+    with acting(local_cluster, cluster, sites) as stage:
+        yield stage
     for site in sites:
         site.api.clear()
         site.api.check()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,7 +12,7 @@ from localcluster.faults.fault import Answer, Delay, Drop, Duplicate, Fault, Los
 from localcluster.faults.rules import FOREVER, Match, Rule
 from localcluster.processes import Server
 from localcluster.sandbox import Sandbox
-from tests.controlplane.blows import gang_to_nominate
+from tests.controlplane.blows import Record, start_evict_and_wait
 from tests.judge import Tolerance
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("judged")]
@@ -64,25 +65,18 @@ def test_half_of_all_writes_meet_a_mood(
     faulty_muster: Server,
     api_proxy: ApiProxy,
     mood: str,
-    record_property: Callable[[str, object], None],
+    record_property: Record,
 ) -> None:
     """Gangs start, another has pods evicted and starts, and one that is too large says so, in spite of it."""
-    cluster.nodes(6, gpus=8)
-    low = cluster.gang("low", members=2, gpus=8)
-    low.wait_running(timeout=30)
-    api_proxy.add(Rule(writes(mood), MOODS[mood], times=FOREVER, probability=0.5))
-    first = gang_to_nominate(cluster, "first")
-    record_property("seconds until a gang was whole", first.wait_bound(4, timeout=60))
-    urgent = cluster.priority_class("urgent", 1000)
-    high = cluster.gang("high", members=2, gpus=8, priority_class=urgent)
-    record_property("seconds until one was whole that evicts", high.wait_bound(2, timeout=90))
-    large = cluster.gang("large", members=7, gpus=8)
-    large.wait_condition("False", "ExceedsCluster", timeout=90)
+
+    @contextmanager
+    def in_this_mood() -> Iterator[None]:
+        api_proxy.add(Rule(writes(mood), MOODS[mood], times=FOREVER, probability=0.5))
+        yield
+
+    start_evict_and_wait(cluster, in_this_mood(), record_property)
     met = {kind for exchange in api_proxy.requests if exchange.faults for kind in exchange.request.kinds}
     assert {"binding", "nomination", "group status"} <= met
-    bound = [binding.uid for binding in cluster.bindings()]
-    assert len(bound) == len(set(bound))
-    assert max(cluster.peak_gpus().values()) <= 8
     faulty_muster.check()
 
 

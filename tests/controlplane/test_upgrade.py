@@ -71,9 +71,11 @@ class Load(threading.Thread):
 
 
 @contextlib.contextmanager
-def staged(local_cluster: LocalCluster, cluster: Sandbox, versions: Mapping[str, Path | None]) -> Iterator[Stage]:
-    """Prepare replicas between proxies: of the version in a folder, or of this one, by their hostnames."""
-    with between_proxies(local_cluster, versions) as sites, Recorder(local_cluster.admin) as recorder:
+def staged(
+    local_cluster: LocalCluster, cluster: Sandbox, environments: Mapping[str, Mapping[str, str]]
+) -> Iterator[Stage]:
+    """Prepare replicas between proxies, by their hostnames."""
+    with between_proxies(local_cluster, environments) as sites, Recorder(local_cluster.admin) as recorder:
         for site in sites:
             site.replica.muster.command.log_path.unlink(missing_ok=True)  # of the last test
         cluster.nodes(24, gpus=8, labels=ZONE)
@@ -83,8 +85,14 @@ def staged(local_cluster: LocalCluster, cluster: Sandbox, versions: Mapping[str,
 @pytest.fixture
 def stage(local_cluster: LocalCluster, cluster: Sandbox, older: Path) -> Iterator[Stage]:
     """Prepare two replicas of either version."""
-    versions = {"older-a": older, "older-b": older, "newer-a": None, "newer-b": None}
-    with staged(local_cluster, cluster, versions) as prepared:
+    as_older = {"PYTHONPATH": str(older)}
+    environments: Mapping[str, Mapping[str, str]] = {
+        "older-a": as_older,
+        "older-b": as_older,
+        "newer-a": {},
+        "newer-b": {},
+    }
+    with staged(local_cluster, cluster, environments) as prepared:
         yield prepared
     apply_crds(local_cluster, REPOSITORY)
 
@@ -127,7 +135,7 @@ def start_while_rolled(
 
 def test_gangs_start_while_muster_is_restarted(local_cluster: LocalCluster, cluster: Sandbox) -> None:
     """One replica takes the place of another of this version: four gangs start whole meanwhile."""
-    with staged(local_cluster, cluster, {"before": None, "after": None}) as stage:
+    with staged(local_cluster, cluster, {"before": {}, "after": {}}) as stage:
         before, after = stage.sites[:1], stage.sites[1:]
         before[0].replica.start()
         stage.replicas.wait_leader([before[0].replica])
