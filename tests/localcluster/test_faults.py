@@ -245,7 +245,7 @@ class TestStreams:
             (HalfOpen(3), [1, 2, 3], None),
             (HalfOpen(3, seconds=0.1), [1, 2, 3, 4, 5], None),
             (DelayEvents(0.1), [1, 2, 3, 4, 5], None),
-            (RewriteEvents(later), [11, 12, 13, 14, 15], None),
+            pytest.param(RewriteEvents(later), [11, 12, 13, 14, 15], None, id="RewriteEvents(later)"),
             (Drop(), [], httpx.RemoteProtocolError),
             (Lose(), [], httpx.RemoteProtocolError),
             (Answer(410), [], "status 410"),
