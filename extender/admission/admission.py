@@ -97,7 +97,7 @@ class Tenure:
         self.runtimes = Runtimes(model, sharing, self.pending_evictions, clock)
         means = (self.reservations, self.pending_evictions, self.preemptions, grace, clock, effects)
         self.losses = Losses(model, sharing, health, budgets, *means)
-        self.spares = Spares(model, sharing, self.pending_evictions.moved)
+        self.spares = Spares(model, sharing, self.pending_evictions)
         most = _MOST_STARTS if settings.backfill == "conservative" else 1
         self.heads = HeadEarmarks(model, clock, foresight=settings.backfill != "none", most=most)
         self.asking = NodeRequests(model, node_requests, self.reservations, settings, clock, effects)

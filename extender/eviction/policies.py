@@ -449,7 +449,7 @@ class QuotaRights:
     def _evens_shares(self) -> bool:
         """Tell whether others may leave so that shares even out: the gang would take its queue beyond its quota."""
         claimant, tree = self._claimant, self._sharing.tree
-        if claimant.queue == NAMELESS:
+        if claimant.queue not in tree:  # that of a gang which runs may be gone
             return False
         fair = tree.queue(claimant.queue).preemption.fair_sharing is not FairSharingStrategy.NEVER
         return fair and tree.borrows(claimant.queue, claimant.flavor, claimant.amounts)

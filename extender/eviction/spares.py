@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
-from extender.eviction.movedplaces import MovedPlaces
+from extender.eviction.pending import PendingEvictions
 from extender.ledger.earmark import Earmark
 from extender.objects.node import CLOSED_TAINTS, Node
 from extender.objects.podgroup import GroupRef
@@ -65,11 +65,11 @@ class Spares:
         counts: how many there are, by Queue.
     """
 
-    def __init__(self, model: ClusterModel, sharing: Sharing, moved: MovedPlaces) -> None:
-        """Choose among the nodes of `model`; where `moved` keeps places there is none to spare."""
+    def __init__(self, model: ClusterModel, sharing: Sharing, pending: PendingEvictions) -> None:
+        """Choose among the nodes of `model`; where `pending` keeps places there is none to spare."""
         self._model = model
         self._sharing = sharing
-        self._moved = moved
+        self._pending = pending
         self._chosen: dict[str, list[str]] = {}  # by queue, nodes in the order in which they were chosen
         self._rows: dict[str, _Candidates] = {}
         self._seen: tuple[object, ...] = ()
@@ -80,7 +80,7 @@ class Spares:
         """Return what is kept now, for each Queue that keeps any, in the order of their names."""
         sharing = self._sharing
         queues = [sharing.queues[name] for name in sorted(sharing.sparing) if name in sharing.tree]
-        busy = frozenset(node for each in self._moved.places.values() for node, _ in each.places)
+        busy = self._busy()
         seen = (self._model.table.generation, self._model.tree, busy, tuple(map(id, queues)))
         if seen != self._seen:
             self._seen = seen
@@ -96,8 +96,17 @@ class Spares:
         if queue not in tree or owner not in tree.path(queue):
             return False
         lacking = gang.census().bound > 0 and not gang.has_minimum and not gang.is_growing
-        repairs = repairs or lacking or gang.uid in self._moved.places
+        repairs = repairs or lacking or gang.uid in self._pending.moved.places
         return repairs or self._lends(self._sharing.queues[owner], gang, queue)
+
+    def _busy(self) -> frozenset[str]:
+        """Return the nodes where places are kept for those that leave, or are being cleared for others."""
+        table, moved = self._model.table, self._pending.moved.places.values()
+        kept = [node for each in moved for node, _ in each.places]
+        for each in self._pending.under_way.values():
+            rows = np.flatnonzero(each.keep.kept.any(axis=0)).tolist()
+            kept += [table.node(row).name for row in rows if row < table.rows and table.present[row]]
+        return frozenset(kept)
 
     def _lends(self, owner: Queue, gang: Gang, queue: str) -> bool:
         """Tell whether a Queue lends what it keeps to a gang: one that others of it may have evicted by rank."""

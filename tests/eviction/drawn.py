@@ -231,6 +231,7 @@ class Played:
         taken: Counter[int] = Counter()
         used: Counter[str] = Counter()
         lasting: Counter[str] = Counter()
+        ahead: Counter[str] = Counter()
         pieces: list[Piece] = []
         for gang in self.running:
             for at, row in enumerate(gang.rows):
@@ -253,8 +254,12 @@ class Played:
             if other.name != each.name and (firm := self._firm(other)) is not None:
                 taken.update(firm)
                 count += sum(firm.values()) // other.gpus
+                ahead[other.queue] += sum(firm.values())
             used[other.queue] += count * other.gpus
             lasting[other.queue] += count * other.gpus * other.kept
+        within = {name for name in ahead if used[name] - ahead[name] <= self.scene.teams[name].nominal}
+        within.discard(each.queue)  # of the others, what runs does not leave for what another is only promised
+        pieces = [piece for piece in pieces if piece.of.queue not in within]
         for piece in pieces:
             used[piece.of.queue] -= piece.gpus
         free = [NODE - taken[row] for row in range(self.scene.nodes)]

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen, Rebuild, SliceSeen
+from extender.admission.events import GroupSeen, NodeSeen, PodGone, PodSeen, QueueGone, Rebuild, SliceSeen
 from extender.ledger.effects import EvictionReason
 from extender.objects.jobsigns import JobSigns, NoticePeriod
 from extender.objects.keys import Options
 from extender.objects.node import UNREACHABLE_TAINT, Ailment
 from extender.objects.pod import Phase
 from extender.objects.podspec import DRAIN, Taint, Toleration
+from extender.objects.queue import PreemptionPolicy
 from extender.objects.reason import Reason
 from extender.objects.topology import Slice, TopologyTerms
 from tests.devicevalues import slice_of
@@ -286,6 +287,19 @@ class TestNoPlace:
         world.tell(PodGone(low.pods[0].uid))
         world.judge()
         assert repaired(world, job)
+
+    def test_a_gang_whose_queue_is_gone_looks_for_who_may_leave(self, world: World) -> None:
+        """Gangs of a Queue that was deleted are as of one that has lent nothing; those who may leave are not enough."""
+        world.nodes(3)
+        tell(world, queue("q", 24, preemption=PreemptionPolicy()))
+        options = Options(queue="q")
+        job = running(world, "job", 2, priority=5, options=options)
+        running(world, "low", 1, gpus=4, priority=1, options=options)
+        running(world, "high", 1, gpus=4, priority=9, options=options)
+        world.tell(QueueGone("q"))
+        lose(world, job.pods[0].node_name)
+        assert not evicted(world)
+        assert job.reason is Reason.NODES_LOST
 
     def test_all_nodes_lost_is_no_reason_to_evict(self, world: World) -> None:
         """As when the control plane has lost the network, and not the nodes."""

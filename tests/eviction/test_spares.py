@@ -48,6 +48,22 @@ def test_a_gang_does_not_start_on_a_spare(world: World) -> None:
     assert count(world) == SpareCount(1, free=1)
 
 
+def test_a_place_that_is_being_cleared_is_no_spare(world: World) -> None:
+    """Where all nodes are in use, the gang has the one that others have left for it; the spare comes after it."""
+    world.nodes(2)
+    tell(world, queue("team", 800, preemption=PreemptionPolicy()))
+    low, other = team(world, "low", 1, priority=1), team(world, "other", 1, priority=9)
+    low.run()
+    other.run()
+    keeping(world)
+    high = team(world, "high", 1, priority=5)
+    assert list(evicted(world)) == ["low-0"]
+    world.tell(PodGone(low.pods[0].uid))
+    world.judge()
+    assert high.reserved
+    assert count(world) == SpareCount(1)
+
+
 def test_a_repair_uses_it(world: World) -> None:
     """A gang of the Queue that lost a node has the spare at once, and then none is left."""
     world.nodes(3)

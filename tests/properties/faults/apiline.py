@@ -72,9 +72,10 @@ class Line:
 class Stream:
     """One watch connection: lines that the server has sent, on their way or arrived."""
 
-    def __init__(self, kind: str, line: Line, loop: asyncio.AbstractEventLoop) -> None:
-        """Carry `kind` over `line`."""
+    def __init__(self, kind: str, line: Line, loop: asyncio.AbstractEventLoop, since: int) -> None:
+        """Carry what happens to `kind` after the version `since` over `line`."""
         self.kind = kind
+        self.since = since
         self.stalled = False
         self.line = line
         self._loop = loop

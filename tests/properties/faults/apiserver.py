@@ -64,13 +64,14 @@ class ApiServerFront:
             log.clear()
 
     def replay(self, stream: Stream, events: int) -> None:
-        """Send the last events of a watch once more, in their order."""
-        for _, line in self._log[stream.kind][-events:]:
-            stream.send(line)
+        """Send the last events of a watch once more, in their order: no watch tells of what was before it."""
+        for version, line in self._log[stream.kind][-events:]:
+            if version > stream.since:
+                stream.send(line)
 
     def open(self, kind: str, query: Query, line: Line) -> Stream:
         """Open a watch from where `query` says."""
-        stream = Stream(kind, line, self.loop)
+        stream = Stream(kind, line, self.loop, int(query.get("resourceVersion", self._version)))
         self.streams[stream] = None
         if "resourceVersion" not in query:
             for stored in self.cluster.list(kind):
