@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from extender.cli.interpreter import settle_code
 from tests.fuzz.guidance import Pool, Unguided
 from tests.fuzz.judge import Judge
 from tests.fuzz.messages import Answer, Request, line_of, request_of
@@ -34,11 +37,19 @@ DOCUMENT: dict[str, Any] = {
 JUDGE = Judge(DOCUMENT)
 
 
+@pytest.fixture
+def settled() -> Iterator[None]:
+    """Take what other tests have left out of the collector's sight, as `muster serve` does: it looks for 100 ms."""
+    settle_code()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("settled")
 async def test_no_answer_is_outside_the_protocol() -> None:
     """Of thousands of spoiled requests each gets an answer of the protocol's form, about nodes that it offered."""
     report = await fuzz(6000, seed=20261121)
-    # How long an answer takes is for `make fuzz`: here other tests have the processor, too.
-    assert [each for each in report.examples if not each.startswith("a stall")] == []
+    assert report.examples == []
     assert report.requests == sum(report.statuses.values()) == 6000
     assert report.statuses.keys() >= {200, 400, 404, 405, 413, 422}
     async with running() as subject:
@@ -89,9 +100,8 @@ def test_runs_add_up_and_coverage_guides_them(tmp_path: Path) -> None:
         said.append(done.stdout)
     first, second = recorded(record)
     assert (first["seed"], second["seed"]) == (1, 2)
-    assert first["kept"] > 50
-    assert second["kept"] < first["kept"]
-    assert min(first["reached"], second["reached"]) > 5000  # how many exactly depends on what its threads came to
+    assert first["kept"] > 50 > second["kept"]
+    assert second["reached"] > 0.95 * first["reached"] > 5000  # of the same requests, 32,800 to 34,400 are reached
     assert "so far      800 requests in 2 runs, 0 complaints" in said[1]
 
 
