@@ -155,7 +155,7 @@ class PendingEvictions:
 
     def _has_lost_nodes(self, pending: PendingEviction) -> bool:
         """Tell whether a gang could not start in the place that is to be cleared for it: nodes of it are lost."""
-        rows = np.flatnonzero(pending.keep.kept.any(axis=0))
+        rows = pending.keep.rows
         nodes = self._model.table.nodes_at(rows)
         return len(nodes) < len(rows) or any(map(_takes_no_pods, nodes))
 

@@ -104,8 +104,7 @@ class Spares:
         table, moved = self._model.table, self._pending.moved.places.values()
         kept = [node for each in moved for node, _ in each.places]
         for each in self._pending.under_way.values():
-            rows = np.flatnonzero(each.keep.kept.any(axis=0)).tolist()
-            kept += [table.node(row).name for row in rows if row < table.rows and table.present[row]]
+            kept += [node.name for node in table.nodes_at(each.keep.rows)]
         return frozenset(kept)
 
     def _lends(self, owner: Queue, gang: Gang, queue: str) -> bool:

@@ -41,6 +41,11 @@ class Earmark:
         """Return what is kept for a gang alone, or as `spares` of a Queue."""
         return cls(gang, position(gang), kept, firm=True, spares=spares)
 
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Return the rows on which anything is kept."""
+        return np.flatnonzero(self.kept.any(axis=0))
+
     def same_as(self, other: Earmark | None) -> bool:
         """Tell whether the other is of the same life of the same gang, in the same place, and keeps the same."""
         return (

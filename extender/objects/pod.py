@@ -185,9 +185,9 @@ class Pod:
     (epoch seconds), `active_deadline` how long after that it is ended (seconds). `controller` is the UID of the object
     that makes another pod when this one is gone, "" for none, and `owner` is that object where it is named in full.
     `claims` are the ResourceClaims that it needs; `keeps_devices` says that some have devices, and no user of those has
-    a node. `signs` are what its job and Muster tell each other. `scheduled_at`
-    is when the pod was bound and `finished_at` when it ended, as its conditions say in whole seconds (epoch), None
-    where they do not: both are for people, and decide nothing.
+    a node. `signs` are what its job and Muster tell each other. `scheduled_at` is when the pod was bound and
+    `finished_at` when it ended, as its conditions say in whole seconds (epoch), None where they do not: both are for
+    people, and decide nothing.
     """
 
     uid: str

@@ -91,5 +91,4 @@ SMALL_CONCEPTS: Mapping[str, str] = {
     "extender.objects.sources.kueue": "Kueue's groups of plain pods, which no object describes",
     "extender.objects.sources.table": "the sources in the order in which they are asked; it imports each of them",
     "extender.admission.protection": "which members autoscalers are not to move, which only binding asks",
-    "extender.ledger.earmark": "what the pass, the pending evictions and the repairs each keep, and none of them owns",
 }

@@ -86,13 +86,8 @@ def staged(
 def stage(local_cluster: LocalCluster, cluster: Sandbox, older: Path) -> Iterator[Stage]:
     """Prepare two replicas of either version."""
     as_older = {"PYTHONPATH": str(older)}
-    environments: Mapping[str, Mapping[str, str]] = {
-        "older-a": as_older,
-        "older-b": as_older,
-        "newer-a": {},
-        "newer-b": {},
-    }
-    with staged(local_cluster, cluster, environments) as prepared:
+    replicas = {"older-a": as_older, "older-b": as_older, "newer-a": {}, "newer-b": {}}
+    with staged(local_cluster, cluster, replicas) as prepared:
         yield prepared
     apply_crds(local_cluster, REPOSITORY)
 

@@ -10,6 +10,7 @@ from localcluster.controlplane import probe
 from localcluster.ports import LOOPBACK, free_ports
 from localcluster.processes import Command, Server
 from localcluster.reaper import Reaper
+from tests.localcluster.upstream import Upstream
 
 ServerFactory = Callable[..., Server]
 
@@ -18,6 +19,13 @@ ServerFactory = Callable[..., Server]
 def reaper() -> Iterator[Reaper]:
     """Run a reaper that cleans up whatever the test leaves."""
     with Reaper() as running:
+        yield running
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """Run a server for requests, and for proxies to stand in front of."""
+    with Upstream() as running:
         yield running
 
 

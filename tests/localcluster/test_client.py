@@ -17,13 +17,6 @@ from tests.patience import HANGS
 
 
 @pytest.fixture
-def upstream() -> Iterator[Upstream]:
-    """Serve on loopback."""
-    with Upstream() as running:
-        yield running
-
-
-@pytest.fixture
 def client(upstream: Upstream) -> Iterator[ApiClient]:
     """Yield a client of that server."""
     with ApiClient(Connection(upstream.url, Path(certifi.where()), "token")) as client:

@@ -62,13 +62,6 @@ def later(item: JsonObject) -> JsonObject:
 
 
 @pytest.fixture
-def upstream() -> Iterator[Upstream]:
-    """Run the server."""
-    with Upstream() as running:
-        yield running
-
-
-@pytest.fixture
 def proxy(upstream: Upstream) -> Iterator[Proxy]:
     """Run a proxy for requests to the API in front of it."""
     with PlainApiProxy(upstream.url) as running:
