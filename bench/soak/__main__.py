@@ -30,13 +30,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long the churn lasts (default: 30)")
     parser.add_argument("--pods-per-minute", type=float, default=2000.0, help="new pods a minute (default: 2000)")
     parser.add_argument("--nodes", type=int, default=100, help="nodes of eight GPUs (default: 100)")
+    parser.add_argument(
+        "--standing-pods", type=int, default=0, help="pods besides, on other nodes, that stay all the time (default: 0)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal workloads (default: 1)")
     options = parser.parse_args(arguments)
     if options.minutes <= 0 or options.pods_per_minute <= 0 or options.nodes < 1:
         parser.error("--minutes, --pods-per-minute and --nodes must be above 0")
+    if options.standing_pods < 0:
+        parser.error("--standing-pods must not be negative")
     seconds = 60 * options.minutes
     soak = Soak(
-        seconds, options.nodes, options.pods_per_minute, options.seed, sample_seconds=min(5.0, max(0.5, seconds / 40))
+        seconds,
+        options.nodes,
+        options.pods_per_minute,
+        options.seed,
+        options.standing_pods,
+        sample_seconds=min(5.0, max(0.5, seconds / 40)),
     )
     console = Console()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from random import Random
 
 from bench.soak.churn import Churn
 from bench.soak.sampling import Page, Sampler
+from bench.soak.standing import create_standing
 from bench.soak.trend import Bounds, Line, Sample, report
 from localcluster.build import ensure_binaries
 from localcluster.cluster import LocalCluster
@@ -37,12 +39,17 @@ _EMPTY_AT_THE_END = ("muster_gangs", "muster_reserved_unbound", "muster_binds_he
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """How long and how hard: seconds of churn, nodes of eight GPUs, new pods a minute, the seed of the workloads."""
+    """How long and how hard.
+
+    Seconds of churn, nodes of eight GPUs, new pods a minute, the seed of the workloads, and how many pods on nodes of
+    their own are there before and stay.
+    """
 
     seconds: float
     nodes: int = 100
     pods_per_minute: float = 2000.0
     seed: int = 1
+    standing_pods: int = 0
     sample_seconds: float = SAMPLE_SECONDS
 
     def run(self, bounds: Bounds, say: Callable[[str], None]) -> list[Line]:
@@ -60,9 +67,11 @@ class Soak:
             Churn(cluster.admin, self.nodes, self.pods_per_minute, Random(self.seed)) as churn,
             Sampler(f"http://{LOOPBACK}:{cluster.muster_port}", muster.pid) as sampler,
         ):
+            create_standing(cluster.admin, self.standing_pods, say)
             churn.prepare()
+            standing = _settled(sampler)
             samples = self._churn(churn, sampler, say, [cluster.check, muster.check])
-            return [*report(samples, bounds), _load(churn), _drain(churn, sampler, self.seconds)]
+            return [*report(samples, bounds), _load(churn), _drain(churn, sampler, self.seconds, standing)]
 
     def _churn(
         self, churn: Churn, sampler: Sampler, say: Callable[[str], None], checks: Sequence[Callable[[], None]]
@@ -106,19 +115,27 @@ def _load(churn: Churn) -> Line:
     return Line("load", "; ".join(words))
 
 
-def _drain(churn: Churn, sampler: Sampler, now: float) -> Line:
-    """Let what is left end, and say whether Muster then keeps nothing."""
+def _settled(sampler: Sampler) -> Counter[str]:
+    """Return what Muster keeps for those that are there before, once it has written what it has to say of them."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while (kept := _kept(sampler.page()))["muster_write_queue"] and time.monotonic() < deadline:
+        time.sleep(1.0)
+    return kept
+
+
+def _drain(churn: Churn, sampler: Sampler, now: float, before: Counter[str]) -> Line:
+    """Let what is left end, and say whether Muster then keeps nothing but what it kept `before`."""
     began = time.monotonic()
-    left = _left(sampler.page())
+    left = _kept(sampler.page()) - before
     while (churn.live_pods or left) and time.monotonic() - began < DRAIN_SECONDS:
         time.sleep(1.0)
         churn.clean_up(now + time.monotonic() - began)
-        left = _left(sampler.page())
+        left = _kept(sampler.page()) - before
     taken = f"empty after {time.monotonic() - began:.0f} s"
-    kept = ", ".join(f"{name} {value:g}" for name, value in left.items())
+    kept = ", ".join(f"{name} {value}" for name, value in left.items())
     return Line("left at the end", kept or taken, "nothing", holds=not left and not churn.live_pods)
 
 
-def _left(page: Page) -> dict[str, float]:
-    """Return what Muster still keeps, by metric."""
-    return {name: value for name in _EMPTY_AT_THE_END if (value := page.sum(name))}
+def _kept(page: Page) -> Counter[str]:
+    """Return what Muster keeps, by metric."""
+    return Counter({name: int(page.sum(name)) for name in _EMPTY_AT_THE_END})

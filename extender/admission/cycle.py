@@ -91,7 +91,7 @@ class Pace:
     """
 
     #: How long a step may take (seconds). One gang is the least that it evaluates; a plan for 1,000 pods takes longer.
-    STEP_SECONDS: Final = 0.008
+    STEP_SECONDS: Final = 0.004
 
     def __init__(self, clock: Clock) -> None:
         """Go by `clock`; no step has begun."""
