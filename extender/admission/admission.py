@@ -15,10 +15,11 @@ from extender.cluster.model import ClusterModel
 from extender.cluster.nodehealth import HealthPolicy, NodeHealth
 from extender.eviction.consolidation import Consolidation
 from extender.eviction.losses import Losses
-from extender.eviction.pending import AllowedEvictions, PendingEvictions
+from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
 from extender.eviction.runtimes import Runtimes
+from extender.eviction.sent import AllowedEvictions
 from extender.eviction.spares import Spares
 from extender.judge import Case, joined, rank
 from extender.ledger.earmark import Earmark

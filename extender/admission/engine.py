@@ -232,6 +232,14 @@ class Observations:
         if self._admission.budgets.drop(namespace, name):
             self._admission.reconsider()
 
+    def eviction_sent(self, uid: str) -> None:
+        """Take in that the eviction of a pod is being written."""
+        self._admission.tenure.preemptions.sent(uid)
+
+    def eviction_delayed(self, uid: str) -> None:
+        """Take in that the API server has not evicted a pod yet."""
+        self._admission.tenure.preemptions.delayed(uid)
+
     def eviction_refused(self, uid: str, why: str) -> None:
         """Take in that the API server refuses to evict a pod."""
         self._admission.tenure.preemptions.refused(uid, why)
@@ -521,6 +529,8 @@ class Engine:
             events.ComputeDomainGone: lambda e: devices.drop_domain(f"{e.namespace}/{e.name}"),
             events.CalibrationSeen: lambda e: learned(new=model.hardware.put_calibration(e.about, e.data)),
             events.CalibrationGone: lambda _: learned(new=model.hardware.drop_calibration()),
+            events.EvictionSent: lambda e: observed.eviction_sent(e.uid),
+            events.EvictionDelayed: lambda e: observed.eviction_delayed(e.uid),
             events.EvictionRefused: lambda e: observed.eviction_refused(e.uid, e.why),
             events.Rebuild: lambda _: self._take_up(),
             events.StandDown: lambda _: self._stand_down(),

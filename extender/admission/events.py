@@ -416,6 +416,20 @@ class NodeRequestGone(Event[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class EvictionSent(Event[None]):
+    """The eviction of a pod is written to the API server: it cannot be taken back any more."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionDelayed(Event[None]):
+    """The API server has not evicted a pod; it is asked again, unless the eviction was withdrawn."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionRefused(Event[None]):
     """The API server refuses to evict a pod."""
 

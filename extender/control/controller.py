@@ -103,7 +103,7 @@ class Controller:
             self._outbox,
             self.admission,
             self._binder.barrier,
-            self._eviction_refused,
+            self._eviction_told,
             lambda effects: self._account(self.accountant.follow, effects),
         )
         self._nominations = self._dispatcher.nominations
@@ -447,9 +447,10 @@ class Controller:
             self._metrics.history_dropped.inc()
             log.exception("history: a mistake in Muster")
 
-    def _eviction_refused(self, uid: str, why: str) -> None:
-        self._apply(events.EvictionRefused(uid, why))
-        self._account(self.accountant.stays, uid)
+    def _eviction_told(self, event: events.EvictionSent | events.EvictionDelayed | events.EvictionRefused) -> None:
+        self._apply(event)
+        if isinstance(event, events.EvictionRefused):
+            self._account(self.accountant.stays, event.uid)
 
     def _bind_ended(self, event: events.Leave | events.BindingFailed) -> None:
         """Take in that a bind call ends without a Binding."""

@@ -14,7 +14,7 @@ from extender.clock import Clock
 from extender.control.asking import Asking
 from extender.control.binding import Barrier
 from extender.control.decisions import DecisionLog
-from extender.control.evictions import Evictions, Gates, Suspensions
+from extender.control.evictions import Evictions, Gates, Suspensions, Told
 from extender.control.exposition import LostTime, count, follow
 from extender.control.metrics import Metrics
 from extender.control.nominations import Nominations
@@ -80,10 +80,10 @@ class Dispatcher:
         outbox: Outbox,
         admission: Admission,
         barrier: Barrier,
-        refused: Callable[[str, str], None],
+        told: Told,
         account: Callable[[Effects[Any]], None],
     ) -> None:
-        """Write to `api` by way of `outbox`; call `refused` for an eviction that the API server refuses.
+        """Write to `api` by way of `outbox`; call `told` of how evictions stand with the API server.
 
         `account` is told of all effects, for the history.
         """
@@ -94,9 +94,9 @@ class Dispatcher:
         self._clock = clock
         self._outbox = outbox
         self._metrics = metrics
-        self._evictions = Evictions(api, outbox, clock, metrics, refused)
+        self._evictions = Evictions(api, outbox, clock, metrics, told)
         self._gates = Gates(api, outbox)
-        self._suspensions = Suspensions(api, outbox, metrics, refused)
+        self._suspensions = Suspensions(api, outbox, metrics, told)
         self._asking = Asking(api, outbox, admission)
         ranked = settings.single_pods == "ranked"
         self.nominations = Nominations(api, outbox, metrics, admission.model.table, ranked=ranked)

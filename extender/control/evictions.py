@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from extender.admission.events import EvictionDelayed, EvictionRefused, EvictionSent
 from extender.clock import Clock
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, Urgency
@@ -25,6 +26,9 @@ _PAUSE_SECONDS: Final = 2.0
 
 log = structlog.get_logger("muster.evictions")
 
+#: Takes in how a wish that a pod leaves stands with the API server.
+Told = Callable[[EvictionSent | EvictionDelayed | EvictionRefused], None]
+
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
@@ -35,22 +39,15 @@ class _Wish:
 
 
 class Evictions:
-    """Write evictions through the outbox; tell whose pods cannot be evicted."""
+    """Write evictions through the outbox; tell which cannot be taken back any more, and which are refused."""
 
-    def __init__(
-        self,
-        api: ClusterApi,
-        outbox: Outbox,
-        clock: Clock,
-        metrics: Metrics,
-        refused: Callable[[str, str], None],
-    ) -> None:
-        """Write to `api`; call `refused` with the UID of a pod that the API server will not evict, and why."""
+    def __init__(self, api: ClusterApi, outbox: Outbox, clock: Clock, metrics: Metrics, tell: Told) -> None:
+        """Write to `api`; call `tell` when an eviction is written, and when the API server has not made it."""
         self._api = api
         self._outbox = outbox
         self._clock = clock
         self._metrics = metrics
-        self._refused = refused
+        self._tell = tell
         self._wishes: dict[str, _Wish] = {}
 
     def put(self, evict: Evict) -> None:
@@ -90,11 +87,13 @@ class Evictions:
         if wish is None:
             return
         pod = wish.evict.pod
+        self._tell(EvictionSent(uid))
         try:
             await self._api.evict(PodKey(pod.namespace, pod.name, pod.uid))
         except ApiError as error:
             if error.transient and not isinstance(error, BudgetError):
                 raise
+            self._tell(EvictionDelayed(uid))
             if self._wishes.get(uid) is not wish:
                 return  # it was spared meanwhile, or asked for again
             # A webhook that denies this one may not have denied the others of its gang: none is left behind in haste.
@@ -115,7 +114,7 @@ class Evictions:
 
     def _give_up(self, uid: str, why: str) -> None:
         self._wishes.pop(uid, None)
-        self._refused(uid, why)
+        self._tell(EvictionRefused(uid, why))
 
 
 class Gates:
@@ -135,12 +134,12 @@ class Gates:
 class Suspensions:
     """Suspend and resume objects through the outbox; tell whose pods cannot be made to leave by that."""
 
-    def __init__(self, api: ClusterApi, outbox: Outbox, metrics: Metrics, refused: Callable[[str, str], None]) -> None:
-        """Write to `api`; call `refused` with the UID of each pod that was to leave and does not, and why."""
+    def __init__(self, api: ClusterApi, outbox: Outbox, metrics: Metrics, tell: Told) -> None:
+        """Write to `api`; call `tell` of each pod that is to leave by it, when it is written, and when it is denied."""
         self._api = api
         self._outbox = outbox
         self._metrics = metrics
-        self._refused = refused
+        self._tell = tell
 
     def put(self, uid: str, wish: Suspension | None) -> None:
         """Have an object suspended or resumed; with None, leave it as it is."""
@@ -152,11 +151,13 @@ class Suspensions:
 
     async def _write(self, wish: Suspension) -> None:
         about = wish.workload.about
+        for pod in wish.pods if wish.suspend else ():
+            self._tell(EvictionSent(pod))
         try:
             await self._api.suspend(wish.workload, None if wish.suspend else wish.place)
         except ApiError as error:
             for pod in () if error.transient or error.outdated else wish.pods:
-                self._refused(pod, error.message)
+                self._tell(EvictionRefused(pod, error.message))
             raise
         log.info("suspended" if wish.suspend else "resumed", object=str(about), reason=wish.reason)
         if wish.reason is not None:

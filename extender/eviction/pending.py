@@ -1,9 +1,10 @@
-"""Evictions under way: which gangs leave for which, what is kept for those, and which evictions were allowed lately."""
+"""Evictions under way: which gangs leave for which, and what is kept for those."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,6 +20,7 @@ from extender.eviction.notices import Notices, in_number
 from extender.eviction.policies import Claimant, QuotaRights, own_notice
 from extender.eviction.search.search import FoundPreemption
 from extender.eviction.search.units import VictimEviction
+from extender.eviction.sent import AllowedEvictions, SentEvictions
 from extender.ledger.earmark import Earmark
 from extender.ledger.effects import CollectedEffects, Evict, EvictionReason, Note, Suspension
 from extender.ledger.reservations import Reservations
@@ -39,10 +41,6 @@ PATIENCE_SECONDS: Final = 900.0
 #: do not follow from each other. Quota is reclaimed from it all the same. If it does not start there, no other gang is
 #: evicted for it as long: kube-scheduler may refuse it wherever it is placed, for reasons that Muster does not know.
 _SHELTER_SECONDS: Final = 600.0
-
-#: How long an eviction may take to be seen (seconds). Events are late by milliseconds, by seconds where the API server
-#: is busy; a victim that was spared after all keeps its gang from giving up another member for so long.
-_EXPECTED_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -81,6 +79,7 @@ class PendingEvictions:
         told: why the pods of a gang were evicted last, by the UID of the gang, until it is placed again.
         in_vain: the UIDs of gangs that kube-scheduler refused though others had left for them.
         moved: what is kept for those that leave for others and have another place.
+        on_the_way: evictions that cannot be taken back any more.
         notices: what gangs were told that are to be evicted.
         to_drain: gangs that have notice, or are evicted, because their queue is drained, by UID.
     """
@@ -104,6 +103,7 @@ class PendingEvictions:
         self._leaving_for: dict[GroupRef, PendingEviction] = {}
         self._sheltered: dict[GroupRef, float] = {}
         self.moved = MovedPlaces(model, sharing, clock)
+        self.on_the_way = SentEvictions(clock)
         self.notices = Notices(model, clock, effects)
         self._draining_due = math.inf
         self.to_drain: dict[str, Gang] = {}
@@ -118,6 +118,8 @@ class PendingEvictions:
         """
         now, late = self._clock.monotonic(), []
         self.moved.begin_pass()
+        if self.on_the_way.spared:
+            self._let_down(self.on_the_way.settle(self._is_gone))
         for uid, pending in list(self.under_way.items()):
             gang = self._model.gangs.get(pending.gang.ref)
             if gang is not pending.gang or gang.uid != uid:
@@ -191,13 +193,16 @@ class PendingEvictions:
 
     def spares(self, holder: GroupRef, *, reclaimed: bool) -> bool:
         """Tell whether a gang is not to be evicted: it is leaving, or has cost others their place a short while ago."""
-        if holder in self._leaving_for or reclaimed:
-            return holder in self._leaving_for
+        leaves = holder in self._leaving_for or any(pod.group == holder for pod in self.on_the_way.leaving())
+        if leaves or reclaimed:
+            return leaves
         return self._clock.monotonic() < self._sheltered.get(holder, 0.0)
 
     def leaving(self) -> Iterator[str]:
-        """Iterate over the UIDs of pods for whose leaving a gang waits, and that still hold nodes."""
-        return (pod.uid for each in self.under_way.values() for pod in self._remaining(each))
+        """Iterate over the UIDs of pods that leave, and still hold nodes: a gang waits for it, or has done so."""
+        for each in self.under_way.values():
+            yield from (pod.uid for pod in self._remaining(each))
+        yield from (pod.uid for pod in self.on_the_way.leaving() if not self._is_gone(pod))
 
     def going(self) -> Iterator[tuple[str, float, list[str]]]:
         """Iterate over whose place is cleared, in how many seconds others are evicted at the latest, and which pods."""
@@ -299,9 +304,7 @@ class PendingEvictions:
             self._leaving_for.pop(eviction.gang, None)
         self._model.table.outdate()
         staying = self._spare(pending.pods)
-        for other, each in list(self.under_way.items()) if staying else ():
-            if not staying.isdisjoint(each.awaited):
-                self.end(other, "a pod stays that was to leave")
+        self._let_down(staying)
         for eviction in pending.evictions:
             if (gang := self._model.gangs.get(eviction.gang)) is not None:
                 self._model.gangs.touch(gang.uid)
@@ -311,6 +314,12 @@ class PendingEvictions:
             if not pending.sent:
                 self._note(eviction, "EvictionCancelled", f"no pod is evicted: {why}")
 
+    def _let_down(self, staying: AbstractSet[str]) -> None:
+        """End the places for which pods were to leave that stay."""
+        for uid, pending in list(self.under_way.items()) if staying else ():
+            if not staying.isdisjoint(pending.awaited):
+                self.end(uid, "a pod stays that was to leave")
+
     def may_stay(self, gang: Gang, why: str) -> None:
         """Take back that a gang is to be evicted for no other's sake, unless it leaves for another."""
         if gang.ref not in self._leaving_for:
@@ -318,14 +327,15 @@ class PendingEvictions:
             self._spare(gang.members.values())
 
     def _spare(self, pods: Iterable[Pod]) -> set[str]:
-        """Have those not evicted that are still there; return their UIDs."""
+        """Have those not evicted that are still there; return the UIDs of those that stay for certain."""
         staying = {pod.uid: pod for pod in pods if not self._is_gone(pod)}
         self._effects.spared.update(staying)
         self._effects.suspensions |= {each.workload.uid: None for each in self._model.workloads.of_pods(staying)}
-        return set(staying)
+        return self.on_the_way.spare(staying.values())
 
     def refused(self, uid: str, why: str) -> list[str]:
         """Take in that the API server refuses to evict a pod; return the UIDs of gangs whose place is given up."""
+        self.on_the_way.turn_back(uid)
         concerned = [of for of, each in self.under_way.items() if any(pod.uid == uid for pod in each.pods)]
         for of in concerned:
             self.end(of, f"a pod cannot be evicted: {why}")
@@ -338,6 +348,7 @@ class PendingEvictions:
         self.under_way.clear()
         self._leaving_for.clear()
         self.moved.end_all()
+        self.on_the_way.clear()
 
     def next_turn(self) -> float:
         """Return when time alone asks for something of those under way, or of places of those that move.
@@ -345,7 +356,8 @@ class PendingEvictions:
         In seconds (monotonic), inf for never.
         """
         turns = (each.until if each.sent else each.due for each in self.under_way.values())
-        others = (self.moved.next_end(), self.notices.next_turn(), self._draining_due)
+        doubts = self.on_the_way.next_turn() if self.on_the_way.spared else math.inf
+        others = (self.moved.next_end(), doubts, self.notices.next_turn(), self._draining_due)
         return min(min(turns, default=math.inf), *others)
 
     def evict_gang(self, gang: Gang, reason: EvictionReason, why: str, *, by: str = "") -> None:
@@ -474,26 +486,3 @@ def _purpose(pending: PendingEviction, eviction: VictimEviction) -> str:
         case _:
             right = f"priority {gang.priority} over {eviction.victim.priority}"
     return f"for {gang.ref}: {right}"
-
-
-class AllowedEvictions:
-    """Remember for a while which pods may have been evicted.
-
-    kube-scheduler sees a deletion in its own time. If it is ahead of Muster, it finds that its pod is refused the
-    room that it has just made, and comes with other victims: each alone could be spared, all of them could not.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        """Start without evictions."""
-        self._clock = clock
-        self._until: dict[str, float] = {}
-
-    def allow(self, uids: Iterable[str]) -> None:
-        """Take in that these pods may be evicted from now on."""
-        self._until |= dict.fromkeys(uids, self._clock.monotonic() + _EXPECTED_SECONDS)
-
-    def expected(self) -> Collection[str]:
-        """Return the UIDs of pods that may have been evicted lately."""
-        now = self._clock.monotonic()
-        self._until = {uid: until for uid, until in self._until.items() if now < until}
-        return self._until.keys()

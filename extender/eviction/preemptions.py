@@ -65,7 +65,8 @@ class Preemptions:
     def _is_clearing(self) -> bool:
         """Tell whether any place is being cleared, or kept for those that have left one, or any gang has notice."""
         pending, notices = self._pending_evictions, self._pending_evictions.notices
-        return bool(pending.under_way or pending.moved.places or notices.standing or notices.loose)
+        clearing = pending.under_way or pending.moved.places or pending.on_the_way.spared
+        return bool(clearing or notices.standing or notices.loose)
 
     def begin_pass(self) -> None:
         """Begin a pass; if the budgets have changed, gangs may be evicted now that might not before."""
@@ -96,6 +97,14 @@ class Preemptions:
         for remembered in (self._paused, self._pauses, self._due, self._wanting, self._pending_evictions.told):
             remembered.pop(uid, None)
         self._pending_evictions.in_vain.discard(uid)
+
+    def sent(self, uid: str) -> None:
+        """Take in that the eviction of a pod is being written to the API server."""
+        self._pending_evictions.on_the_way.send(uid)
+
+    def delayed(self, uid: str) -> None:
+        """Take in that the API server has not evicted a pod yet."""
+        self._pending_evictions.on_the_way.turn_back(uid)
 
     def refused(self, uid: str, why: str) -> None:
         """Take in that the API server refuses to evict a pod; the place it stands in is given up."""

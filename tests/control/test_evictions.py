@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from extender.admission.events import EvictionDelayed, EvictionRefused, EvictionSent
 from extender.control.evictions import Evictions, Gates, Suspensions
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, WriteWindow
@@ -34,14 +35,19 @@ EVICT = Evict(VICTIM, "default/train", EvictionReason.RECLAIMED, "evicted for de
 
 @dataclass
 class Stand:
-    """Evictions against a scripted API server; `refused` are the pods that it would not evict, and why."""
+    """Evictions against a scripted API server; `told` is how they stood with it."""
 
     evictions: Evictions
     gates: Gates
     suspensions: Suspensions
     api: ScriptedApi
     metrics: Metrics
-    refused: list[tuple[str, str]] = field(default_factory=list)
+    told: list[EvictionSent | EvictionDelayed | EvictionRefused] = field(default_factory=list)
+
+    @property
+    def refused(self) -> list[tuple[str, str]]:
+        """Return the pods that it would not evict, and why."""
+        return [(event.uid, event.why) for event in self.told if isinstance(event, EvictionRefused)]
 
     @property
     def counted(self) -> float:
@@ -54,11 +60,11 @@ async def stand() -> AsyncIterator[Stand]:
     """Run an outbox that evictions are written through."""
     api, metrics, clock = ScriptedApi(), Metrics(), LoopClock(asyncio.get_running_loop())
     outbox = Outbox(Settings(), clock, metrics, WriteWindow(4))
-    refused: list[tuple[str, str]] = []
-    evictions = Evictions(api, outbox, clock, metrics, lambda uid, why: refused.append((uid, why)))
-    suspensions = Suspensions(api, outbox, metrics, lambda uid, why: refused.append((uid, why)))
+    told: list[EvictionSent | EvictionDelayed | EvictionRefused] = []
+    evictions = Evictions(api, outbox, clock, metrics, told.append)
+    suspensions = Suspensions(api, outbox, metrics, told.append)
     sending = asyncio.create_task(outbox.run())
-    yield Stand(evictions, Gates(api, outbox), suspensions, api, metrics, refused)
+    yield Stand(evictions, Gates(api, outbox), suspensions, api, metrics, told)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
 
@@ -90,6 +96,24 @@ async def test_a_budget_may_change_its_mind(stand: Stand) -> None:
     assert (stand.api.evictions, stand.counted) == ([], 0)
     await asyncio.sleep(2)
     assert (stand.api.evictions, stand.counted) == ([("victim", False)], 1)
+
+
+async def test_an_eviction_is_told_of_when_it_is_written_and_when_it_was_not_made(stand: Stand) -> None:
+    """In between it cannot be taken back; between two attempts it can."""
+    stand.api.eviction_failures.append(BudgetError(429, "TooManyRequests", "the budget allows none", 10.0))
+    stand.evictions.put(EVICT)
+    await asyncio.sleep(9)
+    assert stand.told == [EvictionSent("victim-uid"), EvictionDelayed("victim-uid")]
+    await asyncio.sleep(2)
+    assert stand.told[2:] == [EvictionSent("victim-uid")]
+
+
+async def test_each_pod_that_leaves_by_a_suspension_is_told_of_when_that_is_written(stand: Stand) -> None:
+    """To resume an object takes no pod away."""
+    stand.suspensions.put("job", SUSPEND)
+    stand.suspensions.put("other", replace(SUSPEND, suspend=False, reason=None))
+    await asyncio.sleep(1)
+    assert stand.told == [EvictionSent("a"), EvictionSent("b")]
 
 
 async def test_a_budget_that_stays_firm_is_heard_of(stand: Stand) -> None:

@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
-from extender.admission.events import BudgetSeen, EvictionRefused, GroupGone, PodGone, PodSeen
+from extender.admission.events import (
+    BudgetSeen,
+    EvictionDelayed,
+    EvictionRefused,
+    EvictionSent,
+    GroupGone,
+    PodGone,
+    PodSeen,
+)
 from extender.ledger.effects import EvictionReason
 from extender.objects import keys
 from extender.objects.budget import DisruptionBudget
 from extender.objects.meta import LabelSelector
-from extender.objects.pod import Phase
+from extender.objects.pod import Phase, Pod
 from extender.objects.queue import PreemptionPolicy, Queue, Reclaim
 from extender.objects.reason import Reason, Wait
 from tests.queues.test_sharing import gang, queue, tell
@@ -43,6 +51,22 @@ def leave(world: World, job: Job) -> None:
         world.tell(PodGone(pod.uid))
     job.pods.clear()
     world.judge()
+
+
+def counting_on_another(world: World) -> tuple[Job, tuple[Pod, Pod]]:
+    """Return a gang that waits for a pod that leaves for another gang, which is gone, and for one of its own: these."""
+    world.nodes(1)
+    for number in range(8):
+        running(world, f"low-{number}", 1, 1, priority=1)
+    world.effects()
+    first, second = (world.gang(name, 1, 1, priority=5) for name in ("first", "second"))
+    world.judge()
+    other, own = sorted(world.effects().evictions.values(), key=lambda evict: evict.by)
+    assert (other.by, own.by) == ("default/first", "default/second")
+    world.tell(EvictionSent(other.pod.uid))
+    world.tell(PodGone(first.pods[0].uid))
+    world.tell(GroupGone(first.ref, first.gang.uid))
+    return second, (other.pod, own.pod)
 
 
 class TestPriority:
@@ -115,6 +139,34 @@ class TestPriority:
         (evict,) = world.effects().evictions.values()
         assert evict.by == "default/second"
         world.tell(PodGone(evict.pod.uid))
+        world.judge()
+        assert len(second.reserved) == 1
+
+    def test_who_counted_on_a_pod_whose_eviction_is_on_its_way_goes_on(self, world: World) -> None:
+        """It leaves although the gang that it was to leave for is gone: nobody else has to."""
+        second, others = counting_on_another(world)
+        world.judge()
+        assert second.reason is Reason.PREEMPTING
+        assert not world.effects().evictions
+        for pod in others:
+            world.tell(PodGone(pod.uid))
+        world.judge()
+        assert len(second.reserved) == 1
+        assert not world.effects().evictions
+
+    @pytest.mark.parametrize("denied", [True, False])
+    def test_an_eviction_on_its_way_that_never_was_made_is_not_counted_on(self, world: World, *, denied: bool) -> None:
+        """The API server denies it, or nothing is seen of it for ten seconds."""
+        second, (other, own) = counting_on_another(world)
+        world.judge()
+        world.effects()
+        if denied:
+            world.tell(EvictionDelayed(other.uid))
+        else:
+            world.clock.advance(10)
+        world.judge()
+        assert {evict.by for evict in world.effects().evictions.values()} == {"default/second"}
+        world.tell(PodGone(own.uid))
         world.judge()
         assert len(second.reserved) == 1
 

@@ -291,6 +291,8 @@ EVENTS_OF_ALL_KINDS: tuple[Event[Any], ...] = (
     events.NodeRequestGone("uid"),
     events.CalibrationSeen(ABOUT, {"a": "b"}),
     events.CalibrationGone(),
+    events.EvictionSent("uid"),
+    events.EvictionDelayed("uid"),
     events.EvictionRefused("uid", "why"),
     events.Rebuild(),
     events.StandDown(),
