@@ -6,6 +6,7 @@ import os
 import pwd
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,20 +59,23 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """Run a server whose files are in a folder that does not exist yet."""
+def running() -> Iterator[Server]:
+    """Run a server in a folder that its user can reach, which pytest's own need not be."""
     find("initdb")
-    folder.mkdir(mode=0o700)
-    if os.getuid() == 0:
-        user = pwd.getpwnam("postgres")
-        os.chown(folder, user.pw_uid, user.pw_gid)
-    with socket.socket() as probe:
+    with tempfile.TemporaryDirectory(prefix="muster-postgresql-") as parent, socket.socket() as probe:
+        Path(parent).chmod(0o755)
+        folder = Path(parent) / "data"
+        folder.mkdir(mode=0o700)
+        if os.getuid() == 0:
+            user = pwd.getpwnam("postgres")
+            os.chown(folder, user.pw_uid, user.pw_gid)
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
-    server = Server(folder, port)
-    server.create()
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+        probe.close()
+        server = Server(folder, port)
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

@@ -186,7 +186,7 @@ def check_runtimes(store: HistoryStore, url: str) -> float:
 
 def test_runtimes_of_all_users_are_read_in_two_seconds(tmp_path: Path) -> None:
     """Although one of them had half a million gangs since, in SQLite and in PostgreSQL."""
-    with running(tmp_path / "data") as server:
+    with running() as server:
         shared = check_runtimes(HistoryStore(server.url), server.url.replace("postgresql:", "postgresql+psycopg:"))
     assert check_runtimes(HistoryStore(str(tmp_path / "history.db")), f"sqlite:///{tmp_path}/history.db") < 2.0
     assert shared < 2.0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -23,10 +21,8 @@ from tests.history.test_curves import check_random_course
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """Run a server for the tests of this file."""
-    with tempfile.TemporaryDirectory(prefix="muster-postgresql-") as folder:
-        Path(folder).chmod(0o755)
-        with running(Path(folder) / "data") as started:
-            yield started
+    with running() as started:
+        yield started
 
 
 @pytest.fixture
