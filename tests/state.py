@@ -161,6 +161,11 @@ class State:
         """Return how often in a row the life `uid` of a gang had its nodes in vain."""
         return self._reservations.backoff.attempts(uid)
 
+    def judged_at(self) -> dict[str, int]:
+        """Return at which generation of the node table each gang that wants nodes was judged last, by UID."""
+        entries = self._admission.tenure.decider.queues.entries
+        return {each.gang.uid: each.judged_on.generation for each in entries if each.judged_on is not None}
+
     def waits(self) -> dict[str, Wait]:
         """Return why gangs wait, by the UID of their life."""
         return self._reservations.waits

@@ -14,7 +14,7 @@ from extender.admission.extras import Extras, Growth
 from extender.admission.headearmarks import HeadEarmarks
 from extender.admission.intake import Intake
 from extender.admission.noderequests import NodeRequests
-from extender.admission.verdicts import TRUE_OF_KINDS, VerdictKey, wait_of
+from extender.admission.verdicts import ENDED_BY_ROOM, TRUE_OF_KINDS, FreedRoom, VerdictKey, wait_of
 from extender.clock import Clock
 from extender.cluster.gangs import Gang, core_size
 from extender.cluster.model import ClusterModel
@@ -132,8 +132,17 @@ _PASSED_BY: Final = frozenset({Reason.AWAITING_MEMBERS, Reason.BEHIND_IN_QUEUE, 
 _EVALUATED: Final = 8
 
 
+def _by_age(judged: tuple[Entry, VerdictKey]) -> int:
+    """Return the generation of the node table at which a gang was judged last."""
+    before = judged[0].judged_on
+    return -1 if before is None else before.generation
+
+
 class AdmissionPass:
     """Judge the waiting gangs that a change can affect; every other verdict stands, by the rule of `Changes`.
+
+    Gangs whose verdict can only have become worse, as nothing was given back that could help them, are judged again
+    after all others, and only as long as nothing else is to be done: what they are told may lag for a while.
 
     Order: gangs that hold nodes already, those that have waited for very long, then the queues by what they have of
     their share, and in each priority, creation, UID. The first that does not fit keeps what it waits for; those behind
@@ -194,6 +203,7 @@ class AdmissionPass:
         self._doubted: dict[str, str] = {}
         self.queues: Queues[Entry] = Queues()
         self._intake = Intake(model, sharing, reservations, pending_evictions, vetoes, ageing, self.queues, clock)
+        self._freed = FreedRoom(model.table)
         self.changes = Changes(model, sharing, reservations, vetoes, ageing, clock)
         nothing = CapacityViews(model.table, model.tree, Eligibility(model.table))
         self.cycle = Cycle(model, sharing, vetoes, nothing, now=0.0)
@@ -203,6 +213,7 @@ class AdmissionPass:
         self._obstacle: Wait | None = None
         self._pace = Pace(clock)
         self._passed_by: list[Entry] = []  # where this pass went by all that are of a gang's kind
+        self._is_behind = False  # whether gangs are still to be judged again that have no place for certain
         self._changed: dict[GroupRef, Gang] = {}  # gangs that have changed between two steps of this pass
 
     def forget(self) -> None:
@@ -245,6 +256,7 @@ class AdmissionPass:
         """Run a pass, in steps that end wherever this yields."""
         # 1. Bring up to date what time has changed, which devices are held, and what is charged to queues.
         self.again, self.is_telling, self._changed, self._passed_by = False, False, {}, []
+        self._is_behind = False
         while self._reservations.nominate():  # should a pass have failed before it had nominated all
             yield
         views = self._views()
@@ -285,6 +297,7 @@ class AdmissionPass:
         # 7. Tell those that wait for the same as one that was judged; whatever changes goes before that.
         if not self.again:
             yield from self._tell()
+        self.again |= self._is_behind
 
     def _tell(self) -> _Steps[None]:
         """Tell gangs of the verdict on their kind: newcomers first, then the others if it is another one."""
@@ -398,6 +411,7 @@ class AdmissionPass:
         """
         extras: list[Entry] = []
         keys: dict[str, VerdictKey] = {}
+        later: list[tuple[Entry, VerdictKey]] = []
         walk, failed = self.queues.in_turn(self._sharing.turn), self._reservations.failures.namespaces
         for entry in walk:
             if entry.core is None:
@@ -406,7 +420,7 @@ class AdmissionPass:
             key = keys.get(entry.queue) or keys.setdefault(entry.queue, cycle.verdict_key(entry.queue))
             if entry.head is None and self._stands_for_all(entry, key, walk):
                 continue
-            if entry.judged_on == key and entry.head is None and not entry.blocks:
+            if self._stands(entry, entry.core, key, walk, later):
                 continue
             odd = self._changed or failed
             left_out = odd and self._is_left_out(entry, walk)
@@ -426,7 +440,65 @@ class AdmissionPass:
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
                 walk.turns_changed()
+        yield from self._judge_again(later, extras, cycle)
         return extras
+
+    def _stands(
+        self, entry: Entry, core: PodSet, key: VerdictKey, walk: Walk[Entry], later: list[tuple[Entry, VerdictKey]]
+    ) -> bool:
+        """Tell whether a gang is not judged in its turn: its own verdict stands, or it is judged again `later`."""
+        if entry.judged_on == key and entry.head is None and not entry.blocks:
+            return True
+        if not self._cannot_be_better(entry, core, key):
+            return False
+        later.append((entry, key))
+        if entry.judged_on is not None:
+            self._stands_for_all(entry, entry.judged_on, walk)  # for now
+        return True
+
+    def _cannot_be_better(self, entry: Entry, core: PodSet, key: VerdictKey) -> bool:
+        """Tell whether a gang has no place for certain, as it had none before and nothing could help it since."""
+        before, gang = entry.judged_on, entry.gang
+        if before is None or entry.head is not None or entry.is_urgent or entry.blocks or entry.shared.borrows:
+            return False
+        if (
+            key.obstacle is not None
+            or before[1:] != key[1:]
+            or gang.unplaced_count < len(gang.members)
+            or self._intake.is_apart(gang.uid)
+        ):
+            return False
+        wait = self._reservations.waits.get(gang.uid)
+        if wait is None or wait.reason not in ENDED_BY_ROOM or any(each.spares for each in key.earmarks):
+            return False
+        return not self._freed.may_help(core, before.generation, anybody=entry.queue != NAMELESS)
+
+    def _judge_again(self, later: list[tuple[Entry, VerdictKey]], extras: list[Entry], cycle: Cycle) -> _Steps[None]:
+        """Judge gangs that have no place for certain, for what they are told and who may be evicted for them.
+
+        Those first whose verdict is oldest, for a step at least, then until there is anything else to do.
+        """
+        later.sort(key=_by_age)
+        for entry, key in later:
+            if entry.core is None or self._is_outdated(entry):
+                continue
+            generation = self._model.table.generation
+            entry.shared.reopen()
+            if self._visit(entry, entry.core, key._replace(generation=generation), cycle):
+                extras.append(entry)
+            if generation != self._model.table.generation:
+                yield from self._placed(cycle)
+            if not entry.shared.is_given:
+                self.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
+            elif entry.shared.told is not entry.shared.wait:
+                self._passed_by.append(entry)
+            self._pace.done += _EVALUATED
+            if self._pace.done >= GLANCE and self._pace.is_over():
+                yield
+                self._go_on(cycle)
+                if self._changed or self._freed.any_since(generation):
+                    self._is_behind = True
+                    return
 
     def _stands_for_all(self, entry: Entry, key: VerdictKey, walk: Walk[Entry]) -> bool:
         """Tell whether there is a verdict on all that are of a gang's kind; then the walk goes by those behind it."""

@@ -115,7 +115,7 @@ class Intake:
         blocks = aged or self._sharing.is_strict(queue)
         place = position(gang, aged=aged)
         entry = Entry(gang, queue, place, core, gated=gated, blocks=blocks)
-        if core is not None and not (gated or entry.is_urgent or self._is_apart(gang.uid)):
+        if core is not None and not (gated or entry.is_urgent or self.is_apart(gang.uid)):
             entry.kind = kind_of(gang, core, by_payer=bool(self._sharing.limiting))
         if entry.kind is not None:
             alike = self._queues.line(queue, entry.kind)
@@ -123,7 +123,7 @@ class Intake:
             entry.shared.untold[gang.ref] = None
         self._queues.put(gang.ref, entry)
 
-    def _is_apart(self, uid: str) -> bool:
+    def is_apart(self, uid: str) -> bool:
         """Tell whether a gang was refused nodes, or others leave for it."""
         pending = self._pending_evictions
         return uid in self._vetoes.of_gangs or uid in pending.under_way or uid in pending.moved.places

@@ -7,11 +7,12 @@ it like no other: it is evaluated for itself.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from extender.cluster.gangs import Gang
+from extender.cluster.table import NodeTable
 from extender.ledger.earmark import Earmark
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
@@ -39,6 +40,12 @@ TRUE_OF_KINDS: Final = frozenset(
         Reason.WRITES_BACKLOGGED,
         Reason.ZONES_FULL,
     }
+)
+
+
+#: Reasons that only more room on some node puts an end to, whatever else is taken meanwhile.
+ENDED_BY_ROOM: Final = frozenset(
+    {Reason.BEHIND_HEAD, Reason.DOMAIN_FULL, Reason.INSUFFICIENT_CAPACITY, Reason.ZONES_FULL}
 )
 
 
@@ -77,6 +84,15 @@ class KindVerdict:
     told: Wait | None = None
     untold: dict[GroupRef, None] = field(default_factory=dict)
 
+    @property
+    def is_given(self) -> bool:
+        """Tell whether there is a verdict on all of them, on whatever it was given."""
+        return self.verdict_on is not None
+
+    def reopen(self) -> None:
+        """Let the next verdict on one of them decide whether there is one on all."""
+        self.verdict_on = None
+
 
 def kind_of(gang: Gang, core: PodSet, *, by_payer: bool) -> Hashable | None:
     """Return the kind of a gang that waits for `core`, None if it is like no other.
@@ -100,3 +116,43 @@ def wait_of(shared: KindVerdict, core: PodSet) -> Wait | None:
     if wait is None or wait.reason is not Reason.NO_NODE_MATCHES:
         return wait
     return replace(wait, names={**wait.names, "unplaceable": core.pods[0].key})
+
+
+class FreedRoom:
+    """Know whom room could help that was given back since they were told that there is none."""
+
+    def __init__(self, table: NodeTable) -> None:
+        """Look at the nodes of `table`."""
+        self._table = table
+        self._generation = -1
+        self._most: dict[int, Mapping[str, int] | None] = {}
+
+    def may_help(self, core: PodSet, since: int, *, anybody: bool) -> bool:
+        """Tell whether members might fit on nodes where they did not at a generation of the table.
+
+        They may not where every claim that was given back left less free than each of them asks for. With `anybody`,
+        whatever was given back may help: of quota it is not known on which nodes.
+        """
+        table = self._table
+        if since < table.last_node_change:
+            return True
+        most = self._most_since(since)
+        if most is None or anybody:
+            return most is not None
+        return any(
+            all(value <= most.get(resource, value) for resource, value in shape.requests)
+            for shape, _ in core.demand.shapes
+        )
+
+    def any_since(self, generation: int) -> bool:
+        """Tell whether any node has changed, or anything was given back, since a generation of the table."""
+        return generation < self._table.last_node_change or self._most_since(generation) is not None
+
+    def _most_since(self, generation: int) -> Mapping[str, int] | None:
+        table = self._table
+        if self._generation != table.generation:
+            self._generation = table.generation
+            self._most.clear()
+        if generation not in self._most:
+            self._most[generation] = table.most_freed(generation)
+        return self._most[generation]

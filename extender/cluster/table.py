@@ -64,6 +64,7 @@ class NodeTable:
         last_change: the newest of these generations; a cache that has seen it is up to date.
         moved_at: (rows,) int64; the generation at which anything of a row last changed, claims included.
         last_node_change: the generation at which any node last changed in any way, came or went.
+        freed_at: (rows,) int64; the generation at which a claim on a row was last given back.
         touched: names of nodes of which anything changed or more was taken since the reader took the names out.
         claimed: UIDs of pods whose claim, or whose node's labels, changed since the reader took the UIDs out.
         moved: UIDs of pods whose claim changed since the reader took the UIDs out, for another reader.
@@ -90,6 +91,7 @@ class NodeTable:
         self.changed_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
         self.last_change = self.last_node_change = 0
         self.moved_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
+        self.freed_at: NDArray[np.int64] = np.zeros(_INITIAL_ROWS, dtype=np.int64)
         self.touched: dict[str, None] = {}
         self.claimed: dict[str, None] = {}
         self.moved: dict[str, None] = {}
@@ -340,8 +342,21 @@ class NodeTable:
         self.generation += 1
         self.claimed[uid] = self.moved[uid] = None
         self._moved(claim.node)
+        if (row := self._row.get(claim.node)) is not None:
+            self.freed_at[row] = self.generation
         self.occupancy.claim_changed(claim)
         return True
+
+    def most_freed(self, generation: int) -> Mapping[str, int] | None:
+        """Return the most that is free of each resource on any of the nodes where a claim was given back since.
+
+        None if none was. More than that fits on none of them. Complexity: O(rows).
+        """
+        rows = np.flatnonzero(self.freed_at[: self.rows] > generation)
+        if not rows.size:
+            return None
+        most = (self.allocatable[:, rows] - self.used[:, rows]).max(axis=1)
+        return dict(zip(self._column, most.tolist(), strict=True))
 
     def touch(self, node: str) -> None:
         """Take in that something of what is remembered elsewhere about a node has changed."""
@@ -463,6 +478,7 @@ class NodeTable:
         self.present = np.pad(self.present, (0, shape[1] - self.present.shape[0]))
         self.changed_at = np.pad(self.changed_at, (0, shape[1] - self.changed_at.shape[0]))
         self.moved_at = np.pad(self.moved_at, (0, shape[1] - self.moved_at.shape[0]))
+        self.freed_at = np.pad(self.freed_at, (0, shape[1] - self.freed_at.shape[0]))
 
 
 def _entry_terms(node: Node) -> tuple[object, ...]:

@@ -399,7 +399,7 @@ def withhold(free: NDArray[np.int64], kept: NDArray[np.int64]) -> None:
 
 
 #: The arrays of a table.
-_COLUMNS: Final = ("allocatable", "used", "lasting", "present", "changed_at", "moved_at")
+_COLUMNS: Final = ("allocatable", "used", "lasting", "present", "changed_at", "moved_at", "freed_at")
 
 
 class Replica(NodeTable):

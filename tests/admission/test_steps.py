@@ -277,6 +277,100 @@ class TestHopeless:
         assert len(decided(world)[0]) == 1
 
 
+class TestNoPlaceForCertain:
+    """Gangs that were told that there is no room, when nothing was given back that could help them."""
+
+    @staticmethod
+    def world(waiting: int = 40) -> World:
+        """Return a world in steps where so many wait for all GPUs of the only node; gangs of one pod have one each."""
+        world = stepping(1)
+        for number in range(8):
+            world.gang(f"running-{number}", 1, gpus=1).run()
+        for number in range(waiting):
+            come(world, f"waiting-{number}", 1)
+        judge(world)
+        return world
+
+    @staticmethod
+    def steps_until_promised(world: World, job: Job) -> int:
+        """Decide until a gang has its nodes; return in how many steps."""
+        for steps in itertools.count():
+            if job.reserved:
+                return steps
+            assert world.tell(Decide())
+        raise AssertionError
+
+    def test_a_newcomer_need_not_wait_until_they_are_judged_again(self) -> None:
+        """Whatever was taken before it came made nothing better for them."""
+        world = self.world()
+        judge_again = judge(world)
+        first = come(world, "first", 1, gpus=0)
+        assert self.steps_until_promised(world, first) <= 2
+        second = come(world, "second", 1, gpus=0)
+        assert self.steps_until_promised(world, second) <= 3
+        assert judge(world) > judge_again
+
+    def test_nor_where_what_was_given_back_is_too_little_for_them(self) -> None:
+        """One GPU is free, and each of them asks for eight."""
+        world = self.world()
+        ended = next(pod for pod in world.state.pods() if pod.bound)
+        world.tell(PodSeen(replace(ended, phase=Phase.SUCCEEDED)))
+        assert self.steps_until_promised(world, come(world, "small", 1, gpus=0)) <= 3
+
+    def test_what_is_enough_for_one_of_them_is_not_for_a_newcomer(self) -> None:
+        """The older one goes first."""
+        world = self.world()
+        for pod in [pod for pod in world.state.pods() if pod.bound]:
+            world.tell(PodSeen(replace(pod, phase=Phase.SUCCEEDED)))
+        newcomer = come(world, "newcomer", 1)
+        judge(world)
+        assert not newcomer.reserved
+        assert list(decided(world)[0]) == ["default/waiting-0"]
+
+    def test_while_others_come_and_go_each_is_judged_again(self) -> None:
+        """Those first who were judged longest ago, some in each pass."""
+        world = self.world(30)
+        before = world.state.judged_at()
+        for number in range(12):
+            come(world, f"comes-{number}", 1, gpus=0)
+            for _ in range(3):
+                world.tell(Decide())
+        after = world.state.judged_at()
+        assert len(before) == 30
+        assert not [uid for uid, generation in before.items() if after[uid] <= generation]
+
+    @settings(deadline=None)
+    @given(
+        st.lists(
+            st.one_of(
+                st.tuples(st.just("comes"), st.integers(1, 3), st.integers(0, 8)),
+                st.tuples(st.just("ends"), st.integers(0, 5), st.just(0)),
+                st.tuples(st.just("node"), st.integers(0, 3), st.just(0)),
+            ),
+            max_size=30,
+        )
+    )
+    def test_all_are_told_what_they_would_be_if_everything_were_judged_afresh(
+        self, events: list[tuple[str, int, int]]
+    ) -> None:
+        """Whatever came, ended or changed before, and whoever went first for it."""
+        world = stepping(3)
+        for number, (what, which, gpus) in enumerate(events):
+            runs = [pod for pod in world.state.pods() if pod.bound and pod.phase is Phase.RUNNING]
+            match what:
+                case "comes":
+                    come(world, f"gang-{number}", which, gpus).run()
+                case "ends" if runs:
+                    world.tell(PodSeen(replace(runs[which % len(runs)], phase=Phase.SUCCEEDED)))
+                case "node":
+                    world.nodes(1, prefix=f"late-{which}", gpus=which)
+            judge(world)
+        before = decided(world)
+        world.state.forget_verdicts()
+        judge(world)
+        assert decided(world) == before
+
+
 class TestTakingUp:
     """A replica that begins to decide looks at the whole cluster, most of which runs."""
 
