@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bench.figures import Figure, of_repeats
 from bench.options import Options, Say
 from bench.placement import add_gang, gpu_nodes, worker, workers
 from extender.admission.engine import Engine
-from extender.admission.events import Decide, NodeSeen, Rebuild
+from extender.admission.events import Decide, NodeSeen, PodGone, Rebuild
 from extender.clock import SystemClock
 from extender.settings import Settings
 
-#: Nodes, all GPUs of which are taken, and gangs that come one after the other and want none.
-_NODES, _NEWCOMERS = 512, 60
-#: Pods that wait, and whether they are alike; in a short measurement one in so many.
-_CROWDS, _SHORT = ((0, True), (1, True), (2_000, True), (20_000, True), (2_000, False)), 50
+#: Nodes, all GPUs of which are taken, and gangs that come one after the other and want none. They are younger than all
+#: that wait: their names say so.
+_NODES, _NEWCOMERS, _YOUNGEST = 512, 60, "younger"
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How many pods wait, whether they are `alike`, and whether another gang ends whenever one comes."""
+
+    waiting: int
+    alike: bool = True
+    ending: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return what a figure about it is called."""
+        words = ["" if self.alike else "_sizes", "_and_ends" if self.ending else ""]
+        return f"crowd_ms_beside_{self.waiting}{''.join(words)}"
+
+
+#: What is measured; in a short measurement one pod in so many.
+_CROWDS: tuple[Crowd, ...] = (
+    *(Crowd(waiting) for waiting in (0, 1, 2_000, 20_000)),
+    Crowd(2_000, alike=False),
+    Crowd(1, ending=True),
+    Crowd(2_000, alike=False, ending=True),
+)
+_SHORT = 50
 
 
 def full_cluster(waiting: int, *, alike: bool) -> Engine:
@@ -39,12 +63,17 @@ def _settle(engine: Engine) -> None:
         pass
 
 
-def decisions(engine: Engine) -> Iterator[float]:
-    """Yield the processor time of each decision (seconds): from a gang's last pod until its nodes are promised."""
+def decisions(engine: Engine, *, ending: bool = False) -> Iterator[float]:
+    """Yield the processor time of each decision (seconds): from a gang's last pod until its nodes are promised.
+
+    With `ending` the gang before it ends at the same time.
+    """
     for number in range(_NEWCOMERS):
-        name = f"newcomer-{number}"
+        name, before = f"{_YOUNGEST}-{number}", f"{_YOUNGEST}-{number - 1}"
         pods = workers(name, 4, worker(0, 10))
         began = time.process_time()
+        for pod in workers(before, 4, worker(0, 10)) if ending and number else ():
+            engine.apply(PodGone(pod.uid))
         add_gang(engine, name, pods)
         while engine.admission.reservations.ledger.of_gang(f"uid-{name}") is None:
             engine.apply(Decide())
@@ -55,9 +84,11 @@ def decisions(engine: Engine) -> Iterator[float]:
 def measure(options: Options, say: Say) -> list[Figure]:
     """Measure decisions beside crowds; milliseconds of the processor."""
     figures = []
-    for waiting, alike in _CROWDS:
-        crowd = -(-waiting // _SHORT) if options.short else waiting
-        say(f"crowd: beside {crowd} pods that wait, {'alike' if alike else 'each of another size'}")
-        took = [1000 * each for each in decisions(full_cluster(crowd, alike=alike))]
-        figures.append(of_repeats(f"crowd_ms_beside_{waiting}{'' if alike else '_sizes'}", "ms", took))
+    for crowd in _CROWDS:
+        waiting = -(-crowd.waiting // _SHORT) if options.short else crowd.waiting
+        ends = ", while others end" if crowd.ending else ""
+        say(f"crowd: beside {waiting} pods that wait, {'alike' if crowd.alike else 'each of another size'}{ends}")
+        engine = full_cluster(waiting, alike=crowd.alike)
+        took = [1000 * each for each in decisions(engine, ending=crowd.ending)]
+        figures.append(of_repeats(crowd.name, "ms", took))
     return figures

@@ -469,7 +469,7 @@ class AdmissionPass:
         ):
             return False
         wait = self._reservations.waits.get(gang.uid)
-        if wait is None or wait.reason not in ENDED_BY_ROOM or any(each.spares for each in key.earmarks):
+        if wait is None or wait.reason not in ENDED_BY_ROOM or self._sharing.sparing or self._spares.counts:
             return False
         return not self._freed.may_help(core, before.generation, anybody=entry.queue != NAMELESS)
 

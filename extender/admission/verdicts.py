@@ -139,10 +139,13 @@ class FreedRoom:
         most = self._most_since(since)
         if most is None or anybody:
             return most is not None
-        return any(
-            all(value <= most.get(resource, value) for resource, value in shape.requests)
-            for shape, _ in core.demand.shapes
-        )
+        for shape, _ in core.demand.shapes:  # asked for every gang that waits: no calls
+            for resource, value in shape.requests:
+                if value > most.get(resource, value):
+                    break
+            else:
+                return True
+        return False
 
     def any_since(self, generation: int) -> bool:
         """Tell whether any node has changed, or anything was given back, since a generation of the table."""

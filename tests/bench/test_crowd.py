@@ -17,6 +17,8 @@ def test_every_crowd_is_measured() -> None:
         "crowd_ms_beside_2000",
         "crowd_ms_beside_20000",
         "crowd_ms_beside_2000_sizes",
+        "crowd_ms_beside_1_and_ends",
+        "crowd_ms_beside_2000_sizes_and_ends",
     ]
     assert all(each.value > 0 for each in found)
     assert len(said) == len(found)
