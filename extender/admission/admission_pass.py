@@ -488,9 +488,9 @@ class AdmissionPass:
                 extras.append(entry)
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
-            if not entry.shared.is_given:
+            if entry.kind is not None and not entry.shared.is_given:
                 self.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
-            elif entry.shared.told is not entry.shared.wait:
+            elif entry.kind is not None and entry.shared.told is not entry.shared.wait:
                 self._passed_by.append(entry)
             self._pace.done += _EVALUATED
             if self._pace.done >= GLANCE and self._pace.is_over():

@@ -327,6 +327,27 @@ class TestNoPlaceForCertain:
         assert not newcomer.reserved
         assert list(decided(world)[0]) == ["default/waiting-0"]
 
+    @pytest.mark.parametrize("alike", [True, False])
+    def test_a_pass_that_ends_in_peace_asks_for_no_other(self, *, alike: bool) -> None:
+        """All are judged again in the pass after something was taken, whether one verdict is that on several or not."""
+        world = World()
+        world.nodes(1)
+        world.gang("running", 1).run()
+        for number in range(6):
+            if alike:
+                world.gang(f"waiting-{number}", 2, gpus=4)
+            else:
+                job = come(world, f"waiting-{number}", 1)
+                world.tell(PodSeen(world.pod(f"other-{number}", 1, group=job.ref)))
+        judge(world)
+        before = world.state.judged_at()
+        for name in ("first", "second"):
+            come(world, name, 1, gpus=0)
+            assert judge(world) == 1
+        after = world.state.judged_at()
+        assert before
+        assert all(after[uid] > generation for uid, generation in before.items())
+
     def test_while_others_come_and_go_each_is_judged_again(self) -> None:
         """Those first who were judged longest ago, some in each pass."""
         world = self.world(30)
