@@ -163,8 +163,8 @@ class State:
 
     def judged_at(self) -> dict[str, int]:
         """Return at which generation of the node table each gang that wants nodes was judged last, by UID."""
-        entries = self._admission.tenure.decider.queues.entries
-        return {each.gang.uid: each.judged_on.generation for each in entries if each.judged_on is not None}
+        queues = self._admission.tenure.decider.queues
+        return {each.gang.uid: each.judged_on.generation for each in queues.entries if each.judged_on is not None}
 
     def waits(self) -> dict[str, Wait]:
         """Return why gangs wait, by the UID of their life."""

@@ -141,7 +141,7 @@ def _by_age(judged: tuple[Entry, VerdictKey]) -> int:
 class AdmissionPass:
     """Judge the waiting gangs that a change can affect; every other verdict stands, by the rule of `Changes`.
 
-    Gangs whose verdict can only have become worse, as nothing was given back that could help them, are judged again
+    Gangs whose verdict can only have become worse, as nothing was given back that could help them, come again
     after all others, and only as long as nothing else is to be done: what they are told may lag for a while.
 
     Order: gangs that hold nodes already, those that have waited for very long, then the queues by what they have of
@@ -446,7 +446,7 @@ class AdmissionPass:
     def _stands(
         self, entry: Entry, core: PodSet, key: VerdictKey, walk: Walk[Entry], later: list[tuple[Entry, VerdictKey]]
     ) -> bool:
-        """Tell whether a gang is not judged in its turn: its own verdict stands, or it is judged again `later`."""
+        """Tell whether a gang is passed over in its turn: its own verdict stands, or it comes again `later`."""
         if entry.judged_on == key and entry.head is None and not entry.blocks:
             return True
         if not self._cannot_be_better(entry, core, key):
