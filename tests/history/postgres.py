@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from shutil import which
 from typing import Any
 
 import pytest
+
+from localcluster.ports import free_ports
 
 
 def find(name: str) -> Path:
@@ -62,16 +63,14 @@ class Server:
 def running() -> Iterator[Server]:
     """Run a server in a folder that its user can reach, which pytest's own need not be."""
     find("initdb")
-    with tempfile.TemporaryDirectory(prefix="muster-postgresql-") as parent, socket.socket() as probe:
+    (port,) = free_ports(1)
+    with tempfile.TemporaryDirectory(prefix="muster-postgresql-") as parent:
         Path(parent).chmod(0o755)
         folder = Path(parent) / "data"
         folder.mkdir(mode=0o700)
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(folder, user.pw_uid, user.pw_gid)
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        probe.close()
         server = Server(folder, port)
         server.create()
         server.start()
