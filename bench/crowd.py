@@ -12,6 +12,7 @@ from bench.placement import add_gang, gpu_nodes, worker, workers
 from extender.admission.engine import Engine
 from extender.admission.events import Decide, NodeSeen, PodGone, Rebuild
 from extender.clock import SystemClock
+from extender.objects.pod import Pod
 from extender.settings import Settings
 
 #: Nodes, all GPUs of which are taken, and gangs that come one after the other and want none. They are younger than all
@@ -30,8 +31,7 @@ class Crowd:
     @property
     def name(self) -> str:
         """Return what a figure about it is called."""
-        words = ["" if self.alike else "_sizes", "_and_ends" if self.ending else ""]
-        return f"crowd_ms_beside_{self.waiting}{''.join(words)}"
+        return f"crowd_ms_beside_{self.waiting}{'' if self.alike else '_sizes'}{'_and_ends' if self.ending else ''}"
 
 
 #: What is measured; in a short measurement one pod in so many.
@@ -68,17 +68,19 @@ def decisions(engine: Engine, *, ending: bool = False) -> Iterator[float]:
 
     With `ending` the gang before it ends at the same time.
     """
+    before: list[Pod] = []
     for number in range(_NEWCOMERS):
-        name, before = f"{_YOUNGEST}-{number}", f"{_YOUNGEST}-{number - 1}"
+        name = f"{_YOUNGEST}-{number}"
         pods = workers(name, 4, worker(0, 10))
         began = time.process_time()
-        for pod in workers(before, 4, worker(0, 10)) if ending and number else ():
+        for pod in before if ending else ():
             engine.apply(PodGone(pod.uid))
         add_gang(engine, name, pods)
         while engine.admission.reservations.ledger.of_gang(f"uid-{name}") is None:
             engine.apply(Decide())
         yield time.process_time() - began
         _settle(engine)
+        before = pods
 
 
 def measure(options: Options, say: Say) -> list[Figure]:

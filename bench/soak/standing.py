@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from localcluster.client import PODS, ApiClient, JsonObject
@@ -24,10 +25,13 @@ _PODS_PER_NAMESPACE: Final = 5_000
 #: Objects that are created between two lines of progress.
 _BATCH: Final = 2_500
 
-#: How often is looked whether all run, and how long that may take for each pod (seconds): kwok starts some hundred pods
-#: a second.
+#: How often is looked whether all run, as a look lists thousands, and how long that may take for each pod (seconds):
+#: kwok starts some hundred pods a second.
 _LOOK_SECONDS: Final = 2.0
 _SECONDS_PER_POD, _LEAST_SECONDS = 0.02, 60.0
+
+#: What each asks for.
+_POD: Final = PodTemplate(cpu="100m", memory="100Mi")
 
 #: Keeps what churns on the nodes that change.
 _TAINT: Final = {"key": "soak", "value": "standing", "effect": "NoSchedule"}
@@ -51,14 +55,13 @@ def standing_objects(pods: int) -> Iterator[JsonObject]:
     gangs = pods // (2 * GANG_SIZE)
     for number in range(gangs):
         at = number * GANG_SIZE
-        template = PodTemplate(cpu="100m", memory="100Mi")
-        spec = GangSpec(f"standing-{number}", _namespace_of(at), GANG_SIZE, roles=(Role("", GANG_SIZE, template),))
+        spec = GangSpec(f"standing-{number}", _namespace_of(at), GANG_SIZE, roles=(Role("", GANG_SIZE, _POD),))
         yield spec.pod_group()
         for place, pod in enumerate(spec.pods(), at):
             pod["spec"]["nodeName"] = _node_of(place)
             yield pod
     for place in range(gangs * GANG_SIZE, pods):
-        other = PodTemplate(cpu="100m", memory="100Mi", scheduler="default-scheduler", node_name=_node_of(place))
+        other = replace(_POD, scheduler="default-scheduler", node_name=_node_of(place))
         yield other.pod(f"other-{place}", _namespace_of(place))
 
 

@@ -53,8 +53,8 @@ def leave(world: World, job: Job) -> None:
     world.judge()
 
 
-def counting_on_another(world: World) -> tuple[Job, tuple[Pod, Pod]]:
-    """Return a gang that waits for a pod that leaves for another gang, which is gone, and for one of its own: these."""
+def counting_on_each_other(world: World) -> tuple[Job, Job, Pod, Pod]:
+    """Return two gangs that wait for a pod each, the second for that of the first as well, and these pods."""
     world.nodes(1)
     for number in range(8):
         running(world, f"low-{number}", 1, 1, priority=1)
@@ -63,10 +63,14 @@ def counting_on_another(world: World) -> tuple[Job, tuple[Pod, Pod]]:
     world.judge()
     other, own = sorted(world.effects().evictions.values(), key=lambda evict: evict.by)
     assert (other.by, own.by) == ("default/first", "default/second")
-    world.tell(EvictionSent(other.pod.uid))
-    world.tell(PodGone(first.pods[0].uid))
-    world.tell(GroupGone(first.ref, first.gang.uid))
-    return second, (other.pod, own.pod)
+    return first, second, other.pod, own.pod
+
+
+def give_up(world: World, job: Job) -> None:
+    """Let a gang of one pod be deleted."""
+    world.tell(PodGone(job.pods[0].uid))
+    world.tell(GroupGone(job.ref, job.gang.uid))
+    world.judge()
 
 
 class TestPriority:
@@ -126,16 +130,8 @@ class TestPriority:
 
     def test_who_counted_on_a_pod_that_stays_after_all_looks_for_others(self, world: World) -> None:
         """A gang that waits for a pod that was to leave for another does not wait for it in vain."""
-        world.nodes(1)
-        for number in range(8):
-            running(world, f"low-{number}", 1, 1, priority=1)
-        world.effects()
-        first, second = (world.gang(name, 1, 1, priority=5) for name in ("first", "second"))
-        world.judge()
-        assert len(world.effects().evictions) == 2
-        world.tell(PodGone(first.pods[0].uid))
-        world.tell(GroupGone(first.ref, first.gang.uid))
-        world.judge()
+        first, second, _, _ = counting_on_each_other(world)
+        give_up(world, first)
         (evict,) = world.effects().evictions.values()
         assert evict.by == "default/second"
         world.tell(PodGone(evict.pod.uid))
@@ -144,8 +140,9 @@ class TestPriority:
 
     def test_who_counted_on_a_pod_whose_eviction_is_on_its_way_goes_on(self, world: World) -> None:
         """It leaves although the gang that it was to leave for is gone: nobody else has to."""
-        second, others = counting_on_another(world)
-        world.judge()
+        first, second, *others = counting_on_each_other(world)
+        world.tell(EvictionSent(others[0].uid))
+        give_up(world, first)
         assert second.reason is Reason.PREEMPTING
         assert not world.effects().evictions
         for pod in others:
@@ -157,8 +154,9 @@ class TestPriority:
     @pytest.mark.parametrize("denied", [True, False])
     def test_an_eviction_on_its_way_that_never_was_made_is_not_counted_on(self, world: World, *, denied: bool) -> None:
         """The API server denies it, or nothing is seen of it for ten seconds."""
-        second, (other, own) = counting_on_another(world)
-        world.judge()
+        first, second, other, own = counting_on_each_other(world)
+        world.tell(EvictionSent(other.uid))
+        give_up(world, first)
         world.effects()
         if denied:
             world.tell(EvictionDelayed(other.uid))
