@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from extender.admission.cycle import GLANCE, Cycle, Entry, Pace
@@ -122,6 +123,9 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _Steps: TypeAlias = Generator[None, None, _R]
+#: A gang that comes again in a pass: at which generation of the node table it was judged last, and what its verdict
+#: would have rested on in its turn.
+_Later: TypeAlias = tuple[int, Entry, VerdictKey]
 
 #: Passes in which a search for one gang goes on while nothing changes: some 0.7 s of work.
 MOST_SEARCHES: Final = 64
@@ -130,12 +134,6 @@ _PASSED_BY: Final = frozenset({Reason.AWAITING_MEMBERS, Reason.BEHIND_IN_QUEUE, 
 
 #: How much of a step the evaluation of one gang is, where one that is taken in counts 1.
 _EVALUATED: Final = 8
-
-
-def _by_age(judged: tuple[Entry, VerdictKey]) -> int:
-    """Return the generation of the node table at which a gang was judged last."""
-    before = judged[0].judged_on
-    return -1 if before is None else before.generation
 
 
 class AdmissionPass:
@@ -411,7 +409,7 @@ class AdmissionPass:
         """
         extras: list[Entry] = []
         keys: dict[str, VerdictKey] = {}
-        later: list[tuple[Entry, VerdictKey]] = []
+        later: list[_Later] = []
         walk, failed = self.queues.in_turn(self._sharing.turn), self._reservations.failures.namespaces
         for entry in walk:
             if entry.core is None:
@@ -440,26 +438,24 @@ class AdmissionPass:
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
                 walk.turns_changed()
-        yield from self._judge_again(later, extras, cycle)
+        yield from self._judge_again(later, walk, extras, cycle)
         return extras
 
-    def _stands(
-        self, entry: Entry, core: PodSet, key: VerdictKey, walk: Walk[Entry], later: list[tuple[Entry, VerdictKey]]
-    ) -> bool:
+    def _stands(self, entry: Entry, core: PodSet, key: VerdictKey, walk: Walk[Entry], later: list[_Later]) -> bool:
         """Tell whether a gang is passed over in its turn: its own verdict stands, or it comes again `later`."""
-        if entry.judged_on == key and entry.head is None and not entry.blocks:
+        before = entry.judged_on
+        if before == key and entry.head is None and not entry.blocks:
             return True
-        if not self._cannot_be_better(entry, core, key):
+        if before is None or not self._cannot_be_better(entry, core, before, key):
             return False
-        later.append((entry, key))
-        if entry.judged_on is not None:
-            self._stands_for_all(entry, entry.judged_on, walk)  # for now
+        later.append((before.generation, entry, key))
+        self._stands_for_all(entry, before, walk)  # for now
         return True
 
-    def _cannot_be_better(self, entry: Entry, core: PodSet, key: VerdictKey) -> bool:
-        """Tell whether a gang has no place for certain, as it had none before and nothing could help it since."""
-        before, gang = entry.judged_on, entry.gang
-        if before is None or entry.head is not None or entry.is_urgent or entry.blocks or entry.shared.borrows:
+    def _cannot_be_better(self, entry: Entry, core: PodSet, before: VerdictKey, key: VerdictKey) -> bool:
+        """Tell whether a gang has no place for certain, as it had none `before` and nothing could help it since."""
+        gang = entry.gang
+        if entry.head is not None or entry.is_urgent or entry.blocks or entry.shared.borrows:
             return False
         if (
             key.obstacle is not None
@@ -473,25 +469,22 @@ class AdmissionPass:
             return False
         return not self._freed.may_help(core, before.generation, anybody=entry.queue != NAMELESS)
 
-    def _judge_again(self, later: list[tuple[Entry, VerdictKey]], extras: list[Entry], cycle: Cycle) -> _Steps[None]:
+    def _judge_again(self, later: list[_Later], walk: Walk[Entry], extras: list[Entry], cycle: Cycle) -> _Steps[None]:
         """Judge gangs that have no place for certain, for what they are told and who may be evicted for them.
 
         Those first whose verdict is oldest, for a step at least, then until there is anything else to do.
         """
-        later.sort(key=_by_age)
-        for entry, key in later:
+        for _, entry, key_then in sorted(later, key=itemgetter(0)):
             if entry.core is None or self._is_outdated(entry):
                 continue
             generation = self._model.table.generation
-            entry.shared.reopen()
-            if self._visit(entry, entry.core, key._replace(generation=generation), cycle):
+            key = key_then._replace(generation=generation)
+            if self._visit(entry, entry.core, key, cycle):
                 extras.append(entry)
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
-            if entry.kind is not None and not entry.shared.is_given:
+            if not self._stands_for_all(entry, key, walk) and entry.kind is not None:
                 self.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
-            elif entry.kind is not None and entry.shared.told is not entry.shared.wait:
-                self._passed_by.append(entry)
             self._pace.done += _EVALUATED
             if self._pace.done >= GLANCE and self._pace.is_over():
                 yield

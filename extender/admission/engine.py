@@ -234,11 +234,11 @@ class Observations:
 
     def eviction_sent(self, uid: str) -> None:
         """Take in that the eviction of a pod is being written."""
-        self._admission.tenure.preemptions.sent(uid)
+        self._admission.tenure.pending_evictions.on_the_way.send(uid)
 
     def eviction_delayed(self, uid: str) -> None:
         """Take in that the API server has not evicted a pod yet."""
-        self._admission.tenure.preemptions.delayed(uid)
+        self._admission.tenure.pending_evictions.on_the_way.turn_back(uid)
 
     def eviction_refused(self, uid: str, why: str) -> None:
         """Take in that the API server refuses to evict a pod."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from extender.admission.defragment import Defragmentation
 from extender.objects.budget import DisruptionBudget
@@ -435,6 +435,10 @@ class EvictionRefused(Event[None]):
 
     uid: str
     why: str
+
+
+#: How a wish that a pod leaves stands with the API server.
+EvictionNews: TypeAlias = EvictionSent | EvictionDelayed | EvictionRefused
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,15 +84,6 @@ class KindVerdict:
     told: Wait | None = None
     untold: dict[GroupRef, None] = field(default_factory=dict)
 
-    @property
-    def is_given(self) -> bool:
-        """Tell whether there is a verdict on all of them, on whatever it was given."""
-        return self.verdict_on is not None
-
-    def reopen(self) -> None:
-        """Let the next verdict on one of them decide whether there is one on all."""
-        self.verdict_on = None
-
 
 def kind_of(gang: Gang, core: PodSet, *, by_payer: bool) -> Hashable | None:
     """Return the kind of a gang that waits for `core`, None if it is like no other.

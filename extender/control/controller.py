@@ -447,7 +447,7 @@ class Controller:
             self._metrics.history_dropped.inc()
             log.exception("history: a mistake in Muster")
 
-    def _eviction_told(self, event: events.EvictionSent | events.EvictionDelayed | events.EvictionRefused) -> None:
+    def _eviction_told(self, event: events.EvictionNews) -> None:
         self._apply(event)
         if isinstance(event, events.EvictionRefused):
             self._account(self.accountant.stays, event.uid)

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from extender.admission.events import EvictionDelayed, EvictionRefused, EvictionSent
+from extender.admission.events import EvictionDelayed, EvictionNews, EvictionRefused, EvictionSent
 from extender.clock import Clock
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, Urgency
@@ -27,7 +27,7 @@ _PAUSE_SECONDS: Final = 2.0
 log = structlog.get_logger("muster.evictions")
 
 #: Takes in how a wish that a pod leaves stands with the API server.
-Told = Callable[[EvictionSent | EvictionDelayed | EvictionRefused], None]
+Told = Callable[[EvictionNews], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,14 +98,6 @@ class Preemptions:
             remembered.pop(uid, None)
         self._pending_evictions.in_vain.discard(uid)
 
-    def sent(self, uid: str) -> None:
-        """Take in that the eviction of a pod is being written to the API server."""
-        self._pending_evictions.on_the_way.send(uid)
-
-    def delayed(self, uid: str) -> None:
-        """Take in that the API server has not evicted a pod yet."""
-        self._pending_evictions.on_the_way.turn_back(uid)
-
     def refused(self, uid: str, why: str) -> None:
         """Take in that the API server refuses to evict a pod; the place it stands in is given up."""
         for gang_uid in self._pending_evictions.refused(uid, why):

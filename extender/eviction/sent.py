@@ -82,9 +82,11 @@ class SentEvictions:
         """Return the UIDs of spared pods that stay, as time has shown; forget those and such as are gone."""
         now, staying = self._clock.monotonic(), set()
         for uid, (pod, until) in list(self.spared.items()):
-            if is_gone(pod) or until <= now:
+            gone = is_gone(pod)
+            if gone or until <= now:
                 del self.spared[uid]
-                staying |= set() if is_gone(pod) else {uid}
+            if until <= now and not gone:
+                staying.add(uid)
         return staying
 
     def next_turn(self) -> float:

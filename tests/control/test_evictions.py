@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from extender.admission.events import EvictionDelayed, EvictionRefused, EvictionSent
+from extender.admission.events import EvictionDelayed, EvictionNews, EvictionRefused, EvictionSent
 from extender.control.evictions import Evictions, Gates, Suspensions
 from extender.control.metrics import Metrics
 from extender.control.outbox import Outbox, WriteWindow
@@ -42,7 +42,7 @@ class Stand:
     suspensions: Suspensions
     api: ScriptedApi
     metrics: Metrics
-    told: list[EvictionSent | EvictionDelayed | EvictionRefused] = field(default_factory=list)
+    told: list[EvictionNews] = field(default_factory=list)
 
     @property
     def refused(self) -> list[tuple[str, str]]:
@@ -60,7 +60,7 @@ async def stand() -> AsyncIterator[Stand]:
     """Run an outbox that evictions are written through."""
     api, metrics, clock = ScriptedApi(), Metrics(), LoopClock(asyncio.get_running_loop())
     outbox = Outbox(Settings(), clock, metrics, WriteWindow(4))
-    told: list[EvictionSent | EvictionDelayed | EvictionRefused] = []
+    told: list[EvictionNews] = []
     evictions = Evictions(api, outbox, clock, metrics, told.append)
     suspensions = Suspensions(api, outbox, metrics, told.append)
     sending = asyncio.create_task(outbox.run())
