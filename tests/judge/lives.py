@@ -53,10 +53,16 @@ class Life(Generic[T]):
 
     def within(self, since: float, version: int) -> Iterator[T]:
         """Iterate over all that the object was between a time (seconds) and a version, newest first."""
+        return (fact for fact in self._within(since, version) if fact is not None)
+
+    def lacked(self, since: float, version: int) -> bool:
+        """Tell whether the object did not exist at any time between a time (seconds) and a version."""
+        facts = list(self._within(since, version))
+        return None in facts or not facts
+
+    def _within(self, since: float, version: int) -> Iterator[T | None]:
         for place in range(bisect_right(self._versions, version) - 1, -1, -1):
-            fact = self.facts[place]
-            if fact is not None:
-                yield fact
+            yield self.facts[place]
             if self.changes[place].at <= since:
                 return
 

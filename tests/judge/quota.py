@@ -57,6 +57,14 @@ class Books:
                 usage[pod.queue].update(pod.requests)
         return usage
 
+    def stranded(self, since: float, version: int) -> set[str]:
+        """Return the UIDs of pods on nodes that did not exist at any time between a time (seconds) and a version.
+
+        The control plane removes these pods: nothing runs there.
+        """
+        missing = {name for name, life in self.lives.nodes.items() if life.lacked(since, version)}
+        return {uid for uid, pod in self._bound.items() if pod.node in missing}
+
     def lately(self, since: float) -> Iterator[Usage]:
         """Iterate over how it stood since a time, newest first."""
         yield self.usage()
@@ -70,8 +78,8 @@ def quota_holds(lives: Lives) -> Iterator[Violation]:
     """With every Binding of a pod in a queue, what runs there stays within what that queue and those above allow.
 
     Judged by Kueue's rules, with what the Queues said at any time since the place may have been promised. Pods that are
-    on their way out count no more, nor do those whose eviction is on its way. A queue that does not exist, or has no
-    parent that it names, lets nobody in.
+    on their way out count no more, nor do those whose eviction is on its way, or whose node was missing since then. A
+    queue that does not exist, or has no parent that it names, lets nobody in.
     """
     books = Books(lives)
     evicted: dict[str, float] = {}
@@ -84,8 +92,8 @@ def quota_holds(lives: Lives) -> Iterator[Violation]:
         if pod is None or not pod.queue or not lives.ours(pod):
             continue
         leaving = {uid for uid, at in evicted.items() if at <= step.change.at + lives.tolerance.eviction}
-        usage = books.usage(lives.since(step.change), leaving)
         since = lives.since(step.change) - lives.tolerance.reservation
+        usage = books.usage(lives.since(step.change), leaving | books.stranded(since, step.change.version))
         complaints = [_complaint(queues, pod, usage) for queues in queues_lately(lives, since, step.change.version)]
         if all(complaints):
             text = f"pod {pod.name} was bound although {complaints[0]}"

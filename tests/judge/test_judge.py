@@ -723,6 +723,19 @@ class TestQuota:
         self.pods(tale, "red", 1)
         assert verdict(tale) == []
 
+    @pytest.mark.parametrize("gone", [True, False])
+    def test_what_is_left_of_a_node_that_is_gone_counts_no_more(self, tale: Tale, *, gone: bool) -> None:
+        """Pods whose node was deleted use nothing, though they still exist."""
+        tale.queue("red", 8)
+        self.pods(tale, "red", 1)
+        if gone:
+            tale.delete("Node", "n0")
+        tale.wait(30)
+        tale.pod("next", labels={"muster.dev/queue": "red"})
+        tale.arrive("next", "n1")
+        tale.bind("next", "n1")
+        assert promises(tale) == ([] if gone else ["quota"])
+
     @pytest.mark.parametrize("parent", ["nowhere", "red"])
     def test_queue_that_cannot_be_used(self, tale: Tale, parent: str) -> None:
         """Nobody is bound in a queue without its parent, or in a circle of them."""
