@@ -502,7 +502,7 @@ def refuse_node(scene: Scene, a: int, b: int) -> None:
     """Let kube-scheduler have reasons of its own against a node for some pods, and drop those it had."""
     world = scene.world
     if b % 2:
-        world.obstacles.clear()
+        world.clear_obstacles()
         world.record.obstructed(none=True)
     else:
         world.record.obstructed()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from typing import Any
 
-from extender.control.ports import WatchedKind
+from extender.control.ports import ApiError, WatchedKind
 from extender.objects.pod import Pod
 from extender.settings import Settings
 from muster_lab.simulation.claim_controller import ClaimController
@@ -59,10 +60,21 @@ class World:
             return True
         return bool(self.obstacles) and (node, int(pod.uid[:8], 16) % 4) in self.obstacles
 
+    def clear_obstacles(self) -> None:
+        """Let nothing be in the way of pods any more, which kube-scheduler sees at the nodes: it tries again."""
+        for name in dict.fromkeys(sorted(node for node, _ in self.obstacles)):
+            with suppress(ApiError):  # the node may be gone
+                self.cluster.update(WatchedKind.NODE, ("", name), self._relabel)
+        self.obstacles.clear()
+
+    def _relabel(self, node: Any) -> None:
+        labels = node["metadata"].setdefault("labels", {})
+        labels["example.com/rearranged"] = str(int(labels.get("example.com/rearranged", "0")) + 1)
+
     def heal(self) -> None:
         """Put an end to all faults of processes and lines."""
         self.quiet = True
-        self.obstacles.clear()
+        self.clear_obstacles()
         for stream in self.front.streams:
             stream.release()
         for host in self.hosts:
