@@ -33,6 +33,9 @@ from extender.objects.reason import Reason, Wait
 INTERVAL_SECONDS = 0.005
 #: A turn of the loop that is later than this is a stall: ten times the budget of a filter call.
 STALL_SECONDS = 0.01
+#: Part of the lateness that the loop's thread must have computed for the stall to be its own doing. Where it waits for a
+#: CPU in between, what came meanwhile is done in one turn afterwards: that computes long because others did.
+BUSY_SHARE = 0.75
 #: Seconds that the gauge of the longest lag looks back, at least; twice as many at most.
 LOOK_BACK_SECONDS = 30.0
 
@@ -57,7 +60,7 @@ class _Longest:
 class LoopLag:
     """Sleep for a moment over and over, and measure how late the loop wakes it up.
 
-    A stall has the cause `busy` if the loop's thread itself computed for all that time: something in Muster holds the
+    A stall has the cause `busy` if the loop's thread itself computed for most of that time: something in Muster holds the
     loop. Else the cause is `starved`: the thread waited for a CPU, or in a system call.
     """
 
@@ -84,7 +87,8 @@ class LoopLag:
         metrics = self._metrics
         metrics.loop_lag.observe(lag)
         if lag > STALL_SECONDS:
-            metrics.loop_stalls.labels("busy" if computed > STALL_SECONDS else "starved").inc()
+            busy = computed > max(STALL_SECONDS, BUSY_SHARE * lag)
+            metrics.loop_stalls.labels("busy" if busy else "starved").inc()
         if now >= self._window_ends:
             self._longest_lag.turn_over()
             self._longest_busy.turn_over()

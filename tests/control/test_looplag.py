@@ -76,6 +76,15 @@ def test_a_stall_is_its_own_doing_if_its_thread_computed(
     assert machine.sample("muster_event_loop_longest_busy_seconds") == pytest.approx(min(computed, 0.012))
 
 
+@pytest.mark.parametrize(("waited", "cause"), [(0.02, "busy"), (0.05, "starved")])
+def test_a_stall_is_its_own_doing_if_that_was_most_of_it(
+    machine: Machine, lag: LoopLag, waited: float, cause: str
+) -> None:
+    """A long turn may be interrupted; what has piled up while others computed is not its own doing."""
+    machine.look(lag, late=0.1 + waited, computed=0.1)
+    assert machine.sample("muster_event_loop_stalls_total", cause=cause) == 1
+
+
 def test_what_is_less_late_than_a_stall_is_none(machine: Machine, lag: LoopLag) -> None:
     """9 ms late is seen in the histogram alone."""
     machine.look(lag, late=0.009, computed=0.014)
