@@ -33,8 +33,8 @@ from extender.objects.reason import Reason, Wait
 INTERVAL_SECONDS = 0.005
 #: A turn of the loop that is later than this is a stall: ten times the budget of a filter call.
 STALL_SECONDS = 0.01
-#: Part of the lateness that the loop's thread must have computed for the stall to be its own doing. Where it waits for a
-#: CPU in between, what came meanwhile is done in one turn afterwards: that computes long because others did.
+#: Part of the lateness that the loop's thread must have computed for the stall to be its own doing. Where it waited for
+#: a CPU, what came meanwhile is done in one turn afterwards: that computes long because others did.
 BUSY_SHARE = 0.75
 #: Seconds that the gauge of the longest lag looks back, at least; twice as many at most.
 LOOK_BACK_SECONDS = 30.0
@@ -60,8 +60,8 @@ class _Longest:
 class LoopLag:
     """Sleep for a moment over and over, and measure how late the loop wakes it up.
 
-    A stall has the cause `busy` if the loop's thread itself computed for most of that time: something in Muster holds the
-    loop. Else the cause is `starved`: the thread waited for a CPU, or in a system call.
+    A stall has the cause `busy` if the loop's thread itself computed for most of that time: something in Muster holds
+    the loop. Else the cause is `starved`: the thread waited for a CPU, or in a system call.
     """
 
     def __init__(self, clock: Clock, cpu_seconds: Callable[[], float], metrics: Metrics) -> None:
