@@ -69,7 +69,7 @@ COUNTS: Mapping[str, Limit] = {
     # were withdrawn: 130 lines. Who has no place for certain is judged last: 140 lines. Snapshots have pseudonyms for
     # every text (300), writes are held up by namespace (250), and time is the API server's (100). Devices that pods
     # without a node keep count as nodes do: 20 lines.
-    "lines in extender": Limit(70_851, goal=38_000),
+    "lines in extender": Limit(70_855, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.
