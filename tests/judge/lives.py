@@ -56,7 +56,7 @@ class Life(Generic[T]):
         return (fact for fact in self._within(since, version) if fact is not None)
 
     def lacked(self, since: float, version: int) -> bool:
-        """Tell whether the object did not exist at any time between a time (seconds) and a version."""
+        """Tell whether the object was missing at some time between a time (seconds) and a version."""
         facts = list(self._within(since, version))
         return None in facts or not facts
 

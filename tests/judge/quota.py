@@ -58,7 +58,7 @@ class Books:
         return usage
 
     def stranded(self, since: float, version: int) -> set[str]:
-        """Return the UIDs of pods on nodes that did not exist at any time between a time (seconds) and a version.
+        """Return the UIDs of pods on nodes that were missing at some time between a time (seconds) and a version.
 
         The control plane removes these pods: nothing runs there.
         """
@@ -78,7 +78,7 @@ def quota_holds(lives: Lives) -> Iterator[Violation]:
     """With every Binding of a pod in a queue, what runs there stays within what that queue and those above allow.
 
     Judged by Kueue's rules, with what the Queues said at any time since the place may have been promised. Pods that are
-    on their way out count no more, nor do those whose eviction is on its way, or whose node was missing since then. A
+    on their way out count no more, nor do those whose eviction is on its way, or whose node was missing meanwhile. A
     queue that does not exist, or has no parent that it names, lets nobody in.
     """
     books = Books(lives)

@@ -62,7 +62,7 @@ class World:
 
     def clear_obstacles(self) -> None:
         """Let nothing be in the way of pods any more, which kube-scheduler sees at the nodes: it tries again."""
-        for name in dict.fromkeys(sorted(node for node, _ in self.obstacles)):
+        for name in sorted({node for node, _ in self.obstacles}):
             with suppress(ApiError):  # the node may be gone
                 self.cluster.update(WatchedKind.NODE, ("", name), self._relabel)
         self.obstacles.clear()
