@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from extender.clock import SystemClock, thread_cpu_seconds
+from extender.clock import Clock, SystemClock, thread_cpu_seconds
 from tests.fuzz.guidance import Guide, Pool, Unguided
 from tests.fuzz.judge import Judge
 from tests.fuzz.messages import Request, line_of
@@ -36,7 +36,8 @@ class Report:
     """What came of a run.
 
     Attributes:
-        longest: processor seconds of the serving thread that one answer took, and `slowest` to which request.
+        longest: processor seconds of the serving thread that one answer took; `slowest` names the request, and says how
+            long it had to wait.
         memory: requests so far, and resident bytes.
         reached: branches and lines that were reached, as the guide counts them.
         findings: the requests that there is something to say of, as `--again` takes them.
@@ -74,19 +75,22 @@ class Report:
 class Run:
     """A run against one Muster."""
 
-    def __init__(self, subject: Subject, guide: Guide, pool: Pool, cpu_seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, subject: Subject, guide: Guide, pool: Pool, cpu_seconds: Callable[[], float], clock: Clock
+    ) -> None:
         """Take the processor time of the thread that serves from `cpu_seconds`."""
         self.report = Report()
         self._subject = subject
         self._guide = guide
         self._pool = pool
         self._cpu_seconds = cpu_seconds
+        self._clock = clock
         self._judge = Judge(subject.app.openapi())
         self._held: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request) -> bool:
         """Send a request and judge its answer, which may be held if it is a bind; tell if it reached anything new."""
-        before, began = self._guide.reached, self._cpu_seconds()
+        before, began, asked = self._guide.reached, self._cpu_seconds(), self._clock.monotonic()
         if request.path == _HELD:
             task = asyncio.create_task(self._answer(request))
             self._held.add(task)
@@ -94,12 +98,14 @@ class Run:
             await asyncio.sleep(0)
         else:
             await self._answer(request)
-        took = self._cpu_seconds() - began
+        took, passed = self._cpu_seconds() - began, self._clock.monotonic() - asked
         if took > self.report.longest:
             self.report.longest = took
-            self.report.slowest = f"{request.method} {request.path}?{request.query.decode('latin-1')[:200]}"
+            what = f"{request.method} {request.path}?{request.query.decode('latin-1')[:200]}"
+            self.report.slowest = f"{what}, after {passed * 1000:.0f} ms"
         if took > STALL:
-            self.report.complain(f"a stall of more than {STALL * 1000:.0f} ms at {request.path}", request)
+            words = f"a stall of more than {STALL * 1000:.0f} ms at {request.path}"
+            self.report.complain(words, request, f"{took * 1000:.0f} ms in {passed * 1000:.0f} ms".encode())
         self.report.requests += 1
         return self._guide.reached > before
 
@@ -128,7 +134,7 @@ async def fuzz(requests: int, seed: int, guide: Guide | None = None, pool: Pool 
     guide, pool, clock = guide or Unguided(), Pool() if pool is None else pool, SystemClock()
     async with running() as subject:
         mutator = Mutator(seed, subject.app.openapi(), pool)
-        run = Run(subject, guide, pool, thread_cpu_seconds)
+        run = Run(subject, guide, pool, thread_cpu_seconds, clock)
         report, began = run.report, clock.monotonic()
         known = [*pool][:requests]
         for request in known:
@@ -161,7 +167,7 @@ async def again(requests: list[Request]) -> Report:
     report = Report()
     for request in requests:
         async with running() as subject:
-            run = Run(subject, Unguided(), Pool(), thread_cpu_seconds)
+            run = Run(subject, Unguided(), Pool(), thread_cpu_seconds, SystemClock())
             await run.send(request)
             await run.settle()
             report.requests += 1
