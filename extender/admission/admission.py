@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from extender.admission.admission_pass import AdmissionPass
+from extender.admission.attempts import Attempts
 from extender.admission.cycle import line_up
 from extender.admission.defragment import Defragmentation, Defragmenter
 from extender.admission.headearmarks import HeadEarmarks
@@ -102,13 +103,26 @@ class Tenure:
         most = _MOST_STARTS if settings.backfill == "conservative" else 1
         self.heads = HeadEarmarks(model, clock, foresight=settings.backfill != "none", most=most)
         self.asking = NodeRequests(model, node_requests, self.reservations, settings, clock, effects)
-        self.decider = AdmissionPass(
+        attempts = Attempts(
             model,
             sharing,
             self.reservations,
             self.pending_evictions,
             self.preemptions,
             self.consolidation,
+            self.vetoes,
+            self.repairs,
+            self.heads,
+            self.asking,
+            effects,
+        )
+        self.decider = AdmissionPass(
+            model,
+            sharing,
+            self.reservations,
+            self.pending_evictions,
+            self.preemptions,
+            attempts,
             self.vetoes,
             self.repairs,
             self.runtimes,
@@ -504,7 +518,7 @@ class Admission:
             self._live = None  # something may be left taken
             raise
         if not self.deciding:
-            self._pending |= decider.again
+            self._pending |= decider.cycle.again
             self.problems.about_hardware()
         return True
 

@@ -10,114 +10,33 @@ from functools import partial
 from operator import itemgetter
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
+from extender.admission.attempts import Attempts
 from extender.admission.cycle import GLANCE, Cycle, Entry, Pace
-from extender.admission.extras import Extras, Growth
+from extender.admission.extras import Extras
 from extender.admission.headearmarks import HeadEarmarks
 from extender.admission.intake import Intake
 from extender.admission.noderequests import NodeRequests
-from extender.admission.verdicts import ENDED_BY_ROOM, TRUE_OF_KINDS, FreedRoom, VerdictKey, wait_of
+from extender.admission.verdicts import ENDED_BY_ROOM, Changes, FreedRoom, VerdictKey, wait_of
 from extender.clock import Clock
-from extender.cluster.gangs import Gang, core_size
+from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
-from extender.eviction.consolidation import Consolidation
 from extender.eviction.losses import Losses
 from extender.eviction.pending import PendingEvictions
 from extender.eviction.preemptions import Preemptions
 from extender.eviction.repairs import Repairs
 from extender.eviction.runtimes import Runtimes
 from extender.eviction.spares import Spares
-from extender.judge import CLEARABLE, Case, NoFit, joined, judge, judge_quota
+from extender.judge import Case
 from extender.ledger.earmark import Earmark
-from extender.ledger.effects import CollectedEffects, Note, Ungate
+from extender.ledger.effects import CollectedEffects
 from extender.ledger.rejections import Vetoes
 from extender.ledger.reservations import Reservations
-from extender.objects.keys import ADMISSION_GATE
-from extender.objects.podgroup import GroupRef
-from extender.objects.reason import Reason, Wait
+from extender.objects.reason import Wait
 from extender.placement.candidates import Eligibility
-from extender.placement.capacityview import CapacityViews, PodSet, settled_on
-from extender.placement.plan import Plan, plan
+from extender.placement.capacityview import CapacityViews, PodSet
+from extender.placement.plan import plan
 from extender.queues.order import Ageing, Queues, Walk
 from extender.queues.sharing import NAMELESS, Sharing
-
-
-class Changes:
-    """Collect what a pass has to look at again.
-
-    The rule, on which the pass relies and which a property test compares with judging every gang every time:
-
-    - What a gang is (fit to be placed, short of members, pausing, placed) depends on the gang alone: its pods and
-      PodGroup, its slots, its pause, its vetoes, its age, whether it is being evicted, and how long its members have
-      been away from the barrier. Whatever changes one of them takes the gang into `GangRegistry.changed`. Time is the
-      exception: it changes pauses, vetoes, ages and expectations by itself, and `pass_time` asks for those.
-    - Whether a gang fits that could be placed depends on its `VerdictKey` besides. The verdict stands on an equal one.
-      What is charged to queues follows from what is claimed, and so from the key's generation.
-    - What a Queue says concerns the gangs in it and in the queues that it moves, which are marked at once, and then
-      those of its tree and those whose queue is not in use: `Sharing.take_concerned` has these for the next pass. What
-      a namespace says concerns its gangs.
-    - Whether a slot's node still holds it depends on that node, on what is taken of it, on the vetoes there and on
-      how far the member has come. Whatever changes one of them takes the node into `NodeTable.touched`.
-    - What a kubelet rejected is part of what its node admits: `NodeTable.reassess` changes the key and marks the
-      node.
-
-    Whatever a verdict is to depend on besides is added here: to what marks a gang, to the key, or to what marks a
-    node.
-    """
-
-    def __init__(  # noqa: PLR0913, PLR0917 - whatever a verdict stands on
-        self,
-        model: ClusterModel,
-        sharing: Sharing,
-        reservations: Reservations,
-        vetoes: Vetoes,
-        ageing: Ageing,
-        clock: Clock,
-    ) -> None:
-        """Collect from these; nothing is known of them yet, so everything counts as changed."""
-        self._model = model
-        self._sharing = sharing
-        self._reservations = reservations
-        self._vetoes = vetoes
-        self._ageing = ageing
-        self._clock = clock
-        self.everything()
-
-    def everything(self) -> None:
-        """Count everything as changed."""
-        self._model.gangs.touch_all()
-        self._model.table.touch_all()
-
-    def nothing(self) -> None:
-        """Count everything as known: for as long as this replica does not decide."""
-        self._model.gangs.changed.clear()
-        self._model.table.touched.clear()
-        self._sharing.forget_changes()
-
-    def pass_time(self) -> bool:
-        """Take in what time alone has changed; return whether a gang may be placed for it now."""
-        now = self._clock.monotonic()
-        ended = self._reservations.backoff.ended(now)
-        if self._vetoes.ends:
-            ended += self._vetoes.ended(now)
-        ended += self._ageing.ended(now)
-        for gang_uid in (*ended, *self._reservations.missed(now)):
-            self._model.gangs.touch(gang_uid)
-        return bool(ended)
-
-    def take_nodes(self) -> list[str]:
-        """Hand over the nodes of which each slot is to be looked at again."""
-        table = self._model.table
-        nodes, table.touched = list(table.touched), {}
-        return nodes
-
-    def take_gangs(self) -> list[Gang]:
-        """Hand over the gangs to evaluate again, in the order of their change, those included that are gone."""
-        gangs = self._model.gangs
-        for gang in filter(None, map(gangs.get, self._sharing.take_concerned())):
-            gangs.changed[gang.ref] = gang
-        changed, gangs.changed = list(gangs.changed.values()), {}
-        return changed
-
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -126,11 +45,6 @@ _Steps: TypeAlias = Generator[None, None, _R]
 #: A gang that comes again in a pass: at which generation of the node table it was judged last, and what its verdict
 #: would have rested on in its turn.
 _Later: TypeAlias = tuple[int, Entry, VerdictKey]
-
-#: Passes in which a search for one gang goes on while nothing changes: some 0.7 s of work.
-MOST_SEARCHES: Final = 64
-#: For whatever one of these is waited, it keeps no other gang of its queue from starting.
-_PASSED_BY: Final = frozenset({Reason.AWAITING_MEMBERS, Reason.BEHIND_IN_QUEUE, Reason.RUNNING_LIMIT})
 
 #: How much of a step the evaluation of one gang is, where one that is taken in counts 1.
 _EVALUATED: Final = 8
@@ -156,8 +70,6 @@ class AdmissionPass:
         changes: what the next pass looks at again.
         queues: who waits in which queue.
         cycle: the state of the last complete cycle, an empty one before the first.
-        again: whether another pass is due: the last one gave back room behind gangs that it had judged already, or a
-            search for a place is to go on.
         is_telling: whether all has been decided in the pass that is under way: who waits has still to be told why.
     """
 
@@ -168,7 +80,7 @@ class AdmissionPass:
         reservations: Reservations,
         pending_evictions: PendingEvictions,
         preemptions: Preemptions,
-        consolidation: Consolidation,
+        attempts: Attempts,
         vetoes: Vetoes,
         repairs: Repairs,
         runtimes: Runtimes,
@@ -187,7 +99,7 @@ class AdmissionPass:
         self._extras = Extras(model, sharing, reservations, preemptions)
         self._pending_evictions = pending_evictions
         self._preemptions = preemptions
-        self._consolidation = consolidation
+        self._attempts = attempts
         self._vetoes = vetoes
         self._repairs = repairs
         self._runtimes = runtimes
@@ -198,21 +110,19 @@ class AdmissionPass:
         self._ageing = ageing
         self._clock = clock
         self._effects = effects
-        self._doubted: dict[str, str] = {}
         self.queues: Queues[Entry] = Queues()
         self._intake = Intake(model, sharing, reservations, pending_evictions, vetoes, ageing, self.queues, clock)
         self._freed = FreedRoom(model.table)
         self.changes = Changes(model, sharing, reservations, vetoes, ageing, clock)
         nothing = CapacityViews(model.table, model.tree, Eligibility(model.table))
         self.cycle = Cycle(model, sharing, vetoes, nothing, now=0.0)
-        self.again = self.is_telling = False
+        self.is_telling = False
         self._steps: _Steps[None] | None = None
         self._views: Callable[[], CapacityViews] = lambda: nothing
         self._obstacle: Wait | None = None
         self._pace = Pace(clock)
         self._passed_by: list[Entry] = []  # where this pass went by all that are of a gang's kind
         self._is_behind = False  # whether gangs are still to be judged again that have no place for certain
-        self._changed: dict[GroupRef, Gang] = {}  # gangs that have changed between two steps of this pass
 
     def forget(self) -> None:
         """Forget all verdicts: the next pass judges every gang, and one that is under way ends here."""
@@ -241,20 +151,13 @@ class AdmissionPass:
 
     def _go_on(self, cycle: Cycle) -> None:
         """Take in what has changed between two steps."""
-        cycle.views, cycle.obstacle, cycle.firm = self._views(), self._obstacle, self._firm()
-        self._changed |= self._model.gangs.changed
-
-    def _is_outdated(self, entry: Entry) -> bool:
-        """Tell whether a gang is left to the next pass, because it has changed since this one began."""
-        outdated = entry.gang.ref in self._changed
-        self.again |= outdated
-        return outdated
+        cycle.views, cycle.obstacle, cycle.firm = self._views(), self._obstacle, self._attempts.firm()
+        cycle.changed |= self._model.gangs.changed
 
     def _pass(self) -> _Steps[None]:
         """Run a pass, in steps that end wherever this yields."""
         # 1. Bring up to date what time has changed, which devices are held, and what is charged to queues.
-        self.again, self.is_telling, self._changed, self._passed_by = False, False, {}, []
-        self._is_behind = False
+        self.is_telling, self._is_behind, self._passed_by = False, False, []
         while self._reservations.nominate():  # should a pass have failed before it had nominated all
             yield
         views = self._views()
@@ -275,14 +178,14 @@ class AdmissionPass:
         now, planner = self._clock.now().timestamp(), self._timed(plan)
         parts = (self._model, self._sharing, self._vetoes, self._views())
         cycle = Cycle(*parts, now, self._obstacle, planner, self._spares.opens)
-        cycle.firm, cycle.spares = self._firm(), self._kept_as_spares()
+        cycle.firm, cycle.spares = self._attempts.firm(), self._kept_as_spares()
         self._sharing.charges.refresh()  # without what has just been taken back
         yield from self._replace_lost(cycle)
         extras = yield from self._place_cores(cycle)
         # 5. Place members beyond minMember in what is left.
-        for growth in self._extras.place(extras, cycle, self._is_outdated) if extras and cycle.obstacle is None else ():
+        for growth in self._extras.place(extras, cycle) if extras and cycle.obstacle is None else ():
             if growth is not None:
-                self._make_room_for_more(growth, cycle)
+                self._attempts.make_room_for_more(growth, cycle)
             self._pace.done += _EVALUATED
             if self._pace.done >= GLANCE and self._pace.is_over():
                 yield
@@ -293,33 +196,33 @@ class AdmissionPass:
         # 6. Hand out devices before others go, whose devices the placed members would be taken to have.
         self._model.table.occupancy.refresh()
         # 7. Tell those that wait for the same as one that was judged; whatever changes goes before that.
-        if not self.again:
-            yield from self._tell()
-        self.again |= self._is_behind
+        if not cycle.again:
+            yield from self._tell(cycle)
+        cycle.again |= self._is_behind
 
-    def _tell(self) -> _Steps[None]:
+    def _tell(self, cycle: Cycle) -> _Steps[None]:
         """Tell gangs of the verdict on their kind: newcomers first, then the others if it is another one."""
         self.is_telling = True
         for first in self._passed_by:
             untold = filter(None, map(self.queues.get, list(first.shared.untold)))
-            yield from self._tell_some(first, untold)
+            yield from self._tell_some(first, untold, cycle)
         for first in self._passed_by:
             shared = first.shared
             if shared.told != shared.wait:
-                yield from self._tell_some(first, self.queues.line(first.queue, first.kind))
+                yield from self._tell_some(first, self.queues.line(first.queue, first.kind), cycle)
             shared.told = shared.wait
 
-    def _tell_some(self, first: Entry, entries: Iterable[Entry]) -> _Steps[None]:
+    def _tell_some(self, first: Entry, entries: Iterable[Entry], cycle: Cycle) -> _Steps[None]:
         """Tell those of some gangs of the verdict on their kind that stand behind the first that it is true of."""
         shared = first.shared
         for entry in entries:
-            if entry.core is not None and entry.position >= first.position and entry.gang.ref not in self._changed:
+            if entry.core is not None and entry.position >= first.position and entry.gang.ref not in cycle.changed:
                 shared.untold.pop(entry.gang.ref, None)
                 self._reservations.wait(entry.gang, wait_of(shared, entry.core))
             self._pace.done += 1
             if self._pace.done >= GLANCE and self._pace.is_over():
                 yield
-                self._changed |= self._model.gangs.changed
+                cycle.changed |= self._model.gangs.changed
 
     def _settle(self, cycle: Cycle) -> None:
         """Remember what a complete cycle has decided."""
@@ -358,26 +261,15 @@ class AdmissionPass:
                 self._heads.follow(gang)
             self._intake.consider(gang)
             return
-        self._doubted.pop(gang.uid, None)
         self._sharing.forget(gang.ref)
         self._ageing.forget(gang.uid)
         self._repairs.forget(gang.uid)
-        self._preemptions.forget(gang.uid)
-        self._consolidation.forget(gang.uid)
-        self._asking.forget(gang)
-        self._heads.forget(gang.ref)
-        self._reservations.wait(gang, None)
+        self._attempts.forget(gang)
 
     def _follow_runtime(self, gang: Gang) -> None:
         """Take in how a gang stands that may only run for so long."""
         if gang.max_runtime is not None or self._sharing.timing or gang.uid in self._runtimes.runs:
             self._runtimes.follow(gang)
-
-    def _firm(self) -> dict[str, Earmark]:
-        """Return what is kept for one gang alone: places of lost members, and those that are being cleared."""
-        lost = self._repairs.keeps() if self._repairs.wounds else {}
-        moved = self._pending_evictions.moved.keeps() if self._pending_evictions.moved.places else {}
-        return lost | moved | (self._pending_evictions.keeps() if self._pending_evictions.under_way else {})
 
     def _kept_as_spares(self) -> tuple[Earmark, ...]:
         """Return what Queues keep for repairs; mostly none does."""
@@ -395,7 +287,7 @@ class AdmissionPass:
         losses = self._losses
         concern = losses.nodes or losses.open or losses.told or losses.leaving  # mostly no node is lost
         for _ in losses.repair(case_of) if concern and cycle.obstacle is None else ():
-            cycle.firm, cycle.spares = self._firm(), self._kept_as_spares()
+            cycle.firm, cycle.spares = self._attempts.firm(), self._kept_as_spares()
             self._sharing.charges.refresh()
             self._pace.done += _EVALUATED
             if self._pace.done >= GLANCE and self._pace.is_over():
@@ -420,12 +312,12 @@ class AdmissionPass:
                 continue
             if self._stands(entry, entry.core, key, walk, later):
                 continue
-            odd = self._changed or failed
-            left_out = odd and self._is_left_out(entry, walk)
+            odd = cycle.changed or failed
+            left_out = odd and self._is_left_out(entry, walk, cycle)
             if left_out or (entry.queue and self._goes_later(entry, entry.core, key, walk, cycle)):
                 continue
             generation = self._model.table.generation
-            if self._visit(entry, entry.core, key, cycle):
+            if self._attempts.visit(entry, entry.core, key, cycle):
                 extras.append(entry)
             self._stands_for_all(entry, key, walk)
             self._pace.done += _EVALUATED
@@ -475,21 +367,21 @@ class AdmissionPass:
         Those first whose verdict is oldest, for a step at least, then until there is anything else to do.
         """
         for _, entry, key_then in sorted(later, key=itemgetter(0)):
-            if entry.core is None or self._is_outdated(entry):
+            if entry.core is None or cycle.is_outdated(entry):
                 continue
             generation = self._model.table.generation
             key = key_then._replace(generation=generation)
-            if self._visit(entry, entry.core, key, cycle):
+            if self._attempts.visit(entry, entry.core, key, cycle):
                 extras.append(entry)
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
             if not self._stands_for_all(entry, key, walk) and entry.kind is not None:
-                self.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
+                cycle.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
             self._pace.done += _EVALUATED
             if self._pace.done >= GLANCE and self._pace.is_over():
                 yield
                 self._go_on(cycle)
-                if self._changed or self._freed.any_since(generation):
+                if cycle.changed or self._freed.any_since(generation):
                     self._is_behind = True
                     return
 
@@ -506,13 +398,13 @@ class AdmissionPass:
             walk.close()
         return True
 
-    def _is_left_out(self, entry: Entry, walk: Walk[Entry]) -> bool:
+    def _is_left_out(self, entry: Entry, walk: Walk[Entry], cycle: Cycle) -> bool:
         """Tell whether a gang is not evaluated now, and let it come later where it is to be.
 
         It has changed since the pass began, or its namespace has had reservations in vain: then it comes after all
         others, unless it holds nodes.
         """
-        if self._changed and self._is_outdated(entry):
+        if cycle.is_outdated(entry):
             return True
         failures, shared = self._reservations.failures, entry.shared
         failed = entry.position.not_partial and failures.is_failing(entry.gang.ref.namespace)
@@ -544,188 +436,6 @@ class AdmissionPass:
             self._go_on(cycle)
         self._sharing.charges.refresh()
 
-    def _visit(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> bool:
-        """Judge a gang if its verdict does not stand; let it stand in the way of others if it does that.
-
-        Return whether it has been placed and has members beyond that.
-        """
-        more = False
-        if entry.judged_on != key:
-            entry.judged_on, entry.head = key, None
-            more = self._decide(entry, core, key, cycle)
-        elif entry.head is not None:
-            cycle.heads += (entry.head,)
-        if entry.blocks:
-            self._hold_up(entry, cycle)
-        return more
-
-    def _hold_up(self, entry: Entry, cycle: Cycle) -> None:
-        """Let those wait that may not pass a gang which has not been placed."""
-        gang = entry.gang
-        wait = self._reservations.waits.get(gang.uid)
-        if wait is None or gang.has_minimum or wait.reason in _PASSED_BY:
-            return
-        if self._sharing.is_strict(entry.queue):
-            cycle.ahead.setdefault(entry.queue, (entry.position, str(gang.ref)))
-        if not entry.position.not_aged and wait.reason is Reason.QUOTA_EXCEEDED:
-            cycle.frugal.setdefault(self._sharing.root(entry.queue), str(gang.ref))
-
-    def _may_rearrange(self, gang: Gang) -> bool:
-        """Let a gang have the nodes that some of its members were refused on, if others of them may do better there."""
-        return self._reservations.misfits.may_do_better(gang) and self._vetoes.lift(gang.uid)
-
-    def _judged(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> tuple[PodSet, Case, Plan | NoFit]:
-        """Judge what a gang lacks; where that has no place so, without vetoes that are outdated, or all of it again."""
-        gang = entry.gang
-        case = cycle.case(core, entry.queue, key)
-        result = judge(case)
-        if isinstance(result, NoFit) and self._vetoes.lift_outdated(gang.uid):
-            case = cycle.case(core, entry.queue, key)
-            result = judge(case)
-        if isinstance(result, NoFit) and self._reservations.drop_gang(gang.uid, "the gang is being placed again"):
-            self.again = True
-            self._sharing.charges.refresh()
-            core = PodSet.of_core(gang, core_size(gang, 0), settled_on(gang, self._model.table))
-            core = joined(core, self._model.table, self._model.tree)
-            case = cycle.case(core, entry.queue, key)
-            result = judge(case)
-        if isinstance(result, NoFit) and gang.uid in self._vetoes.of_gangs and self._may_rearrange(gang):
-            case = cycle.case(core, entry.queue, key)
-            result = judge(case)
-        return core, case, result
-
-    def _decide(self, entry: Entry, core: PodSet, key: VerdictKey, cycle: Cycle) -> bool:
-        """Give a gang its reservation or its reason; return whether it has members beyond it to place."""
-        gang = entry.gang
-        if entry.gated:
-            self._ask_quota(cycle.case(core, entry.queue, key))
-            return False
-        core.settled = settled_on(gang, self._model.table)
-        if core.settled:
-            core = joined(core, self._model.table, self._model.tree)
-        if core.demand.topology.preferred:
-            self._doubt_preference(gang, core.demand.topology.preferred)
-        core, case, result = self._judged(entry, core, key, cycle)
-        if isinstance(result, Plan):
-            self._reservations.reserve(gang, {uid: gang.members[uid] for uid in result.nodes}, result.nodes)
-            gang.weighed = gang.weighed if core.settled else result.weighed
-            self._preemptions.placed(gang)
-            if gang.uid in cycle.firm:
-                self._pending_evictions.moved.follow(gang)
-                cycle.firm = self._firm()
-            self._reservations.await_members(gang)
-            return gang.spaces > 0
-        barred = key.obstacle is not None or (key.ahead and not cycle.has_had_its_turn(gang))
-        instead = None if barred else self._make_room(entry, case, result, cycle)
-        gave_up = result.wait.reason is Reason.SEARCH_GAVE_UP
-        entry.searches += gave_up
-        if gave_up and entry.searches % MOST_SEARCHES:
-            entry.judged_on, self.again = None, True  # the next pass goes on; other events are taken in before
-        else:
-            core.memory.clear()  # thousands of gangs may wait for which nothing is searched any more
-        if instead is None and self._asking.is_on:
-            instead = self._asking.ask(case, result.wait)
-        self._reservations.wait(gang, instead or result.wait)
-        counted = gang.group is not None and gang.group.min_resources  # told by what is free, also where nothing helps
-        hopeless = result.hopeless and entry.queue == NAMELESS and not counted
-        if entry.kind is not None:
-            hopeless &= self._generalize(entry, case, result, cycle, key)
-        entry.shared.hopeless_since = self._model.table.last_node_change if hopeless else -1
-        return False
-
-    def _generalize(self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle, key: VerdictKey) -> bool:
-        """Let a verdict be that of all that are of a gang's kind; return whether it is."""
-        shared, gang = entry.shared, entry.gang
-        shared.untold[gang.ref] = None
-        if gang.uid in self._pending_evictions.under_way:
-            self._model.gangs.touch(gang.uid)  # from now on it is like no other
-        elif self._is_for_all(entry, case, no_fit, cycle):
-            shared.verdict_on, shared.wait = key, no_fit.wait
-            return True
-        return False
-
-    def _is_for_all(self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle) -> bool:
-        """Tell whether all that are of a gang's kind wait for the same, and no more can be done for any of them."""
-        reason = no_fit.wait.reason
-        if reason not in TRUE_OF_KINDS or entry.head is not None or (entry.blocks and reason not in _PASSED_BY):
-            return False
-        if case.obstacle is not None:
-            return True
-        if self._asking.is_on or self._sharing.consolidating:
-            return False
-        if no_fit.nodes and self._heads.may_differ(entry.gang, cycle):
-            return False
-        return reason not in CLEARABLE or all(
-            self._preemptions.is_in_vain(case, option) for option in (*no_fit.nodes, *no_fit.quota)
-        )
-
-    def _make_room(
-        self, entry: Entry, case: Case, no_fit: NoFit, cycle: Cycle, larger: Iterable[Case] | None = None
-    ) -> Wait | None:
-        """Have others evicted for a gang, or keep for it what it waits for; return another reason if that gives one.
-
-        For a gang that has started nothing is kept, and `larger` are cases with more of its members.
-        """
-        gang = entry.gang
-        if gang.uid in self._pending_evictions.under_way:
-            if (underway := self._pending_evictions.progress(gang)) is not None:
-                return underway
-            self._pending_evictions.end(gang.uid, "others have taken the place that was cleared")
-            cycle.firm = self._firm()
-            case = cycle.case(case.pod_set, case.queue, cycle.verdict_key(case.queue))
-        if no_fit.wait.reason in CLEARABLE:
-            for option in (*no_fit.nodes, *no_fit.quota):
-                if self._preemptions.attempt(case, option, larger):
-                    cycle.firm = self._firm()
-                    return self._pending_evictions.progress(gang)
-        if no_fit.nodes and larger is None and len(cycle.heads) < self._heads.most:
-            entry.head = self._heads.head(entry.position, case, case.view(no_fit.nodes[0]), cycle)
-        if larger is None and self._sharing.consolidating and self._consolidate(entry, case, no_fit):
-            entry.head, cycle.firm = None, self._firm()
-            return self._pending_evictions.progress(gang)
-        if entry.head is not None:
-            cycle.heads += (entry.head,)
-        return None
-
-    def _consolidate(self, entry: Entry, case: Case, no_fit: NoFit) -> bool:
-        """Have others moved out of the way of a gang; return whether its place is being cleared now."""
-        if no_fit.wait.reason not in CLEARABLE:
-            return False
-        start = None if entry.head is None else entry.head.start
-        return self._consolidation.attempt(case, no_fit.nodes, start)
-
-    def _make_room_for_more(self, growth: Growth, cycle: Cycle) -> None:
-        """Have others evicted for the members of a gang that have started without those beyond its minimum."""
-        entry, gang = growth.entry, growth.entry.gang
-        if gang.uid in self._pending_evictions.under_way:
-            if growth.short is not None and self._pending_evictions.progress(gang) is not None:
-                return
-            if growth.placed or growth.short is None:
-                self._preemptions.placed(gang)
-            else:
-                self._pending_evictions.end(gang.uid, "others have taken the place that was cleared")
-            cycle.firm = self._firm()
-        if growth.short is None or not self._preemptions.may_help(gang, entry.queue):
-            return
-        if self._pending_evictions.leaving_for(gang.ref) is not None:
-            return  # what it has cleared now it would need for those that leave themselves
-        case, *larger = (growth.case(each, cycle) for each in (growth.short, *growth.larger))
-        result = judge(case)
-        if isinstance(result, NoFit):
-            self._make_room(entry, case, result, cycle, larger)
-        else:
-            entry.extras_judged_on, self.again = None, True
-
-    def _ask_quota(self, case: Case) -> None:
-        """Open the gates of a gang for which there is quota; of others autoscalers are not to think that nodes lack."""
-        gang, pods = case.gang, case.pod_set.pods
-        wait = judge_quota(case)
-        if wait is None:
-            self._effects.ungates |= {pod.uid: Ungate(pod, ADMISSION_GATE) for pod in pods}
-            numbers = {"gated": len(pods), "exist": gang.census().exist, "minMember": gang.min_member}
-            wait = Wait(Reason.MEMBERS_GATED, numbers)
-        self._reservations.wait(gang, wait)
-
     def _timed(self, planner: Callable[_P, _R]) -> Callable[_P, _R]:
         """Return a planner that notes for the metrics how long it took."""
 
@@ -736,11 +446,3 @@ class AdmissionPass:
             return found
 
         return timed
-
-    def _doubt_preference(self, gang: Gang, preferred: str) -> None:
-        """Tell the owner of a gang once that the level it prefers is not known."""
-        if self._model.tree.levels.find(preferred) is None and self._doubted.get(gang.uid) != preferred:
-            self._doubted[gang.uid] = preferred
-            message = f"no topology level is called {preferred}, which is preferred; the gang is placed without it"
-            note = Note(gang.ref, warning=True, reason=Reason.UNKNOWN_LEVEL.value, message=message)
-            self._effects.notes.append(note)

@@ -121,6 +121,9 @@ class Cycle:
         ahead: by queue, the gang that keeps all behind it waiting, and its place.
         frugal: for roots of trees in which no gang may borrow, the gang that has waited for so long that this is so.
         now: when it began (epoch seconds).
+        changed: gangs that have changed between two steps of it.
+        again: whether another one is due: it gave back room behind gangs that it had judged already, or a search for
+            a place is to go on.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what decisions rest on
@@ -150,6 +153,14 @@ class Cycle:
         self.spares: tuple[Earmark, ...] = ()
         self.ahead: dict[str, tuple[Position, str]] = {}
         self.frugal: dict[str, str] = {}
+        self.changed: dict[GroupRef, Gang] = {}
+        self.again = False
+
+    def is_outdated(self, entry: Entry) -> bool:
+        """Tell whether a gang is left to the next cycle, because it has changed since this one began."""
+        outdated = entry.gang.ref in self.changed
+        self.again |= outdated
+        return outdated
 
     def verdict_key(self, queue: str) -> VerdictKey:
         """Return what a verdict given now on a gang of a queue rests on."""

@@ -7,7 +7,7 @@ fewest members beyond its minimum, of these the oldest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from typing import TypeAlias
@@ -67,13 +67,8 @@ class Extras:
         self._reservations = reservations
         self._preemptions = preemptions
 
-    def place(
-        self, entries: Iterable[Entry], cycle: Cycle, is_outdated: Callable[[Entry], bool]
-    ) -> Iterator[Growth | None]:
-        """Place units one after the other, and give way after each that was tried; yield what came of each gang.
-
-        A gang that `is_outdated` by now is left to the next pass.
-        """
+    def place(self, entries: Iterable[Entry], cycle: Cycle) -> Iterator[Growth | None]:
+        """Place units one after the other, and give way after each that was tried; yield what came of each gang."""
         lines: dict[str, list[_Waiting]] = {}
         for entry in entries:
             if entry.extras_judged_on != cycle.verdict_key(entry.queue):
@@ -90,7 +85,7 @@ class Extras:
                 heapreplace(queues, (turn, queue))
                 continue
             _, entry, units = line[0]
-            tried = None if is_outdated(entry) else next(units, None)
+            tried = None if cycle.is_outdated(entry) else next(units, None)
             if tried is None or isinstance(tried, Growth):
                 heappop(line)
             elif tried:

@@ -11,13 +11,19 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from extender.clock import Clock
 from extender.cluster.gangs import Gang
+from extender.cluster.model import ClusterModel
 from extender.cluster.table import NodeTable
 from extender.ledger.earmark import Earmark
+from extender.ledger.rejections import Vetoes
+from extender.ledger.reservations import Reservations
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.placement.capacityview import PodSet
 from extender.queues.charges import payers_of
+from extender.queues.order import Ageing
+from extender.queues.sharing import Sharing
 
 #: Reasons that say nothing of the one gang alone that was judged, or only what `wait_of` puts right.
 TRUE_OF_KINDS: Final = frozenset(
@@ -150,3 +156,81 @@ class FreedRoom:
         if generation not in self._most:
             self._most[generation] = table.most_freed(generation)
         return self._most[generation]
+
+
+class Changes:
+    """Collect what a pass has to look at again.
+
+    The rule, on which the pass relies and which a property test compares with judging every gang every time:
+
+    - What a gang is (fit to be placed, short of members, pausing, placed) depends on the gang alone: its pods and
+      PodGroup, its slots, its pause, its vetoes, its age, whether it is being evicted, and how long its members have
+      been away from the barrier. Whatever changes one of them takes the gang into `GangRegistry.changed`. Time is the
+      exception: it changes pauses, vetoes, ages and expectations by itself, and `pass_time` asks for those.
+    - Whether a gang fits that could be placed depends on its `VerdictKey` besides. The verdict stands on an equal one.
+      What is charged to queues follows from what is claimed, and so from the key's generation.
+    - What a Queue says concerns the gangs in it and in the queues that it moves, which are marked at once, and then
+      those of its tree and those whose queue is not in use: `Sharing.take_concerned` has these for the next pass. What
+      a namespace says concerns its gangs.
+    - Whether a slot's node still holds it depends on that node, on what is taken of it, on the vetoes there and on
+      how far the member has come. Whatever changes one of them takes the node into `NodeTable.touched`.
+    - What a kubelet rejected is part of what its node admits: `NodeTable.reassess` changes the key and marks the
+      node.
+
+    Whatever a verdict is to depend on besides is added here: to what marks a gang, to the key, or to what marks a
+    node.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - whatever a verdict stands on
+        self,
+        model: ClusterModel,
+        sharing: Sharing,
+        reservations: Reservations,
+        vetoes: Vetoes,
+        ageing: Ageing,
+        clock: Clock,
+    ) -> None:
+        """Collect from these; nothing is known of them yet, so everything counts as changed."""
+        self._model = model
+        self._sharing = sharing
+        self._reservations = reservations
+        self._vetoes = vetoes
+        self._ageing = ageing
+        self._clock = clock
+        self.everything()
+
+    def everything(self) -> None:
+        """Count everything as changed."""
+        self._model.gangs.touch_all()
+        self._model.table.touch_all()
+
+    def nothing(self) -> None:
+        """Count everything as known: for as long as this replica does not decide."""
+        self._model.gangs.changed.clear()
+        self._model.table.touched.clear()
+        self._sharing.forget_changes()
+
+    def pass_time(self) -> bool:
+        """Take in what time alone has changed; return whether a gang may be placed for it now."""
+        now = self._clock.monotonic()
+        ended = self._reservations.backoff.ended(now)
+        if self._vetoes.ends:
+            ended += self._vetoes.ended(now)
+        ended += self._ageing.ended(now)
+        for gang_uid in (*ended, *self._reservations.missed(now)):
+            self._model.gangs.touch(gang_uid)
+        return bool(ended)
+
+    def take_nodes(self) -> list[str]:
+        """Hand over the nodes of which each slot is to be looked at again."""
+        table = self._model.table
+        nodes, table.touched = list(table.touched), {}
+        return nodes
+
+    def take_gangs(self) -> list[Gang]:
+        """Hand over the gangs to evaluate again, in the order of their change, those included that are gone."""
+        gangs = self._model.gangs
+        for gang in filter(None, map(gangs.get, self._sharing.take_concerned())):
+            gangs.changed[gang.ref] = gang
+        changed, gangs.changed = list(gangs.changed.values()), {}
+        return changed

@@ -27,8 +27,9 @@ TRIPS: Mapping[str, Limit] = {
     # Two of them with the accounts of gangs and GPU-seconds, which stand beside the way to the engine.
     # Three of them with how long gangs run and when those that wait are expected to start.
     "pod": Limit(21, goal=16),
-    # One of them with what gangs are alike, of which one is evaluated.
-    "pass": Limit(36, goal=35),
+    # One of them with what gangs are alike, of which one is evaluated, and one with what becomes of each: the pass was
+    # 750 lines in one module.
+    "pass": Limit(37, goal=35),
     "explain": Limit(34, goal=35),
 }
 
@@ -68,14 +69,15 @@ COUNTS: Mapping[str, Limit] = {
     # Of gangs that are alike one is evaluated, and all are told: 270 lines. Evictions on their way leave although they
     # were withdrawn: 130 lines. Who has no place for certain is judged last: 140 lines. Snapshots have pseudonyms for
     # every text (300), writes are held up by namespace (250), and time is the API server's (100). Devices that pods
-    # without a node keep count as nodes do: 20 lines.
-    "lines in extender": Limit(70_855, goal=38_000),
+    # without a node keep count as nodes do: 20 lines. The pass is in two modules (75 lines), and what a forecast
+    # gathers is let alone by the garbage collector (30).
+    "lines in extender": Limit(70_960, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.
     # What a verdict rests on, and of which gangs it is true, is a module of its own; so are pseudonyms,
-    # the names of devices, and words that stay: four hundredths.
-    "own imports of a module, on average": Limit(6.21, goal=3.5),
+    # the names of devices, and words that stay: four hundredths. The two halves of a pass know the same parts: five.
+    "own imports of a module, on average": Limit(6.26, goal=3.5),
     "modules under 60 lines": Limit(0, goal=0),
     "class names in several modules": Limit(0, goal=0),
     "words of dialect": Limit(0, goal=0),

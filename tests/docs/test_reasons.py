@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from extender.admission.admission_pass import MOST_SEARCHES
+from extender.admission.attempts import MOST_SEARCHES
 from extender.eviction.pending import PATIENCE_SECONDS
 from extender.ledger.rejections import LONGEST_SECONDS
 from extender.objects.reason import Reason, Wait

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from extender.admission.admission_pass import MOST_SEARCHES
+from extender.admission.attempts import MOST_SEARCHES
 from extender.cluster.table import NodeTable
 from extender.cluster.whatif import WhatIf
 from extender.objects.levels import Level, Levels

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from extender.admission import admission_pass
+from extender.admission import attempts
 from extender.admission.admission import Admission
 from extender.admission.verbs import Verbs
 from extender.control.evictions import Evictions
@@ -139,7 +139,7 @@ def _those_that_others_left_for_never_start(patch: pytest.MonkeyPatch) -> None:
         return judge(case)
 
     patch.setattr(Preemptions, "attempt", remember)
-    patch.setattr(admission_pass, "judge", refuse)
+    patch.setattr(attempts, "judge", refuse)
 
 
 def _rank_does_not_matter(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from hypothesis.stateful import (
 )
 
 from extender.admission.admission import Admission
-from extender.admission.admission_pass import Changes
 from extender.admission.events import (
     A,
     Arrive,
@@ -43,7 +42,7 @@ from extender.admission.events import (
     StandDown,
     Tick,
 )
-from extender.admission.verdicts import VerdictKey
+from extender.admission.verdicts import Changes, VerdictKey
 from extender.clock import ManualClock
 from extender.cluster.model import GangRegistry
 from extender.cluster.table import NodeTable
