@@ -53,8 +53,6 @@ _CLOSE_SHARE: Final = 0.02
 APART_JUDGEMENTS: Final = 512
 #: Further ahead nothing is foreseen (seconds).
 _HORIZON: Final = 90 * 86_400.0
-#: Gangs that are named of those that do not say how long they run.
-_MOST_NAMED: Final = 3
 
 
 class Forecast:
@@ -82,7 +80,6 @@ class Forecast:
         self._ends: list[tuple[float, int, Occupant]] = []
         self._serial = count()
         self._declared: dict[int, Release] = {}
-        self._endless: list[str] = []
         self._learned = False
         self._overdue: set[str] = set()
         tenure = admission.tenure
@@ -134,10 +131,8 @@ class Forecast:
                 why = f"no end of another makes room: {wait.reason.value}"
             elif more:
                 why = f"later than {time_text(self.reached)}: it was not worked out further"
-            elif self._endless:
-                some = ", ".join(self._endless[:_MOST_NAMED])
-                others = f" and {len(self._endless) - _MOST_NAMED} more" if len(self._endless) > _MOST_NAMED else ""
-                why = f"not known how long these run: {some}{others}"
+            elif self._scene.endless.count:
+                why = f"not known how long these run: {self._scene.endless}"
             else:
                 why = f"no end of another makes room{'' if wait is None else f': {wait.reason.value}'}"
             later = Prospect(None, unknown=why, after=self.reached if why.startswith("later") else None)
@@ -151,14 +146,14 @@ class Forecast:
         """Remember when something will end, or that this is not known."""
         began = now + TURNOVER_SECONDS if running.began is None else running.began
         if running.runtime is None:
-            self._endless.append(running.name)
+            self._scene.endless.add(running.name)
             return
         release = Release(began + running.runtime.seconds, tuple(running.uids), running.name)
         at = release.at
         if at <= now:
             overdue = Calendar((release,), now).moments
             if not overdue:  # for too long
-                self._endless.append(running.name)
+                self._scene.endless.add(running.name)
                 return
             self._overdue.add(running.name)
             at = overdue[0].at

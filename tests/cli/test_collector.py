@@ -14,7 +14,7 @@ from extender.cli import interpreter
 from extender.cli.interpreter import GC_THRESHOLDS, give_memory_back, keep_memory_small, settle_survivors, tune
 
 #: Objects that one collection may look at: a few milliseconds.
-MOST = 20_500
+MOST = 8_000
 
 
 @pytest.fixture
