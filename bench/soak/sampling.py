@@ -62,7 +62,7 @@ class Sampler:
 
     def __init__(self, url: str, pid: int) -> None:
         """Prepare; nothing is read yet."""
-        self._http = httpx.Client(base_url=url, timeout=10, trust_env=False)
+        self._http = httpx.Client(base_url=url, timeout=60, trust_env=False)
         self._pid = pid
 
     def page(self) -> Page:

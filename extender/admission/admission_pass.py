@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import Final, ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from extender.admission.attempts import Attempts
 from extender.admission.cycle import GLANCE, Cycle, Entry, Pace
@@ -45,9 +45,6 @@ _Steps: TypeAlias = Generator[None, None, _R]
 #: A gang that comes again in a pass: at which generation of the node table it was judged last, and what its verdict
 #: would have rested on in its turn.
 _Later: TypeAlias = tuple[int, Entry, VerdictKey]
-
-#: How much of a step the evaluation of one gang is, where one that is taken in counts 1.
-_EVALUATED: Final = 8
 
 
 class AdmissionPass:
@@ -186,8 +183,7 @@ class AdmissionPass:
         for growth in self._extras.place(extras, cycle) if extras and cycle.obstacle is None else ():
             if growth is not None:
                 self._attempts.make_room_for_more(growth, cycle)
-            self._pace.done += _EVALUATED
-            if self._pace.done >= GLANCE and self._pace.is_over():
+            if self._pace.is_over():
                 yield
                 self._go_on(cycle)
                 if cycle.obstacle is not None:
@@ -289,8 +285,7 @@ class AdmissionPass:
         for _ in losses.repair(case_of) if concern and cycle.obstacle is None else ():
             cycle.firm, cycle.spares = self._attempts.firm(), self._kept_as_spares()
             self._sharing.charges.refresh()
-            self._pace.done += _EVALUATED
-            if self._pace.done >= GLANCE and self._pace.is_over():
+            if self._pace.is_over():
                 yield
                 self._go_on(cycle)
 
@@ -320,8 +315,7 @@ class AdmissionPass:
             if self._attempts.visit(entry, entry.core, key, cycle):
                 extras.append(entry)
             self._stands_for_all(entry, key, walk)
-            self._pace.done += _EVALUATED
-            if self._pace.done >= GLANCE and self._pace.is_over():
+            if self._pace.is_over():
                 yield
                 self._go_on(cycle)
                 keys.clear()
@@ -377,8 +371,7 @@ class AdmissionPass:
                 yield from self._placed(cycle)
             if not self._stands_for_all(entry, key, walk) and entry.kind is not None:
                 cycle.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
-            self._pace.done += _EVALUATED
-            if self._pace.done >= GLANCE and self._pace.is_over():
+            if self._pace.is_over():
                 yield
                 self._go_on(cycle)
                 if cycle.changed or self._freed.any_since(generation):
