@@ -48,6 +48,9 @@ from extender.settings import Settings
 #: changes anything, and what is kept beyond the first few lies hours ahead.
 _MOST_STARTS = 8
 
+#: Steps of a pass, after the first, in which the turn of a gang may come that is asked about.
+_MORE_STEPS = 3
+
 #: What is said of members that a gang could have besides, where nothing else is known.
 NO_ROOM_BEYOND = "no room for members beyond minMember"
 
@@ -530,6 +533,11 @@ class Admission:
         """
         if ref in self.unjudged:
             self.decide()
+            queues = self.tenure.decider.queues
+            for _ in range(_MORE_STEPS):  # a member that is refused comes back a second later
+                if not self.deciding or (entry := queues.get(ref)) is None or entry.is_judged:
+                    break
+                self.decide()
 
     def refused(self, reservation: Reservation, slot: Slot, offered: Collection[str]) -> None:
         """Take in that kube-scheduler refuses the planned node for reasons of its own.

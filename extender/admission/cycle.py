@@ -51,6 +51,11 @@ class Entry:
     searches: int = 0
 
     @property
+    def is_judged(self) -> bool:
+        """Tell whether its turn has come since it last changed."""
+        return (self.extras_judged_on if self.core is None else self.judged_on) is not None
+
+    @property
     def is_urgent(self) -> bool:
         """Tell whether it comes before all that is not, whatever queue it is in."""
         return not (self.position.not_partial and self.position.not_aged)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.admission.events import Decide, Filter, HoldOff, NodeSeen, PodGone, PodSeen, Rebuild, StandDown
+from extender.admission.events import Decide, Filter, HoldOff, NodeSeen, Outcome, PodGone, PodSeen, Rebuild, StandDown
 from extender.objects.keys import Options
 from extender.objects.node import Node
 from extender.objects.pod import Phase
@@ -127,7 +127,7 @@ def test_a_gang_that_changes_between_two_steps_is_placed_as_it_is_then() -> None
 
 
 def test_filter_answers_while_a_pass_is_under_way() -> None:
-    """A newcomer's first question costs one step; it is placed by the pass that follows."""
+    """A newcomer's first question costs a few steps; it is placed by the pass that follows."""
     world = stepping()
     for number in range(200):
         come(world, f"gang-{number}", 5)
@@ -137,6 +137,17 @@ def test_filter_answers_while_a_pass_is_under_way() -> None:
     rest = calls(lambda: judge(world))
     assert job.reserved
     assert answer < rest / 5
+
+
+@pytest.mark.parametrize(("before", "answered"), [(2, True), (40, False)])
+def test_a_newcomer_that_is_asked_about_has_its_turn_behind_a_few_others(before: int, *, answered: bool) -> None:
+    """A refusal would cost it a second; behind many it is refused, as the loop has others to serve."""
+    world = stepping()
+    for number in range(before):
+        come(world, f"gang-{number}", 1, gpus=0)
+    (newcomer,) = come(world, "newcomer", 1, gpus=0).pods
+    answer = world.tell(Filter(newcomer, ["node-0", "node-1", "node-2", "node-3"]))
+    assert (answer.outcome is Outcome.PINNED) is answered
 
 
 def test_an_obstacle_ends_the_placing_of_gangs_at_once() -> None:

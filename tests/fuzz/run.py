@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.fuzz.judge import Judge
 from tests.fuzz.messages import Request, line_of
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.subject import Subject, running
+from tests.fuzz.turns import TurnMeter, looking
 
 #: Requests between two looks at binds that are held, and at the clock.
 BATCH = 256
@@ -22,7 +22,7 @@ BATCH = 256
 CHURN = 12
 #: Memory is looked at after so many batches.
 SAMPLE = 50
-#: Processor seconds of the serving thread that one answer may take.
+#: For how long the serving thread may compute without a pause (processor seconds).
 STALL = 0.1
 #: Requests at the start whose memory does not count: caches fill.
 _WARM_UP = 0.25
@@ -36,8 +36,8 @@ class Report:
     """What came of a run.
 
     Attributes:
-        longest: processor seconds of the serving thread that one answer took; `slowest` names the request, and says how
-            long it had to wait.
+        longest: for how long the serving thread has computed without a pause (processor seconds); `slowest` names the
+            request, and says how long it had to wait.
         memory: requests so far, and resident bytes.
         reached: branches and lines that were reached, as the guide counts them.
         findings: the requests that there is something to say of, as `--again` takes them.
@@ -75,22 +75,21 @@ class Report:
 class Run:
     """A run against one Muster."""
 
-    def __init__(
-        self, subject: Subject, guide: Guide, pool: Pool, cpu_seconds: Callable[[], float], clock: Clock
-    ) -> None:
-        """Take the processor time of the thread that serves from `cpu_seconds`."""
+    def __init__(self, subject: Subject, guide: Guide, pool: Pool, meter: TurnMeter, clock: Clock) -> None:
+        """Take from `meter` for how long the loop computes at a time."""
         self.report = Report()
         self._subject = subject
         self._guide = guide
         self._pool = pool
-        self._cpu_seconds = cpu_seconds
+        self._meter = meter
         self._clock = clock
         self._judge = Judge(subject.app.openapi())
         self._held: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request) -> bool:
         """Send a request and judge its answer, which may be held if it is a bind; tell if it reached anything new."""
-        before, began, asked = self._guide.reached, self._cpu_seconds(), self._clock.monotonic()
+        before, asked = self._guide.reached, self._clock.monotonic()
+        self._meter.begin()
         if request.path == _HELD:
             task = asyncio.create_task(self._answer(request))
             self._held.add(task)
@@ -98,7 +97,7 @@ class Run:
             await asyncio.sleep(0)
         else:
             await self._answer(request)
-        took, passed = self._cpu_seconds() - began, self._clock.monotonic() - asked
+        took, passed = self._meter.longest(), self._clock.monotonic() - asked
         if took > self.report.longest:
             self.report.longest = took
             what = f"{request.method} {request.path}?{request.query.decode('latin-1')[:200]}"
@@ -132,9 +131,9 @@ async def fuzz(requests: int, seed: int, guide: Guide | None = None, pool: Pool 
     What the pool has is sent first.
     """
     guide, pool, clock = guide or Unguided(), Pool() if pool is None else pool, SystemClock()
-    async with running() as subject:
+    async with running() as subject, looking(thread_cpu_seconds) as meter:
         mutator = Mutator(seed, subject.app.openapi(), pool)
-        run = Run(subject, guide, pool, thread_cpu_seconds, clock)
+        run = Run(subject, guide, pool, meter, clock)
         report, began = run.report, clock.monotonic()
         known = [*pool][:requests]
         for request in known:
@@ -166,8 +165,8 @@ async def again(requests: list[Request]) -> Report:
     """Send findings of earlier runs again, each to a Muster of its own."""
     report = Report()
     for request in requests:
-        async with running() as subject:
-            run = Run(subject, Unguided(), Pool(), thread_cpu_seconds, SystemClock())
+        async with running() as subject, looking(thread_cpu_seconds) as meter:
+            run = Run(subject, Unguided(), Pool(), meter, SystemClock())
             await run.send(request)
             await run.settle()
             report.requests += 1

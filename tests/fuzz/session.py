@@ -79,7 +79,7 @@ def render(report: Report, seed: int) -> str:
     lines = [
         f"requests    {report.requests} (seed {seed})",
         f"throughput  {report.requests / max(report.seconds, 1e-9):.0f} requests/s",
-        f"longest     {report.longest * 1000:.1f} ms of the processor for one answer: {report.slowest}",
+        f"longest     {report.longest * 1000:.1f} ms of the processor at a time: {report.slowest}",
         f"reached     {report.reached} arcs between lines; {report.kept} requests reached some first",
         f"paths       {dict(sorted(report.paths.items()))}",
         f"statuses    {dict(sorted(report.statuses.items()))}",

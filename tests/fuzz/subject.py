@@ -175,7 +175,8 @@ async def running() -> AsyncIterator[Subject]:
         subject = Subject(controller, create_app(controller, SETTINGS, metrics, clock), metrics)
         task = asyncio.create_task(controller.run())
         subject.populate()
-        await asyncio.sleep(0.01)
+        while not controller.admission.passes or controller.admission.pending:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
         try:
             yield subject
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import subprocess
@@ -19,6 +20,7 @@ from tests.fuzz.messages import Answer, Request, line_of, request_of
 from tests.fuzz.run import fuzz
 from tests.fuzz.session import play_again, recorded
 from tests.fuzz.subject import running
+from tests.fuzz.turns import looking
 from tests.patience import HANGS
 
 NAMES = ["node-0", "node-1"]
@@ -56,6 +58,20 @@ async def test_no_answer_is_outside_the_protocol() -> None:
         assert report.paths.keys() >= subject.app.openapi()["paths"].keys() - {"/api/v1/snapshot"}
     reached = {"bind bound", "bind refused", "filter pinned", "filter refused", "preempt allowed"}
     assert report.outcomes.keys() >= reached, "the requests are too spoiled to get anywhere"
+
+
+async def test_only_what_is_computed_without_a_pause_is_a_stall() -> None:
+    """Not what a request takes in sum that gives way, as one that waits for a thread does."""
+    spent = 0.0
+    async with looking(lambda: spent) as meter:
+        for _ in range(5):
+            spent += 0.06
+            await asyncio.sleep(0.02)
+        assert meter.longest() == pytest.approx(0.06)
+        spent += 0.2
+        assert meter.longest() == pytest.approx(0.2)
+        meter.begin()
+        assert meter.longest() == 0.0
 
 
 async def test_the_same_seed_asks_the_same() -> None:
