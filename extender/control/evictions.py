@@ -23,6 +23,8 @@ from extender.objects.meta import ObjectRef
 _PATIENCE_SECONDS: Final = 120.0
 _INSISTENCE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 2.0
+#: Pause between two attempts to take a gate off, once that has failed for as long as writes are retried (seconds).
+_GATE_PAUSE_SECONDS: Final = 30.0
 
 log = structlog.get_logger("muster.evictions")
 
@@ -124,11 +126,23 @@ class Gates:
         self._api = api
         self._outbox = outbox
 
-    def open(self, ungate: Ungate) -> None:
-        """Take a gate off a pod."""
+    def open(self, ungate: Ungate, delay: float = 0.0) -> None:
+        """Take a gate off a pod, after `delay` seconds at the earliest."""
         pod = ungate.pod
         call = partial(self._api.ungate, PodKey(pod.namespace, pod.name, pod.uid), ungate.gate)
-        self._outbox.put(Urgency.WAKING, f"gate/{pod.uid}", pod.key, call)
+        lost = partial(self._lost, ungate)
+        self._outbox.put(Urgency.WAKING, f"gate/{pod.uid}", pod.key, call, delay=delay, given_up=lost)
+
+    def _lost(self, ungate: Ungate, error: ApiError) -> None:
+        """Tell the owner of a pod why its gate stays, and try again later: nothing else would ask for it."""
+        pod = ungate.pod
+        about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        message = f"scheduling gate {ungate.gate} stays for now: {error}"
+        event = ClusterEvent(about, warning=True, reason="GateNotRemoved", message=message, action="Scheduling")
+        self._outbox.put(
+            Urgency.EVENT, f"event/{pod.uid}/{event.reason}", pod.key, partial(self._api.record_event, event)
+        )
+        self.open(ungate, _GATE_PAUSE_SECONDS)
 
 
 class Suspensions:

@@ -54,6 +54,7 @@ class ScriptedApi:
     evictions: list[tuple[str, bool]] = field(default_factory=list)
     eviction_failures: list[ApiError] = field(default_factory=list)
     ungated: list[tuple[str, str]] = field(default_factory=list)
+    ungate_failures: list[ApiError] = field(default_factory=list)
     notices: list[tuple[str, str, str, str]] = field(default_factory=list)
     suspended: list[tuple[str, str | None]] = field(default_factory=list)
     suspend_failures: list[ApiError] = field(default_factory=list)
@@ -84,7 +85,9 @@ class ScriptedApi:
         self.evictions.append((pod.name, dry_run))
 
     async def ungate(self, pod: PodKey, gate: str) -> None:
-        """Record a gate that is taken off."""
+        """Record a gate that is taken off, or fail as scripted."""
+        if self.ungate_failures:
+            raise self.ungate_failures.pop(0)
         self.ungated.append((pod.name, gate))
 
     async def notify(self, pod: PodKey, planned: str, reason: str, message: str) -> None:

@@ -205,6 +205,19 @@ async def test_a_gate_is_taken_off(stand: Stand) -> None:
     assert stand.api.ungated == [("victim", ADMISSION_GATE)]
 
 
+async def test_a_gate_that_stays_is_told_of_and_tried_again(stand: Stand) -> None:
+    """A webhook that denies it may admit it an hour later, and nothing but that keeps the gang from its queue."""
+    denied = ApiError(403, "Forbidden", "denied: not before the audit is over")
+    stand.api.ungate_failures += [denied] * 10
+    stand.gates.open(Ungate(VICTIM, ADMISSION_GATE))
+    await asyncio.sleep(15)
+    (event,) = {(event.about.name, event.reason, event.message) for event in stand.api.events}
+    why = "403 Forbidden: denied: not before the audit is over"
+    assert event == ("victim", "GateNotRemoved", f"scheduling gate {ADMISSION_GATE} stays for now: {why}")
+    await asyncio.sleep(120)
+    assert stand.api.ungated == [("victim", ADMISSION_GATE)]
+
+
 async def test_a_job_is_suspended_and_its_pods_are_counted(stand: Stand) -> None:
     """They leave by that: the metric is that of evictions."""
     stand.suspensions.put("job", SUSPEND)
