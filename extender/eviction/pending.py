@@ -336,10 +336,12 @@ class PendingEvictions:
     def refused(self, uid: str, why: str) -> list[str]:
         """Take in that the API server refuses to evict a pod; return the UIDs of gangs whose place is given up."""
         self.on_the_way.turn_back(uid)
-        concerned = [of for of, each in self.under_way.items() if any(pod.uid == uid for pod in each.pods)]
-        for of in concerned:
-            self.end(of, f"a pod cannot be evicted: {why}")
-        return concerned
+        concerned = [(each.gang, pod) for each in self.under_way.values() for pod in each.pods if pod.uid == uid]
+        for gang, pod in concerned:
+            self.end(gang.uid, f"a pod cannot be evicted: {why}")
+            message = f"its place is not cleared: {pod.key} cannot be evicted: {why}"
+            self._effects.notes.append(Note(gang.ref, warning=True, reason="EvictionRefused", message=message))
+        return [gang.uid for gang, _ in concerned]
 
     def stand_down(self) -> None:
         """Leave what is under way to the next leader."""

@@ -251,14 +251,18 @@ class TestPriority:
         assert evicted(world) == {"Preempted": {guarded.pods[0].name}}
 
     def test_a_refused_eviction_gives_the_place_up(self, world: World) -> None:
-        """If the API server does not evict a pod, the others are spared, and the gang waits as before."""
+        """If the API server does not evict a pod, the others are spared; the gang waits as before, and is told why."""
         world.nodes(2)
         low = running(world, "low", 2, priority=1)
         high = world.gang("high", 2, priority=5)
         world.effects()
         world.tell(EvictionRefused(low.pods[0].uid, "a budget says no"))
         world.judge()
-        assert world.effects().spared == {low.pods[0].uid, low.pods[1].uid}
+        effects = world.effects()
+        assert effects.spared == {low.pods[0].uid, low.pods[1].uid}
+        assert [(note.about, note.message) for note in effects.notes if note.reason == "EvictionRefused"] == [
+            (high.ref, "its place is not cleared: default/low-0 cannot be evicted: a budget says no")
+        ]
         assert high.reason is Reason.INSUFFICIENT_CAPACITY
 
     def test_a_gang_that_goes_spares_those_not_yet_evicted(self, world: World) -> None:
