@@ -41,6 +41,16 @@ SAID: Mapping[str, tuple[str, str, str]] = {
         "Warning",
         "a kubelet [turned a pod away](../operations.md#when-a-kubelet-turns-pods-away) that had room on its node",
     ),
+    "EvictionRefused": (
+        "gang",
+        "Warning",
+        "its place is not cleared, as the API server refuses an eviction, and why; it is tried again after a minute",
+    ),
+    "GateNotRemoved": (
+        "pod",
+        "Warning",
+        "its scheduling gate `muster.dev/admission` cannot be taken off, and why; it is tried again every half minute",
+    ),
     "InvalidField": (
         "any object that is read",
         "Warning",
