@@ -48,8 +48,8 @@ from extender.settings import Settings
 #: changes anything, and what is kept beyond the first few lies hours ahead.
 _MOST_STARTS = 8
 
-#: Steps of a pass, after the first, in which the turn of a gang may come that is asked about.
-_MORE_STEPS = 3
+#: Steps of a pass in which the turn of a gang may come that is asked about.
+_STEPS = 4
 
 #: What is said of members that a gang could have besides, where nothing else is known.
 NO_ROOM_BEYOND = "no room for members beyond minMember"
@@ -532,12 +532,14 @@ class Admission:
         asked about again after every change in the cluster, and each answer would cost a pass over all gangs.
         """
         if ref in self.unjudged:
-            self.decide()
-            queues = self.tenure.decider.queues
-            for _ in range(_MORE_STEPS):  # a member that is refused comes back a second later
-                if not self.deciding or (entry := queues.get(ref)) is None or entry.is_judged:
-                    break
-                self.decide()
+            self.give_turn(ref)
+
+    def give_turn(self, ref: GroupRef) -> None:
+        """Go on with the pass until the gang called `ref` has had its turn: a refused member comes a second later."""
+        for _ in range(_STEPS):
+            ran, entry = self.decide(), self.tenure.decider.queues.get(ref)
+            if not ran or (ref not in self.model.gangs.changed and (entry is None or entry.is_judged)):
+                break
 
     def refused(self, reservation: Reservation, slot: Slot, offered: Collection[str]) -> None:
         """Take in that kube-scheduler refuses the planned node for reasons of its own.

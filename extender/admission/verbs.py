@@ -256,7 +256,7 @@ class Verbs:
     def _learn(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered:
         """Give the member another node: kube-scheduler refuses the planned one for reasons of its own."""
         self._admission.refused(reservation, slot, names)
-        self._admission.decide()
+        self._admission.give_turn(reservation.ref)
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
         if entry is not None and (answer := self._admit(pod, *entry, names)) is not None:
             return answer
