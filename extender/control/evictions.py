@@ -16,6 +16,7 @@ from extender.control.outbox import Outbox, Urgency
 from extender.control.ports import ApiError, BudgetError, ClusterApi, ClusterEvent, PodKey
 from extender.ledger.effects import Evict, PodNotice, Suspension, Ungate
 from extender.objects.meta import ObjectRef
+from extender.objects.pod import Pod
 
 #: How long a budget may say no before an eviction is given up (seconds), how long anything else that denies it, and the
 #: pause between two attempts. Budgets let others go when replacements are ready, which takes their images and start-up
@@ -54,14 +55,9 @@ class Evictions:
 
     def put(self, evict: Evict) -> None:
         """Have a pod evicted, and tell its owner for which gang and why."""
-        pod = evict.pod
-        self._wishes[pod.uid] = _Wish(evict, self._clock.monotonic() + _PATIENCE_SECONDS)
-        about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
-        event = ClusterEvent(about, warning=True, reason=evict.reason, message=evict.message, action="Evicting")
-        self._outbox.put(
-            Urgency.EVENT, f"event/{pod.uid}/{evict.reason}", pod.key, partial(self._api.record_event, event)
-        )
-        self._send(pod.uid)
+        self._wishes[evict.pod.uid] = _Wish(evict, self._clock.monotonic() + _PATIENCE_SECONDS)
+        _warn(self._api, self._outbox, evict.pod, evict.reason, evict.message, "Evicting")
+        self._send(evict.pod.uid)
 
     def notify(self, notice: PodNotice) -> None:
         """Write on a pod that it is to be evicted, or not any more."""
@@ -129,19 +125,14 @@ class Gates:
     def open(self, ungate: Ungate, delay: float = 0.0) -> None:
         """Take a gate off a pod, after `delay` seconds at the earliest."""
         pod = ungate.pod
-        call = partial(self._api.ungate, PodKey(pod.namespace, pod.name, pod.uid), ungate.gate)
-        lost = partial(self._lost, ungate)
+        key, lost = PodKey(pod.namespace, pod.name, pod.uid), partial(self._lost, ungate)
+        call = partial(self._api.ungate, key, ungate.gate)
         self._outbox.put(Urgency.WAKING, f"gate/{pod.uid}", pod.key, call, delay=delay, given_up=lost)
 
     def _lost(self, ungate: Ungate, error: ApiError) -> None:
         """Tell the owner of a pod why its gate stays, and try again later: nothing else would ask for it."""
-        pod = ungate.pod
-        about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
         message = f"scheduling gate {ungate.gate} stays for now: {error}"
-        event = ClusterEvent(about, warning=True, reason="GateNotRemoved", message=message, action="Scheduling")
-        self._outbox.put(
-            Urgency.EVENT, f"event/{pod.uid}/{event.reason}", pod.key, partial(self._api.record_event, event)
-        )
+        _warn(self._api, self._outbox, ungate.pod, "GateNotRemoved", message, "Scheduling")
         self.open(ungate, _GATE_PAUSE_SECONDS)
 
 
@@ -176,3 +167,12 @@ class Suspensions:
         log.info("suspended" if wish.suspend else "resumed", object=str(about), reason=wish.reason)
         if wish.reason is not None:
             self._metrics.evictions.labels(wish.reason).inc(len(wish.pods))
+
+
+def _warn(  # noqa: PLR0913, PLR0917 - where to write, and what an Event says
+    api: ClusterApi, outbox: Outbox, pod: Pod, reason: str, message: str, action: str
+) -> None:
+    """Have an Event of type Warning written about a pod."""
+    about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
+    event = ClusterEvent(about, warning=True, reason=reason, message=message, action=action)
+    outbox.put(Urgency.EVENT, f"event/{pod.uid}/{reason}", pod.key, partial(api.record_event, event))

@@ -20,9 +20,6 @@ from extender.objects.sources.coscheduling import COSCHEDULING
 from tests.counting import calls
 from tests.worlds import GPU, Job, TickingClock, World
 
-#: Gangs that a step evaluates before it looks at the clock.
-AT_ONCE = 1
-
 
 def stepping(nodes: int = 4) -> World:
     """Return a world whose clock ends each step at the first look."""
