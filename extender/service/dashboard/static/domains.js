@@ -33,10 +33,10 @@ export class DomainTable {
     host.append(this.table.frame);
   }
 
-  /** Show the tree that `tree()` returns, with what the model's nodes hold now. */
+  /** Show the tree that `tree()` returns, as of the filter's refresh, with what the model's nodes hold now. */
   update(model, filter, tree) {
     if (!this.details.open) return;
-    const stamp = `${model.seq} ${filter.stamp}`;
+    const stamp = `${filter.seq} ${filter.stamp}`;
     if (this.stamp === stamp) return;
     Object.assign(this, { stamp, model });
     const rows = [];

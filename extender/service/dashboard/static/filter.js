@@ -7,7 +7,9 @@ import { see, seen } from "./route.js";
 export class Filter {
   constructor(input, changed) {
     this.input = input;
+    this.asked = [];
     this.words = [];
+    this.seq = -1;
     this.gangs = new Set();
     this.nodes = new Set();
     this.hosts = new Set();
@@ -24,8 +26,9 @@ export class Filter {
     });
   }
 
+  /** Note what is looked for; `refresh` goes by it, so that words and what was found with them change together. */
   take(text) {
-    this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.asked = text.toLowerCase().split(/\s+/).filter(Boolean);
     see("q", text.trim());
   }
 
@@ -44,8 +47,9 @@ export class Filter {
     return this.words.length > 0;
   }
 
-  /** Look through the model's gangs and nodes again: once for all that is drawn of them. */
+  /** Look through the model's gangs and nodes as of `seq`: once for all that is drawn of them. */
   refresh(model) {
+    Object.assign(this, { words: this.asked, seq: model.seq });
     if (!this.on) return;
     const nodes = [...model.nodes.values()];
     this.gangs = new Set([...model.gangs.values()].filter((row) => this.gang(row)).map(gangKey));
