@@ -525,20 +525,21 @@ class Admission:
             self.problems.about_hardware()
         return True
 
-    def decide_on(self, ref: GroupRef) -> None:
-        """Run the pass if the gang called `ref` itself has changed since the last one.
+    def decide_on(self, pod: Pod) -> None:
+        """Run the pass if the gang of `pod` itself has changed since the last one.
 
         Whatever else has changed is evaluated when the owner next calls `decide`, a moment later: a refused member is
         asked about again after every change in the cluster, and each answer would cost a pass over all gangs.
         """
-        if ref in self.unjudged:
-            self.give_turn(ref)
+        if pod.group in self.unjudged:
+            self.give_turn(pod)
 
-    def give_turn(self, ref: GroupRef) -> None:
-        """Go on with the pass until the gang called `ref` has had its turn: a refused member comes a second later."""
+    def give_turn(self, pod: Pod) -> None:
+        """Go on with the pass until a pod has a node or its gang had its turn: a refused pod comes a second later."""
         for _ in range(_STEPS):
-            ran, entry = self.decide(), self.tenure.decider.queues.get(ref)
-            if not ran or (ref not in self.model.gangs.changed and (entry is None or entry.is_judged)):
+            ran, entry = self.decide(), self.tenure.decider.queues.get(pod.group)
+            had_its_turn = pod.group not in self.model.gangs.changed and (entry is None or entry.is_judged)
+            if not ran or had_its_turn or self.reservations.ledger.of_pod(pod.uid) is not None:
                 break
 
     def refused(self, reservation: Reservation, slot: Slot, offered: Collection[str]) -> None:

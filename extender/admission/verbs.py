@@ -56,7 +56,7 @@ class Verbs:
         if known is None:
             return self._refuse(pod, names, "this pod has not been observed yet")
         self._admission.asked(known)
-        self._admission.decide_on(known.group)
+        self._admission.decide_on(known)
         entry = reservations.ledger.of_pod(pod.uid)
         if entry is None:
             return self._refuse(pod, names, self._why(known))
@@ -256,7 +256,7 @@ class Verbs:
     def _learn(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered:
         """Give the member another node: kube-scheduler refuses the planned one for reasons of its own."""
         self._admission.refused(reservation, slot, names)
-        self._admission.give_turn(reservation.ref)
+        self._admission.give_turn(pod)
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
         if entry is not None and (answer := self._admit(pod, *entry, names)) is not None:
             return answer

@@ -78,6 +78,7 @@ class PendingEvictions:
         under_way: the places that are being cleared, by the UID of the gang they are for.
         told: why the pods of a gang were evicted last, by the UID of the gang, until it is placed again.
         in_vain: the UIDs of gangs that kube-scheduler refused though others had left for them.
+        not_cleared: why the place of a gang was given up, by its UID, until another is cleared or the gang is placed.
         moved: what is kept for those that leave for others and have another place.
         on_the_way: evictions that cannot be taken back any more.
         notices: what gangs were told that are to be evicted.
@@ -108,6 +109,7 @@ class PendingEvictions:
         self._draining_due = math.inf
         self.to_drain: dict[str, Gang] = {}
         self.in_vain: set[str] = set()
+        self.not_cleared: dict[str, str] = {}
         self.under_way: dict[str, PendingEviction] = {}
         self.told: dict[str, str] = {}
 
@@ -263,6 +265,7 @@ class PendingEvictions:
         )
         self._leaving_for |= {eviction.gang: pending for eviction in found.evictions}
         self.under_way[gang.uid] = pending
+        self.not_cleared.pop(gang.uid, None)
         self.moved.end(gang.uid)  # that place was not enough
         pending.due = self._due(pending)
         if now >= pending.due:
@@ -312,7 +315,8 @@ class PendingEvictions:
             if not staying.isdisjoint(pod.uid for pod in eviction.pods):
                 self.moved.end(eviction.victim.uid)
             if not pending.sent:
-                self._note(eviction, "EvictionCancelled", f"no pod is evicted: {why}")
+                about, message = eviction.gang, f"no pod is evicted: {why}"
+                self._effects.notes.append(Note(about, warning=True, reason="EvictionCancelled", message=message))
 
     def _let_down(self, staying: AbstractSet[str]) -> None:
         """End the places for which pods were to leave that stay."""
@@ -339,7 +343,7 @@ class PendingEvictions:
         concerned = [(each.gang, pod) for each in self.under_way.values() for pod in each.pods if pod.uid == uid]
         for gang, pod in concerned:
             self.end(gang.uid, f"a pod cannot be evicted: {why}")
-            message = f"its place is not cleared: {pod.key} cannot be evicted: {why}"
+            message = self.not_cleared[gang.uid] = f"its place is not cleared: {pod.key} cannot be evicted: {why}"
             self._effects.notes.append(Note(gang.ref, warning=True, reason="EvictionRefused", message=message))
         return [gang.uid for gang, _ in concerned]
 
@@ -349,6 +353,7 @@ class PendingEvictions:
             self._sharing.charges.withdraw(uid)
         self.under_way.clear()
         self._leaving_for.clear()
+        self.not_cleared.clear()
         self.moved.end_all()
         self.on_the_way.clear()
 
@@ -450,13 +455,9 @@ class PendingEvictions:
                 self._effects.suspensions[managed.workload.uid] = wish
         return leaving
 
-    def _note(self, eviction: VictimEviction, reason: str, message: str) -> None:
-        self._effects.notes.append(Note(eviction.gang, warning=True, reason=reason, message=message))
-
     def _remaining(self, pending: PendingEviction) -> list[Pod]:
         """Return which of those that are to leave are still there."""
-        pods = self._model.pods
-        return [pods[uid] for uid in pending.awaited if uid in pods and pods[uid].bound]
+        return [pod for uid in pending.awaited if (pod := self._model.pods.get(uid)) is not None and pod.bound]
 
     def _is_kept(self, pod: Pod) -> bool:
         """Tell whether a pod that was to leave says by now that it is not to be evicted."""

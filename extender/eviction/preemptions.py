@@ -94,9 +94,10 @@ class Preemptions:
 
     def forget(self, uid: str) -> None:
         """Forget a gang that is gone, or that waits no more."""
-        for remembered in (self._paused, self._pauses, self._due, self._wanting, self._pending_evictions.told):
+        evictions = self._pending_evictions
+        for remembered in (self._paused, self._pauses, self._due, self._wanting, evictions.told, evictions.not_cleared):
             remembered.pop(uid, None)
-        self._pending_evictions.in_vain.discard(uid)
+        evictions.in_vain.discard(uid)
 
     def refused(self, uid: str, why: str) -> None:
         """Take in that the API server refuses to evict a pod; the place it stands in is given up."""

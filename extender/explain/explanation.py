@@ -145,6 +145,7 @@ def remarks(facts: GangFacts) -> tuple[str, ...]:
     names = " > ".join(level.name for level in levels.levels) or "none"
     return (
         *([] if wait is None else [f"waits: {wait.reason.value}: {wait.message}"]),
+        *([] if wait is None or not facts.view.not_cleared else [facts.view.not_cleared]),
         *_account_lines(account),
         *([] if facts.quota is None else facts.quota.lines),
         *([] if facts.start is None else [_expected(facts.start)]),
@@ -431,9 +432,9 @@ class Inspection:
             raise KeyError(ref)
         now = self._clock.now().timestamp()
         inquiry = inquire(self._admission, gang, now, copies=None if suggesting else self._copies)
-        seen = gang_view(self._admission, gang)
+        seen, kept = gang_view(self._admission, gang), self._admission.tenure.pending_evictions.not_cleared
         return Collected(
-            view=seen if seen.wait is not None else replace(seen, wait=self._admission.wait_of(gang)),
+            view=replace(seen, wait=seen.wait or self._admission.wait_of(gang), not_cleared=kept.get(gang.uid, "")),
             levels=model.tree.levels,
             members=tuple(gang.members.values()),
             inquiry=inquiry,

@@ -56,7 +56,8 @@ class GangView:
     `reserved` counts members that have a reservation and are not bound yet; `wait` is None unless the gang waits.
     `managed` is false for gangs that another scheduler looks after. `lacks_role` says that enough members are bound or
     have succeeded, but too few of a role with a minimum of its own. `evicted` says for whom and why the gang was
-    evicted, as long as that is why it does not run. `parts` is None of a gang that has none.
+    evicted, as long as that is why it does not run. `parts` is None of a gang that has none. `not_cleared` is why
+    others did not leave for it when they were to, where that is looked up.
     """
 
     ref: GroupRef
@@ -70,6 +71,7 @@ class GangView:
     lacks_role: bool = False
     evicted: str = ""
     parts: PartCounts | None = None
+    not_cleared: str = ""
 
     @property
     def has_pods(self) -> bool:
@@ -118,7 +120,9 @@ def _counted(gang: Gang) -> PartCounts | None:
 
 def group_status(seen: GangView, generation: int) -> GroupStatus:
     """Return the status of a gang's PodGroup."""
-    census, started = seen.census, seen.has_minimum
+    census, started, wait = seen.census, seen.has_minimum, seen.wait
+    told = ("Started", _started(seen)) if started else ("NothingToPlace", "no member waits for a node")
+    reason, message = told if started or wait is None else (str(wait.reason), wait.message)
     return GroupStatus(
         phase=seen.phase,
         scheduled=census.bound,
@@ -126,8 +130,8 @@ def group_status(seen: GangView, generation: int) -> GroupStatus:
         succeeded=census.succeeded,
         failed=census.failed,
         condition_status="True" if started else "False",
-        reason="Started" if started else _reason(seen),
-        message=_started(seen) if started else _message(seen),
+        reason=reason,
+        message=message,
         observed_generation=generation,
         preempted="" if started else seen.evicted,
     )
@@ -138,14 +142,6 @@ def _started(seen: GangView) -> str:
     if seen.parts is None or seen.parts.minimum == seen.parts.total:
         return members
     return f"{members}; {seen.parts.bound} of {seen.parts.total} parts are whole, {seen.parts.minimum} are needed"
-
-
-def _reason(seen: GangView) -> str:
-    return str(seen.wait.reason) if seen.wait else "NothingToPlace"
-
-
-def _message(seen: GangView) -> str:
-    return seen.wait.message if seen.wait else "no member waits for a node"
 
 
 def gang_view(admission: Admission, gang: Gang) -> GangView:

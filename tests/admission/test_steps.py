@@ -147,6 +147,17 @@ def test_a_newcomer_that_is_asked_about_has_its_turn_behind_a_few_others(before:
     assert (answer.outcome is Outcome.PINNED) is answered
 
 
+def test_a_question_is_answered_in_the_step_that_places_the_pod() -> None:
+    """What is left to do of the pass is done afterwards: here, to place the other gang."""
+    world = stepping()
+    first, second = come(world, "first", 2, gpus=1), come(world, "second", 2, gpus=1)
+    answer = world.tell(Filter(first.pods[0], ["node-0", "node-1", "node-2", "node-3"]))
+    assert answer.outcome is Outcome.PINNED
+    assert not second.reserved
+    judge(world)
+    assert len(second.reserved) == 2
+
+
 def test_an_obstacle_ends_the_placing_of_gangs_at_once() -> None:
     """What is left of the pass places nobody, and says why."""
     world = stepping()

@@ -16,6 +16,7 @@ from extender.admission.events import (
     PodGone,
     PodSeen,
 )
+from extender.explain.explanation import Inspection, explanation
 from extender.ledger.effects import EvictionReason
 from extender.objects import keys
 from extender.objects.budget import DisruptionBudget
@@ -264,6 +265,20 @@ class TestPriority:
             (high.ref, "its place is not cleared: default/low-0 cannot be evicted: a budget says no")
         ]
         assert high.reason is Reason.INSUFFICIENT_CAPACITY
+
+    def test_a_refused_eviction_is_explained_until_there_is_another(self, world: World) -> None:
+        """`muster explain` says what keeps the place from being cleared, and not any more when others do leave."""
+        world.nodes(2)
+        low = running(world, "low", 2, priority=1)
+        high = world.gang("high", 2, priority=5)
+        world.tell(EvictionRefused(low.pods[0].uid, "a budget says no"))
+        world.judge()
+        kept = "its place is not cleared: default/low-0 cannot be evicted: a budget says no"
+        inspection = Inspection(world.admission, world.clock)
+        assert kept in explanation(inspection.explain(high.ref)).remarks
+        world.later(60)
+        assert high.reason is Reason.PREEMPTING
+        assert kept not in explanation(inspection.explain(high.ref)).remarks
 
     def test_a_gang_that_goes_spares_those_not_yet_evicted(self, world: World) -> None:
         """When the gang that others were to leave for is deleted, whoever is still there may stay."""
