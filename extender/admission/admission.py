@@ -376,7 +376,7 @@ class Admission:
         self.tenure.pending_evictions.notices.recover()
         self.tenure.decider.forget()
         self.deciding = False
-        self.unjudged = set(self.model.gangs.refs())
+        self.unjudged = {gang.ref for gang in self.model.gangs}
         self.rebuilt = True
         self._pending = True
         self.problems.about_everybody()

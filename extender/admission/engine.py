@@ -130,7 +130,7 @@ class Observations:
         """Take in what an object says of all gangs that are called alike but for a hash; None if it is gone."""
         compositions, gangs = self._model.compositions, self._model.gangs
         prefix = ref.name.removesuffix(ANY_NAME)
-        like = [each for each in gangs.refs() if each.api == ref.api and each.namespace == ref.namespace]
+        like = [each for each in gangs.named if each.api == ref.api and each.namespace == ref.namespace]
         compositions.put_any_name(ref, group)
         for each in [each for each in like if each.name.rpartition("-")[0] == prefix.removesuffix("-")]:
             gang, said = gangs.get(each), compositions.described(each)

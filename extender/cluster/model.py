@@ -34,12 +34,14 @@ class GangRegistry:
 
     Attributes:
         changed: the gangs that anything has happened to since the reader took them out; some may be gone by now.
+        named: those that more than one pod may belong to; of single pods there may be 50,000.
     """
 
     def __init__(self) -> None:
         self._gangs: dict[GroupRef, Gang] = {}
         self._lives: dict[str, Gang] = {}
         self.changed: dict[GroupRef, Gang] = {}
+        self.named: dict[GroupRef, Gang] = {}
 
     def __iter__(self) -> Iterator[Gang]:
         """Iterate over all gangs, PodGroups without pods included."""
@@ -49,9 +51,9 @@ class GangRegistry:
         """Count the gangs."""
         return len(self._gangs)
 
-    def refs(self) -> Collection[GroupRef]:
-        """Return what all gangs are called."""
-        return self._gangs.keys()
+    def of(self, uids: Iterable[str]) -> Iterator[Gang]:
+        """Iterate over the gangs with these UIDs, but for those that are gone."""
+        return filter(None, map(self._lives.get, uids))
 
     def get(self, ref: GroupRef) -> Gang | None:
         """Return the gang called `ref`, or None."""
@@ -100,6 +102,8 @@ class GangRegistry:
             # Without an object the first pod's UID names this life of the gang.
             gang = self._gangs[pod.group] = Gang(pod.group, uid=f"pod:{pod.uid}", first_seen=now)
             self._lives[gang.uid] = gang
+            if not pod.group.is_pod:
+                self.named[pod.group] = gang
         gang.join(pod)
         self.changed[pod.group] = gang
         if not gang.oldest_member or pod.created < gang.oldest_member:
@@ -120,7 +124,7 @@ class GangRegistry:
         """Take in a PodGroup; return its gang and, if that starts a new life, the UID of the one that ended."""
         gang = self._gangs.get(group.ref)
         if gang is None:
-            gang = self._gangs[group.ref] = Gang(group.ref, uid=group.uid, first_seen=now)
+            gang = self._gangs[group.ref] = self.named[group.ref] = Gang(group.ref, uid=group.uid, first_seen=now)
         ended = None
         if gang.uid != group.uid:
             ended, gang.uid, gang.first_seen, gang.outlived = gang.uid, group.uid, now, False
@@ -143,6 +147,7 @@ class GangRegistry:
     def _forget_empty(self, gang: Gang) -> None:
         if not gang.members and gang.group is None:
             self._gangs.pop(gang.ref, None)
+            self.named.pop(gang.ref, None)
             self._lives.pop(gang.uid, None)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from prometheus_client import Gauge
 
 from extender.admission.admission import Admission
@@ -149,8 +150,8 @@ def wanted_gpus(gang: Gang) -> int:
     return sum(count * shape.gpus for shape, count in members)
 
 
-#: Gangs and promised slots that are counted in one step: a millisecond at most.
-_GANGS_PER_STEP = 100
+#: Gangs and promised slots that are counted in one step: a millisecond at most, where a gang takes 10 to 20 us.
+_GANGS_PER_STEP = 50
 _SLOTS_PER_STEP = 1000
 #: Queues whose gauges are set in one step: 2 ms.
 _QUEUES_PER_STEP = 25
@@ -191,7 +192,8 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
             yield
     lacking: Counter[str] = Counter()
     pods = 0
-    demands = unmet_demand(list(admission.model.gangs), admission.reservations.waits)
+    waits = admission.reservations.waits
+    demands = unmet_demand(np.fromiter(admission.model.gangs.of(waits), object), waits)
     for number, row in enumerate(demands, start=1):
         lacking.update(row.requests)
         pods += row.pods

@@ -68,15 +68,12 @@ def unmet_demand(gangs: Iterable[Gang], waits: Mapping[str, Wait]) -> Iterator[U
     """Return what each of `gangs` lacks that waits for capacity; members beyond the minimum are not among it.
 
     Args:
-        gangs: all gangs.
+        gangs: all that wait, and others or none.
         waits: gang UID -> why it waits.
     """
     for gang in gangs:
         wait = waits.get(gang.uid)
-        if wait is None or wait.reason not in CAPACITY_BOUND:
-            continue
-        lacking = core_size(gang, 0)
-        if not lacking:
+        if wait is None or wait.reason not in CAPACITY_BOUND or not (lacking := core_size(gang, 0)):
             continue
         demand = PodSetRequest.of_gang(gang, lacking)
         shapes = sorted(demand.shapes, key=lambda part: (-part[1], part[0].requests))

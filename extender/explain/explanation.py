@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
 
 from extender.admission.admission import Admission
 from extender.clock import Clock
@@ -394,8 +397,9 @@ class Inspection:
 
         A pod that names no group is among them only while it waits: 50,000 of them may run.
         """
-        waits = self._admission.reservations.waits
-        shown = [gang for gang in self._admission.model.gangs if not gang.ref.is_pod or gang.uid in waits]
+        gangs, waits = self._admission.model.gangs, self._admission.reservations.waits
+        alone = (gang for gang in gangs.of(waits) if gang.ref.is_pod)
+        shown = np.fromiter(chain(gangs.named.values(), alone), object)  # into a list the garbage collector would look
         return (gang_view(self._admission, gang) for gang in shown)
 
     def find(self, namespace: str, name: str) -> GroupRef | None:
@@ -475,7 +479,8 @@ class Inspection:
 
     def demand(self) -> tuple[UnmetDemand, ...]:
         """Return what waiting gangs lack that more nodes would give them, the oldest gang first."""
-        found = unmet_demand(self._admission.model.gangs, self._admission.reservations.waits)
+        waits = self._admission.reservations.waits
+        found = unmet_demand(self._admission.model.gangs.of(waits), waits)
         return tuple(sorted(found, key=lambda row: (row.since, row.gang)))
 
     def queues(self) -> Iterator[QueueReport]:

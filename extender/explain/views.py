@@ -237,8 +237,8 @@ def queue_reports(admission: Admission) -> Iterator[QueueReport]:
     """
     sharing, waits = admission.sharing, admission.reservations.waits
     pending: defaultdict[str, list[str]] = defaultdict(list)  # queue -> when those that wait were created (RFC 3339)
-    for gang in (each for each in admission.model.gangs if each.members and each.uid in waits):
-        if gang.ref not in sharing.charges.holders(queue := sharing.queue_of(gang)):
+    for gang in admission.model.gangs.of(waits):
+        if gang.members and gang.ref not in sharing.charges.holders(queue := sharing.queue_of(gang)):
             pending[queue].append(gang.created)
     reserved = _reserved(admission)
     running = sharing.charges.running_in(name for name, queue in sharing.queues.items() if queue.limits)

@@ -107,6 +107,20 @@ def test_a_gang_changes_with_what_happens_to_its_members() -> None:
         assert list(registry.changed) == [ref]
 
 
+def test_gangs_are_found_by_uid_and_by_name() -> None:
+    """Single pods have no name that others share; a gang is found as long as its object or a member is there."""
+    alone, member = pod("alone"), pod("a", group=JOB)
+    registry, ref = _registry(alone, member)
+    gang, single = registry.get(ref), registry.get(alone.group)
+    assert gang is not None
+    assert single is not None
+    assert registry.named == {ref: gang}
+    assert list(registry.of([single.uid, "gone", gang.uid])) == [single, gang]
+    registry.drop_pod(member)
+    assert registry.named == {}
+    assert list(registry.of([gang.uid])) == []
+
+
 def test_a_life_that_is_over_does_not_change() -> None:
     """What is remembered of a former life of a gang concerns nobody."""
     registry, ref = _registry(pod("a", group=JOB))
