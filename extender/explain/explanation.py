@@ -417,8 +417,7 @@ class Inspection:
 
     def labels(self) -> dict[tuple[str, str, str], Mapping[str, str]]:
         """Return the labels of every gang, by its API, namespace and name."""
-        gangs = self._admission.model.gangs
-        return {(gang.ref.api, gang.ref.namespace, gang.ref.name): gang.labels for gang in gangs}
+        return {(gang.ref.api, gang.ref.namespace, gang.ref.name): gang.labels for gang in self._admission.model.gangs}
 
     def explain(self, ref: GroupRef) -> GangFacts:
         """Return how a gang stands, worked out on the spot; raise KeyError if there is none."""
