@@ -6,7 +6,7 @@ State is collected in one go, as values and copies; answers and pictures are mad
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -393,14 +393,14 @@ class Inspection:
         self.runtimes = LearnedRuntimes(admission.settings.history_user_label)
 
     def gangs(self) -> Iterator[GangView]:
-        """Iterate over how every gang stands, those of other schedulers included, each as of when it is asked for.
+        """Iterate over how every gang stands, those of other schedulers included, each as of when it is asked for."""
+        return (gang_view(self._admission, gang) for gang in self._shown())
 
-        A pod that names no group is among them only while it waits: 50,000 of them may run.
-        """
-        gangs, waits = self._admission.model.gangs, self._admission.reservations.waits
-        alone = (gang for gang in gangs.of(waits) if gang.ref.is_pod)
-        shown = np.fromiter(chain(gangs.named.values(), alone), object)  # into a list the garbage collector would look
-        return (gang_view(self._admission, gang) for gang in shown)
+    def _shown(self) -> Iterable[Gang]:
+        """Return every gang; a pod that names no group is among them only while it waits: 50,000 of them may run."""
+        gangs = self._admission.model.gangs
+        alone = (gang for gang in gangs.of(self._admission.reservations.waits) if gang.ref.is_pod)
+        return np.fromiter(chain(gangs.named.values(), alone), object)  # into a list the garbage collector would look
 
     def find(self, namespace: str, name: str) -> GroupRef | None:
         """Return the gang of that name, else the gang of the pod of that name; None without either.
@@ -416,8 +416,8 @@ class Inspection:
         return next((pod.group for pod in namesakes if model.gang_of(pod) is not None), None)
 
     def labels(self) -> dict[tuple[str, str, str], Mapping[str, str]]:
-        """Return the labels of every gang, by its API, namespace and name."""
-        return {(gang.ref.api, gang.ref.namespace, gang.ref.name): gang.labels for gang in self._admission.model.gangs}
+        """Return the labels of the gangs that are shown, by API, namespace and name."""
+        return {(gang.ref.api, gang.ref.namespace, gang.ref.name): gang.labels for gang in self._shown()}
 
     def explain(self, ref: GroupRef) -> GangFacts:
         """Return how a gang stands, worked out on the spot; raise KeyError if there is none."""
