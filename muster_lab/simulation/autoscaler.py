@@ -204,6 +204,7 @@ class Autoscaler:
                 continue
             due, pause = self._again.get(version.uid, (now, _AGAIN_SECONDS))
             if now < due:
+                self._look(due)  # a change in between may have had this scan come sooner
                 continue
             self._tell(version, "Accepted", "Accepted", "ProvisioningRequest is accepted by ClusterAutoscaler")
             atomic = self._class is ProvisioningClass.ATOMIC

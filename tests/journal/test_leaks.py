@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from extender.admission.events import Arrive, Decide, Event, Filter, Rebuild, Tick
@@ -185,8 +185,16 @@ def test_keys_that_decide_stay() -> None:
     assert [each for each in unknown if not _NO_KEYS.fullmatch(each)] == []
 
 
+def _stays(place: _Place) -> bool:
+    """Tell whether the text at a place stays, by its way or, of objects in others, by its key."""
+    way, key, _ = place
+    ways = (".".join(map(str, (*way, key))), f"metadata.{key}")
+    return any(map(STAYS.fullmatch, ways))
+
+
 @share(0.5)
 @given(seed=st.integers(0, 2**32))
+@example(seed=510509)  # a product of a device
 def test_many_marks_at_once_leave_nothing_in_the_file(seed: int) -> None:
     """All that was recorded, said, and standing at the end: no part of the file has a mark, and it plays."""
     drawn = random.Random(seed)
@@ -194,7 +202,7 @@ def test_many_marks_at_once_leave_nothing_in_the_file(seed: int) -> None:
     story.open()
     for row in drawn.sample(WATCHED, 12):
         document = document_of(row)
-        chosen = [each for each in places(document) if not (each[2] or STAYS.fullmatch(f"metadata.{each[1]}"))]
+        chosen = [each for each in places(document) if not (each[2] or _stays(each))]
         for place in drawn.sample(chosen, min(len(chosen), 4)):
             document = marked(document, place, f"{drawn.choice(FORMS)}-{drawn.randrange(9)}")
         for each in news(row, document):

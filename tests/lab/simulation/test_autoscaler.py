@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from muster_lab.simulation.autoscaler import NodeStay
@@ -239,6 +239,12 @@ _GANGS = st.lists(
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(gangs=_GANGS, requested=st.booleans(), consolidate=st.booleans(), least=st.integers(0, 2))
+@example(  # the last one's request is refused, something else changes, and nothing does from then on
+    gangs=[(207, 60, 4, 8), (234, 569, 1, 1), (436, 742, 1, 1), (500, 1109, 1, 1), (1348, 60, 4, 8)],
+    requested=True,
+    consolidate=False,
+    least=1,
+)
 def test_whatever_comes_all_gangs_run_on_no_more_nodes_than_there_may_be(
     connect: Connect, gangs: list[tuple[int, int, int, int]], requested: bool, consolidate: bool, least: int
 ) -> None:
