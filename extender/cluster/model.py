@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+
 from extender.cluster.compositions import Compositions
 from extender.cluster.devicebooks import DeviceBooks
 from extender.cluster.gangs import Gang
@@ -51,9 +53,9 @@ class GangRegistry:
         """Count the gangs."""
         return len(self._gangs)
 
-    def of(self, uids: Iterable[str]) -> Iterator[Gang]:
-        """Iterate over the gangs with these UIDs, but for those that are gone."""
-        return filter(None, map(self._lives.get, uids))
+    def of(self, uids: Iterable[str]) -> Iterable[Gang]:
+        """Return the gangs with these UIDs that are there: an array, as the garbage collector looks through lists."""
+        return np.fromiter(filter(None, map(self._lives.get, uids)), object)
 
     def get(self, ref: GroupRef) -> Gang | None:
         """Return the gang called `ref`, or None."""

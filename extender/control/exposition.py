@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import numpy as np
 from prometheus_client import Gauge
 
 from extender.admission.admission import Admission
@@ -192,8 +191,7 @@ def expose(metrics: Metrics, admission: Admission, gangs: Iterable[GangView]) ->
             yield
     lacking: Counter[str] = Counter()
     pods = 0
-    waits = admission.reservations.waits
-    demands = unmet_demand(np.fromiter(admission.model.gangs.of(waits), object), waits)
+    demands = unmet_demand(admission.model.gangs.of(admission.reservations.waits), admission.reservations.waits)
     for number, row in enumerate(demands, start=1):
         lacking.update(row.requests)
         pods += row.pods

@@ -82,8 +82,8 @@ class GangFacts:
     members hold of their nodes, where that is known, both by UID. `doubts` says by node what was reported of it and is
     not believed. `start` is when a gang that waits is expected to start, where that was looked at. `suggestions` are
     the smallest changes with which it would be placed now, None where none were searched for. `quota` is how its Queue
-    stands, if it waits for quota and that was looked at. A `hypothetical`
-    gang does not exist: it was only asked about. `parts` is None of one that has none.
+    stands, if it waits for quota and that was looked at. A `hypothetical` gang does not exist: it was only asked about.
+    `parts` is None of one that has none. `not_cleared` is why others did not leave for it when they were to.
     """
 
     view: GangView
@@ -98,6 +98,7 @@ class GangFacts:
     quota: QuotaStanding | None = None
     hypothetical: bool = False
     parts: PartRow | None = None
+    not_cleared: str = ""
 
 
 def explanation(facts: GangFacts) -> Explanation:
@@ -148,7 +149,7 @@ def remarks(facts: GangFacts) -> tuple[str, ...]:
     names = " > ".join(level.name for level in levels.levels) or "none"
     return (
         *([] if wait is None else [f"waits: {wait.reason.value}: {wait.message}"]),
-        *([] if wait is None or not facts.view.not_cleared else [facts.view.not_cleared]),
+        *([] if wait is None or not facts.not_cleared else [facts.not_cleared]),
         *_account_lines(account),
         *([] if facts.quota is None else facts.quota.lines),
         *([] if facts.start is None else [_expected(facts.start)]),
@@ -435,9 +436,9 @@ class Inspection:
             raise KeyError(ref)
         now = self._clock.now().timestamp()
         inquiry = inquire(self._admission, gang, now, copies=None if suggesting else self._copies)
-        seen, kept = gang_view(self._admission, gang), self._admission.tenure.pending_evictions.not_cleared
+        seen = gang_view(self._admission, gang)
         return Collected(
-            view=replace(seen, wait=seen.wait or self._admission.wait_of(gang), not_cleared=kept.get(gang.uid, "")),
+            view=seen if seen.wait is not None else replace(seen, wait=self._admission.wait_of(gang)),
             levels=model.tree.levels,
             members=tuple(gang.members.values()),
             inquiry=inquiry,
@@ -447,9 +448,10 @@ class Inspection:
         )
 
     def complete(self, explained: GangFacts) -> GangFacts:
-        """Return an explanation with the names of those who hold what the gang needs."""
-        now = self._clock.now().timestamp()
-        return replace(explained, account=name_holders(self._admission, explained.account, now))
+        """Return an explanation with the names of those who hold what the gang needs, and who did not leave for it."""
+        now, kept = self._clock.now().timestamp(), self._admission.tenure.pending_evictions.not_cleared
+        account = name_holders(self._admission, explained.account, now)
+        return replace(explained, account=account, not_cleared=kept.get(explained.view.uid, ""))
 
     def survey(self, ref: GroupRef) -> Survey:
         """Return what a picture of the cluster with a gang on it shows: who is where, and what the gang is promised."""

@@ -56,8 +56,7 @@ class GangView:
     `reserved` counts members that have a reservation and are not bound yet; `wait` is None unless the gang waits.
     `managed` is false for gangs that another scheduler looks after. `lacks_role` says that enough members are bound or
     have succeeded, but too few of a role with a minimum of its own. `evicted` says for whom and why the gang was
-    evicted, as long as that is why it does not run. `parts` is None of a gang that has none. `not_cleared` is why
-    others did not leave for it when they were to, where that is looked up.
+    evicted, as long as that is why it does not run. `parts` is None of a gang that has none.
     """
 
     ref: GroupRef
@@ -71,7 +70,6 @@ class GangView:
     lacks_role: bool = False
     evicted: str = ""
     parts: PartCounts | None = None
-    not_cleared: str = ""
 
     @property
     def has_pods(self) -> bool:

@@ -100,6 +100,10 @@ def news(row: Watched[Any], document: Json) -> list[Event[Any]]:
         return []
 
 
+def _where(place: _Place) -> str:
+    return ".".join(map(str, (*place[0], place[1])))
+
+
 def said(told: list[Event[Any]]) -> bytes:
     """Return how events are recorded under pseudonyms."""
     names = Pseudonyms()
@@ -115,7 +119,7 @@ def test_no_text_of_any_kind_of_object_remains(row: Watched[Any]) -> None:
     """Whichever value or key of an object is a name, whatever it looks like, it is gone."""
     document = document_of(row)
     for number, place in enumerate(places(document)):
-        where = ".".join(map(str, (*place[0], place[1])))
+        where = _where(place)
         for form in {MARK, FORMS[number % len(FORMS)]}:
             told = news(row, marked(document, place, form))
             assert STAYS.fullmatch(where) or MARK.encode() not in said(told), (where, form)
@@ -187,9 +191,7 @@ def test_keys_that_decide_stay() -> None:
 
 def _stays(place: _Place) -> bool:
     """Tell whether the text at a place stays, by its way or, of objects in others, by its key."""
-    way, key, _ = place
-    ways = (".".join(map(str, (*way, key))), f"metadata.{key}")
-    return any(map(STAYS.fullmatch, ways))
+    return any(map(STAYS.fullmatch, (_where(place), f"metadata.{place[1]}")))
 
 
 @share(0.5)
