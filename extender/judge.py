@@ -240,6 +240,18 @@ def place(case: Case, view: CapacityView) -> Plan | Shortfall | Wait:
 
     This is what decides, quota aside: for the gang itself, and for the search for victims if these had left.
     """
+    first = _place_once(case, view)
+    others = () if isinstance(first, Plan) else (_place_once(each, view) for each in _otherwise(case, case.pod_set))
+    return next((each for each in others if isinstance(each, Plan)), first)
+
+
+def _otherwise(case: Case, pod_set: PodSet) -> Iterator[Case]:
+    """Return the cases of the same members as they may join other slices."""
+    return (replace(case, pod_set=other, _eligible=None) for other in pod_set.otherwise)
+
+
+def _place_once(case: Case, view: CapacityView) -> Plan | Shortfall | Wait:
+    """Return a node for each member as they join others in one way, or how far that falls short."""
     pod_set = case.pod_set
     if (bar := _bar(pod_set, view)) is not None:
         return bar
@@ -281,7 +293,10 @@ def _place_near_all(case: Case, free: WhatIf, candidates: Candidates) -> Plan | 
 
 def fits(case: Case, pod_set: PodSet, view: CapacityView) -> bool:
     """Tell whether `place` would find a node for members, as fast as counting allows."""
-    return _bar(pod_set, view) is None and view.shortage(Capacity.FREE, pod_set, case.eligible(view)) is None
+    ways = (replace(case, pod_set=pod_set), *_otherwise(case, pod_set))
+    return _bar(pod_set, view) is None and any(
+        view.shortage(Capacity.FREE, each.pod_set, each.eligible(view)) is None for each in ways
+    )
 
 
 def _wait_behind(head: str) -> Wait:
@@ -338,7 +353,7 @@ def _place_others(case: Case, option: Option, first: Wait) -> Plan | Wait:
         if tried > _CORES_AT_ONCE:
             return _gave_up(GaveUp(0, len(view.table)), pod_set) if never or shared else first
         there = replace(case, pod_set=other, quota=quota, _eligible=None)
-        short = None if never else view.count(Capacity.FREE, other, eligible)
+        short = None if never or other.otherwise else view.count(Capacity.FREE, other, eligible)
         found = short or (_place_or_explain(there, view) if never else place(there, view))
         if isinstance(found, Plan):
             return found
@@ -352,7 +367,19 @@ def _place_others(case: Case, option: Option, first: Wait) -> Plan | Wait:
 
 
 def _place_or_explain(case: Case, view: CapacityView) -> Plan | Wait:
-    """Place the members on a view, or say why they do not fit. Of equal demands that fail only one is examined."""
+    """Place the members on a view, or say why they do not fit: what may pass before what never does."""
+    first = _place_or_explain_once(case, view)
+    for other in _otherwise(case, case.pod_set):
+        if isinstance(first, Plan):
+            break
+        found = _place_or_explain_once(other, view)
+        if isinstance(found, Plan) or (first.reason in _NEVER and found.reason not in _NEVER):
+            first = found
+    return first
+
+
+def _place_or_explain_once(case: Case, view: CapacityView) -> Plan | Wait:
+    """Place the members as they join others in one way. Of equal demands that fail only one is examined."""
     pod_set = case.pod_set
     if (unmet := unmet_min_resources(pod_set.gang, view)) is not None:
         return unmet
@@ -362,7 +389,7 @@ def _place_or_explain(case: Case, view: CapacityView) -> Plan | Wait:
     if diagnosis is None:
         # The best node for one pod is found as fast as the room for it is counted.
         counted = None if pod_set.is_single else view.count(Capacity.FREE, pod_set, eligible)
-        result = _bar(pod_set, view) or counted or place(case, view)
+        result = _bar(pod_set, view) or counted or _place_once(case, view)
         if not isinstance(result, Shortfall):
             return result
         diagnosis = replace(examine(pod_set, result, view, eligible), lacks=_lacks(pod_set, view))

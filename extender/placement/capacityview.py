@@ -128,7 +128,8 @@ class PodSet:
     cluster (None: nothing) as the nodes were at a generation of their table. `memory` is what searches for a place
     have found out, for the next to go on with. With `has_others` the gang has other members that do as well. `joins`
     says of a shape with a selector of its own what the members join that have it. `near` are the same members with
-    those of the domains that they should share with others, the narrowest first.
+    those of the domains that they should share with others, the narrowest first; `otherwise` are the same members as
+    they may join other slices, where no number says which is theirs.
     """
 
     gang: Gang
@@ -139,6 +140,7 @@ class PodSet:
     has_others: bool = False
     joins: Mapping[Shape, Join] = field(default_factory=dict)
     near: tuple[PodSet, ...] = ()
+    otherwise: tuple[PodSet, ...] = ()
     _pods: list[Pod] | None = field(default=None, repr=False)
     _amounts: Mapping[str, int] | None = field(default=None, repr=False)
 

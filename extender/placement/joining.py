@@ -24,6 +24,8 @@ from extender.placement.capacityview import Join, PodSet, PodSetRequest
 
 _NUMBERED: Final = re.compile(r"(.*-)(\d{1,9})")
 _NODE_NAME: Final = "metadata.name"
+#: How many ways to count off pods without numbers are tried at most.
+_MOST_WAYS: Final = 16
 #: The level that no domain is of.
 _NOWHERE: Final = 1 << 10
 
@@ -47,12 +49,18 @@ class _Beside:
 #   by number     0 1 | 2 3 | 4 5
 #   beside        g-1: n-0, g-3: n-1; g-4 and g-5 begin a slice
 #
-# Pods without numbers may be of any slice: they fill up those that lack members, in member order.
+# Pods without numbers may be of any slice: they fill up those that lack members, in member order, and the slice that is
+# smaller than the others, if there is one, is the last. Any that has begun with no more may be it instead: a way each.
+#
+#   of five, one on n-0 and one on n-1   fill up both, one begins   n-0: 2   n-1: 2   1 anywhere
+#   the ways                             n-1 is the small one       n-0: 2   n-1: 1   2 anywhere
+#                                        n-0 is the small one       n-0: 1   n-1: 2   2 anywhere
 @dataclass(slots=True)
 class Joining:
     """Tell which members of a gang have to join others, as its slices and roles stand on the nodes now.
 
-    Groups of roles that should be together count as if they had to, where their level is up to `liked`.
+    Groups of roles that should be together count as if they had to, where their level is up to `liked`. Of the ways to
+    count off pods without numbers it is the first, or that after `way` others.
 
     Attributes:
         parts: the UIDs of the members of each slice, and of each group of roles that has to be together.
@@ -63,6 +71,7 @@ class Joining:
     table: NodeTable
     tree: Tree
     liked: int = -1
+    way: int = 0
     parts: list[frozenset[str]] = field(init=False, default_factory=list)
     begins: set[str] = field(init=False, default_factory=set)
     _rows: dict[str, int] = field(default_factory=dict)
@@ -71,6 +80,8 @@ class Joining:
     _layers: dict[str, _Layers] = field(default_factory=dict)
     _fresh: dict[str, list[Pod]] = field(default_factory=dict)
     _near: list[Joining] = field(default_factory=list)
+    _ways: int = 1
+    _other_ways: list[Joining] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Find the slices. Complexity: O(members)."""
@@ -83,8 +94,13 @@ class Joining:
                 self._rows[pod.uid] = row
         groups = binding(self.gang.topology.role_groups, self.tree)
         self._gather(rest, [each for each in groups if each.required or self._level(each) <= self.liked], None)
-        levels = {self._level(each) for each in groups if not each.required and self.liked < 0} - {_NOWHERE}
+        if self.liked >= 0 or self.way:
+            return
+        levels = {self._level(each) for each in groups if not each.required} - {_NOWHERE}
         self._near = [Joining(self.gang, self.table, self.tree, level) for level in sorted(levels, reverse=True)]
+        ways = range(1, min(self._ways, _MOST_WAYS))
+        self._other_ways = [Joining(self.gang, self.table, self.tree, way=way) for way in ways]
+        self.begins.update(*(each.begins for each in self._other_ways))
 
     def _level(self, group: RoleGroup) -> int:
         level = self.tree.levels.find(group.level)
@@ -127,8 +143,12 @@ class Joining:
         }
         demand = PodSetRequest.of_pods(after, PlacementTerms(pod_set.demand.packing, topology))
         found = replace(pod_set, demand=demand, ever=None, joins=joins, _pods=after, _amounts=None)
-        near = (each.join(pod_set) for each in self._near)
-        return replace(found, near=tuple(each for each in near if each.demand != demand)) if self._near else found
+        near, others = ([each.join(pod_set) for each in some] for some in (self._near, self._other_ways))
+        if not (near or others):
+            return found
+        found.near = tuple(each for each in near if each.demand != demand)
+        found.otherwise = tuple(each for each in others if each.demand != demand)
+        return found
 
     def _role_of(self, pod: Pod) -> str:
         tag = self._tags.get(pod.uid)
@@ -217,11 +237,20 @@ class Joining:
             if pod.uid in self._rows:
                 parts.setdefault(int(path[self._rows[pod.uid]]), []).append(pod)
         found = [own[at : at + size] for own in parts.values() for at in range(0, len(own), size)]
+        small, rest = self._small(found, size, len(members)), len(members) % size
         for part in found:
-            missing = size - len(part)
+            missing = (rest if part is small else size) - len(part)
             part.extend(waiting[:missing])
             waiting = waiting[missing:]
         return found + [waiting[at : at + size] for at in range(0, len(waiting), size)]
+
+    def _small(self, begun: Sequence[list[Pod]], size: int, members: int) -> list[Pod] | None:
+        """Return which slice that has begun is smaller than the others; None for one that begins, or for none."""
+        able = [part for part in reversed(begun) if len(part) <= members % size]
+        choices = [None, *able] if not able or len(begun) * size < members else able
+        at = self.way - self._ways + 1
+        self._ways += len(choices) - 1
+        return choices[at] if 0 < at < len(choices) else choices[0]
 
     def _aligned(self, members: Sequence[Pod], numbers: Mapping[str, int], level: int, size: int) -> dict[str, int]:
         """Return the numbers counted from where slices begin: so that as few as can be are in two domains, or torn.

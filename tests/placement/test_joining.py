@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import product
 from random import Random
 
 import pytest
 
+from extender.admission.events import PodSeen
 from extender.cluster.gangs import Gang
 from extender.cluster.whatif import WhatIf
-from extender.judge import joined
+from extender.judge import HOPELESS, joined
 from extender.objects.keys import Options
 from extender.objects.levels import Level, Levels
 from extender.objects.meta import Requirement, Selector, SelectorTerm
-from extender.objects.pod import Pod, Shape
+from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.topology import RoleGroup, Slice, TopologyRequest, TopologyTerms
 from extender.placement.capacityview import PodSet, PodSetRequest, settled_on
@@ -22,6 +24,7 @@ from extender.placement.plan import Plan, plan
 from tests.cluster.conftest import node, pod, table_of
 from tests.placement.conftest import ground_of
 from tests.placement.exhaustive import LEVELS, Placeable, TooManyWaysError, drawn
+from tests.worlds import Job, World
 
 RACKS = Levels((Level("rack", "rack"),))
 
@@ -152,3 +155,82 @@ class TestSlices:
         """There is room elsewhere, and not beside the others."""
         pairs = TopologyRequest(slices=(Slice(2, "node"),))
         assert self.placed({"g-0": "n0", "g-2": "n0"}, ["g-1", "g-3"], pairs) is None
+
+
+@dataclass(frozen=True)
+class Torn:
+    """A gang in slices of `size` by rack, some of whose members are left: a place is a node. All by rack.
+
+    Pods do not say by their names of which slice they are.
+    """
+
+    size: int
+    members: int
+    left: tuple[int, ...]
+    free: tuple[int, ...]
+    taken: tuple[int, ...]
+
+    @classmethod
+    def drawn(cls, seed: int) -> Torn:
+        """Draw a gang that was whole, which of its members are left, and how many nodes are free or others' now."""
+        random = Random(seed)
+        size, members = random.randint(2, 4), random.randint(2, 9)
+        left = [0, 0, 0]
+        for first in range(0, members, size):
+            rack = random.randrange(3)
+            left[rack] += sum(random.random() < 0.5 for _ in range(first, min(first + size, members)))
+        free, taken = ([random.choice((0, 0, 1, 2, 3, 5)) for _ in range(3)] for _ in range(2))
+        return cls(size, members, tuple(left), tuple(free), tuple(taken))
+
+    def has_place(self, free: Sequence[int]) -> bool:
+        """Tell whether the members that were lost could go to free nodes so that all slices but one are whole."""
+        lost = self.members - sum(self.left)
+        for joining in product(*(range(each + 1) for each in free)):
+            counts = [left + more for left, more in zip(self.left, joining, strict=True)]
+            torn = sorted(count % self.size for count in counts)
+            if sum(joining) == lost and torn == [0, 0, self.members % self.size]:
+                return True
+        return False
+
+    def built(self) -> Job:
+        """Return the gang as it stands, and as it is decided."""
+        world = World(topology_levels=({"name": "rack", "nodeLabel": "rack"},))
+        options = Options(topology=TopologyTerms(slices=(Slice(self.size, "rack"),)))
+        ref = GroupRef("scheduling.x-k8s.io", "default", "g")
+        job = Job(world, ref)
+        kinds = ((self.left, {"group": ref}, "left"), (self.taken, {}, "other"))
+        for rack in range(3):
+            labels = {"rack": f"r{rack}"}
+            world.nodes(self.free[rack], prefix=f"free{rack}", labels=labels)
+            for counts, group, called in kinds:
+                for name in world.nodes(counts[rack], prefix=f"{called}{rack}", labels=labels):
+                    own = world.pod(f"{name}-x", 8, node_name=name, phase=Phase.RUNNING, **group)
+                    job.pods += [own] if group else []
+                    world.tell(PodSeen(own))
+        world.group(ref, self.members, options=options)
+        job.pods += [world.pod(f"lost{at}-x", 8, group=ref) for at in range(self.members - sum(self.left))]
+        for each in job.pods:
+            world.tell(PodSeen(each))
+        world.judge()
+        return job
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_pods_without_numbers_have_the_place_that_there_is(first: int) -> None:
+    """Whichever slice is the one with fewer members: if any choice of it has a place, so has the gang."""
+    placed = waiting = 0
+    for seed in range(first, first + 100):
+        torn = Torn.drawn(seed)
+        lost = torn.members - sum(torn.left)
+        if not lost or not sum(torn.left):
+            continue
+        job = torn.built()
+        if torn.has_place(torn.free):
+            placed += 1
+            assert len(job.reserved) == lost, (seed, torn, job.wait)
+            continue
+        waiting += 1
+        assert not job.reserved, (seed, torn)
+        if torn.has_place([free + taken for free, taken in zip(torn.free, torn.taken, strict=True)]):
+            assert job.reason not in HOPELESS, (seed, torn, job.wait)
+    assert min(placed, waiting) > 5

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from extender.admission.events import NodeSeen, PodGone, PodSeen
@@ -126,6 +126,7 @@ class Play:
 
 @pytest.mark.parametrize("spares", [False, True])
 @given(seed=st.integers(0, 1 << 30))
+@example(seed=810669)  # one of three in slices of two is left, without numbers, where there is no room for another
 @settings(max_examples=25, deadline=None)
 def test_nothing_is_had_twice_and_all_are_whole_in_the_end(*, spares: bool, seed: int) -> None:
     """At each step bound, promised and kept are within what there is, and so is quota; at last nodes are back."""
