@@ -298,6 +298,7 @@ class AdmissionPass:
         keys: dict[str, VerdictKey] = {}
         later: list[_Later] = []
         walk, failed = self.queues.in_turn(self._sharing.turn), self._reservations.failures.namespaces
+        began = self._model.table.generation
         for entry in walk:
             if entry.core is None:
                 extras.append(entry)
@@ -306,6 +307,7 @@ class AdmissionPass:
             if entry.head is None and self._stands_for_all(entry, key, walk):
                 continue
             if self._stands(entry, entry.core, key, walk, later):
+                self._keep_for(entry, keys, cycle)
                 continue
             odd = cycle.changed or failed
             left_out = odd and self._is_left_out(entry, walk, cycle)
@@ -324,7 +326,8 @@ class AdmissionPass:
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
                 walk.turns_changed()
-        yield from self._judge_again(later, walk, extras, cycle)
+        placed = began != self._model.table.generation
+        yield from self._judge_again(later, walk, extras, cycle, placed=placed)
         return extras
 
     def _stands(self, entry: Entry, core: PodSet, key: VerdictKey, walk: Walk[Entry], later: list[_Later]) -> bool:
@@ -332,7 +335,7 @@ class AdmissionPass:
         before = entry.judged_on
         if before == key and entry.head is None and not entry.blocks:
             return True
-        if before is None or not self._cannot_be_better(entry, core, before, key):
+        if before is None or before == key or not self._cannot_be_better(entry, core, before, key):
             return False
         later.append((before.generation, entry, key))
         self._stands_for_all(entry, before, walk)  # for now
@@ -341,7 +344,9 @@ class AdmissionPass:
     def _cannot_be_better(self, entry: Entry, core: PodSet, before: VerdictKey, key: VerdictKey) -> bool:
         """Tell whether a gang has no place for certain, as it had none `before` and nothing could help it since."""
         gang = entry.gang
-        if entry.head is not None or entry.is_urgent or entry.blocks or entry.shared.borrows:
+        if entry.is_urgent or entry.blocks or entry.shared.borrows:
+            return False
+        if entry.head is not None and not self._heads.stands(entry.head):
             return False
         if (
             key.obstacle is not None
@@ -355,28 +360,53 @@ class AdmissionPass:
             return False
         return not self._freed.may_help(core, before.generation, anybody=entry.queue != NAMELESS)
 
-    def _judge_again(self, later: list[_Later], walk: Walk[Entry], extras: list[Entry], cycle: Cycle) -> _Steps[None]:
+    @staticmethod
+    def _keep_for(entry: Entry, keys: dict[str, VerdictKey], cycle: Cycle) -> None:
+        """Let what is kept for a gang stand until it is judged again; the keys of those behind it are others then."""
+        if entry.head is not None:
+            cycle.heads += (entry.head,)
+            keys.clear()
+
+    def _judge_again(
+        self, later: list[_Later], walk: Walk[Entry], extras: list[Entry], cycle: Cycle, *, placed: bool
+    ) -> _Steps[None]:
         """Judge gangs that have no place for certain, for what they are told and who may be evicted for them.
 
-        Those first whose verdict is oldest, for a step at least, then until there is anything else to do.
+        Where others have been `placed`, these are told first. Those whose verdict is oldest come first, for a step at
+        least, then until there is anything else to do.
         """
+        kept = cycle.firm, cycle.spares, cycle.obstacle
+        if later and placed:
+            yield
+            self._go_on(cycle)
         for _, entry, key_then in sorted(later, key=itemgetter(0)):
+            if kept != (cycle.firm, cycle.spares, cycle.obstacle):
+                self._is_behind = True
+                return
             if entry.core is None or cycle.is_outdated(entry):
                 continue
-            generation = self._model.table.generation
-            key = key_then._replace(generation=generation)
-            if self._attempts.visit(entry, entry.core, key, cycle):
+            generation, head = self._model.table.generation, entry.head
+            if self._visit_again(entry, entry.core, key_then, walk, cycle):
                 extras.append(entry)
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
-            if not self._stands_for_all(entry, key, walk) and entry.kind is not None:
-                cycle.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
             if self._pace.is_over():
                 yield
                 self._go_on(cycle)
-                if cycle.changed or self._freed.any_since(generation):
-                    self._is_behind = True
-                    return
+                self._is_behind |= bool(cycle.changed) or self._freed.any_since(generation)
+            if self._is_behind or entry.head is not head:  # what is kept was taken for granted until now
+                self._is_behind = True
+                return
+
+    def _visit_again(self, entry: Entry, core: PodSet, then: VerdictKey, walk: Walk[Entry], cycle: Cycle) -> bool:
+        """Judge a gang that was passed over; return whether it has been placed and has members beyond that."""
+        head, key = entry.head, then._replace(generation=self._model.table.generation)
+        if head is not None:
+            cycle.heads = tuple(each for each in cycle.heads if each is not head)
+        more = self._attempts.visit(entry, core, key, cycle)
+        if not self._stands_for_all(entry, key, walk) and entry.kind is not None and head is None:
+            cycle.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
+        return more
 
     def _stands_for_all(self, entry: Entry, key: VerdictKey, walk: Walk[Entry]) -> bool:
         """Tell whether there is a verdict on all that are of a gang's kind; then the walk goes by those behind it."""

@@ -94,6 +94,12 @@ class HeadEarmarks:
         """Tell whether room may be kept for others that ask for the same, where none is for a gang."""
         return len(cycle.heads) < self.most and (self.most > 1 or any(keep.gang is gang for keep in self.keeps))
 
+    def stands(self, keep: Earmark) -> bool:
+        """Tell whether a place stands as long as nothing is given back: its nodes have what is kept when others end."""
+        return self.most == 1 and bool(
+            (self._model.table.potential()[: len(keep.kept), keep.rows] >= keep.kept[:, keep.rows]).all()
+        )
+
     def head(self, position: Position, case: Case, view: CapacityView, cycle: Cycle) -> Earmark | None:
         """Keep for a gang what it waits for, if waiting can help at all; what was kept before, if that is the same.
 

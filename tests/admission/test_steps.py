@@ -348,7 +348,10 @@ class TestNoPlaceForCertain:
 
     @pytest.mark.parametrize("alike", [True, False])
     def test_a_pass_that_ends_in_peace_asks_for_no_other(self, *, alike: bool) -> None:
-        """All are judged again in the pass after something was taken, whether one verdict is that on several or not."""
+        """All are judged again in the pass after something was taken, whether one verdict is that on several or not.
+
+        It has a step more: who has been placed is told before.
+        """
         world = World()
         world.nodes(1)
         world.gang("running", 1).run()
@@ -360,9 +363,9 @@ class TestNoPlaceForCertain:
                 world.tell(PodSeen(world.pod(f"other-{number}", 1, group=job.ref)))
         judge(world)
         before = world.state.judged_at()
-        for name in ("first", "second"):
+        for name, steps in (("first", 1), ("second", 2)):
             come(world, name, 1, gpus=0)
-            assert judge(world) == 1
+            assert judge(world) == steps
         after = world.state.judged_at()
         assert before
         assert all(after[uid] > generation for uid, generation in before.items())
@@ -468,3 +471,57 @@ def test_steps_and_events_in_any_order_end_where_one_pass_would(story: list[tupl
     world.state.forget_verdicts()
     judge(world)
     assert decided(world) == before
+
+
+class TestThoseThatWait:
+    """What a decision for others costs beside gangs that wait."""
+
+    @staticmethod
+    def world(waiting: int) -> World:
+        """Return a world whose GPUs are all taken, and where so many gangs of one pod wait for some."""
+        world = World()
+        for number, node in enumerate(world.nodes(8)):
+            world.tell(PodSeen(replace(world.pod(f"running-{number}", 8), node_name=node, phase=Phase.RUNNING)))
+        for number in range(waiting):
+            world.gang(f"waiting-{number}", 1)
+        return world
+
+    @staticmethod
+    def decide_on_newcomers(world: World) -> int:
+        """Let gangs without GPUs come and be placed, one after the other; return how many calls that takes."""
+        count = 0
+        for number in range(6):
+            job = come(world, f"newcomer-{number}", 4, gpus=0)
+            while not job.reserved:
+                count += calls(lambda: world.tell(Decide()))
+            judge(world)
+        return count
+
+    def test_a_decision_for_others_costs_no_more(self) -> None:
+        """What is kept for the first of them stands meanwhile: nothing was given back that it could have instead."""
+        alone = self.decide_on_newcomers(self.world(0))
+        assert self.decide_on_newcomers(self.world(1)) < 1.1 * alone
+        assert self.decide_on_newcomers(self.world(300)) < 1.1 * alone
+
+    def test_the_first_is_evaluated_afterwards(self) -> None:
+        """In the end it waits with what is kept for it, on the node that it was kept on."""
+        world = self.world(3)
+        (before,) = world.state.keeps()
+        come(world, "first", 4, gpus=0)
+        judge(world)
+        job = come(world, "second", 4, gpus=0)
+        assert world.tell(Decide())
+        assert len(job.reserved) == 4
+        assert calls(lambda: judge(world), "earmark") == 1
+        (after,) = world.state.keeps()
+        assert after is before
+
+    def test_room_that_is_given_back_is_for_the_first(self) -> None:
+        """It is evaluated in its turn then, before those that came after it."""
+        world = self.world(2)
+        ending = next(pod for pod in world.state.pods() if pod.bound)
+        newcomer = come(world, "newcomer", 1)
+        world.tell(PodGone(ending.uid))
+        world.tell(Decide())
+        assert [str(each.ref) for each in world.state.reservations()] == ["default/waiting-0"]
+        assert not newcomer.reserved
