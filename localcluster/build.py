@@ -142,22 +142,27 @@ def files_of(
 ) -> list[Path]:
     """Return the files that a dependency of `module` ships, by a pattern such as `pkg/apis/crds/*.yaml`.
 
-    They are those of the version that go.mod pins. Raises LocalClusterError where Go does not have them.
+    They are those of the version that go.mod pins, downloaded if Go has not done that before. Raises LocalClusterError
+    where there are none.
     """
     toolchain = find_go(module.go_version(), environment)
-    command = [str(toolchain.executable), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", dependency]
-    found = subprocess.run(  # noqa: S603 - the go found on PATH
-        command,
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=module.directory,
-        env={**environment, "GOTOOLCHAIN": "local"},
-    )
-    directory = Path(found.stdout.strip())
-    files = sorted(directory.glob(pattern)) if found.stdout.strip() else []
+
+    def go(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # noqa: S603 - the go found on PATH
+            [str(toolchain.executable), *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=module.directory,
+            env={**environment, "GOTOOLCHAIN": "local"},
+        )
+
+    downloaded = go("mod", "download", dependency)
+    found = go("list", "-mod=readonly", "-m", "-f", "{{.Dir}}", dependency)
+    files = sorted(Path(found.stdout.strip()).glob(pattern)) if found.stdout.strip() else []
     if not files:
-        raise LocalClusterError(f"{dependency} has no files {pattern}: {found.stderr.strip() or directory}")
+        said = (downloaded.stderr + found.stderr).strip() or "go list names no folder"
+        raise LocalClusterError(f"{dependency} has no files {pattern}: {said}")
     return files
 
 

@@ -502,6 +502,8 @@ ACTS: dict[str, Callable[[Storm, Act], bool]] = {
 #: server that is away, or whose database is.
 _MOVED_ON = frozenset({404, 409})
 _AWAY = frozenset({429, 500, 503, 504})
+#: What an API server answers besides that has just started: it does not wait for its PriorityClasses.
+_STARTING = "no PriorityClass with name"
 
 
 def _done(request: Callable[[], object]) -> bool:
@@ -509,7 +511,7 @@ def _done(request: Callable[[], object]) -> bool:
     try:
         request()
     except ApiError as error:
-        if error.status in _MOVED_ON | _AWAY:
+        if error.status in _MOVED_ON | _AWAY or _STARTING in str(error):
             return False
         raise
     except httpx.TransportError:

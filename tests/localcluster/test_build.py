@@ -12,7 +12,7 @@ import pytest
 from localcluster import build
 from localcluster.build import GoToolchain
 from localcluster.errors import LocalClusterError
-from localcluster.programs import CHECKING_BINARIES, DEFAULT_BINARIES, KUBERNETES, Binary, Release
+from localcluster.programs import CHECKING_BINARIES, DEFAULT_BINARIES, KARPENTER_MODULE, KUBERNETES, Binary, Release
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version {version} linux/amd64"; exit; fi
@@ -20,6 +20,14 @@ if [ -n "$FAKE_GO_FAILS" ]; then echo "undefined: gangs"; exit 1; fi
 echo "$@" >> "$FAKE_GO_LOG"
 while [ "$1" != -o ]; do shift; done
 echo executable > "$2"
+"""
+
+LISTING_GO = """#!/bin/sh
+case "$1" in
+version) echo "go version {version} linux/amd64" ;;
+mod) mkdir -p "$FAKE_MODULE/crds" && touch "$FAKE_MODULE/crds/one.yaml"; echo "go: $3 is here" >&2 ;;
+list) [ -e "$FAKE_MODULE" ] && echo "$FAKE_MODULE" ;;
+esac
 """
 
 
@@ -34,11 +42,11 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def install_go(folder: Path, version: str) -> None:
+def install_go(folder: Path, version: str, script: str = FAKE_GO) -> None:
     """Put a `go` that says it is `version` into a folder."""
     folder.mkdir(exist_ok=True)
     go = folder / "go"
-    go.write_text(FAKE_GO.replace("{version}", version), encoding="ascii")
+    go.write_text(script.replace("{version}", version), encoding="ascii")
     go.chmod(0o755)
 
 
@@ -136,6 +144,17 @@ def test_failed_build_leaves_nothing_behind(environment: dict[str, str]) -> None
     with pytest.raises(LocalClusterError, match=r"ended with code 1:\n(?s:.*)undefined: gangs"):
         build.ensure_binaries([Binary.KWOK], environment={**environment, "FAKE_GO_FAILS": "1"}, progress=io.StringIO())
     assert [path.name for path in Path(environment["MUSTER_CACHE"]).rglob("*") if path.is_file()] == [".lock"]
+
+
+def test_files_of_a_dependency_are_downloaded_first(tmp_path: Path) -> None:
+    """Go names a folder for a dependency only once it has it."""
+    folder = tmp_path / "module"
+    install_go(tmp_path / "bin", "go1.99.0", LISTING_GO)
+    environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "FAKE_MODULE": str(folder)}
+    found = build.files_of(KARPENTER_MODULE, "example.com/module", "crds/*.yaml", environment=environment)
+    assert found == [folder / "crds" / "one.yaml"]
+    with pytest.raises(LocalClusterError, match=r"example\.com/module has no files docs/\*: go: example\.com/module"):
+        build.files_of(KARPENTER_MODULE, "example.com/module", "docs/*", environment=environment)
 
 
 def test_missing_programs_are_named_with_the_command_that_builds_them(environment: dict[str, str]) -> None:
