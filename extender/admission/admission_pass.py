@@ -362,7 +362,7 @@ class AdmissionPass:
 
     @staticmethod
     def _keep_for(entry: Entry, keys: dict[str, VerdictKey], cycle: Cycle) -> None:
-        """Let what is kept for a gang stand until it is judged again; the keys of those behind it are others then."""
+        """Let what is kept for a gang stand until it is evaluated; the keys of those behind it are others then."""
         if entry.head is not None:
             cycle.heads += (entry.head,)
             keys.clear()
