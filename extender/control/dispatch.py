@@ -107,7 +107,7 @@ class Dispatcher:
         self._changed: dict[GroupRef, None] = {}
         self._due: dict[GroupRef, None] = {}  # changed long enough ago, and not reported yet
         self._timer: asyncio.TimerHandle | None = None
-        self.inspection = Inspection(admission, clock)
+        self.inspection = Inspection(admission, clock, self._gates.stay)
         self.lost = LostTime()
         self._queue_reports = QueueReports(api, outbox, clock, self.inspection.queues, delay)
 
@@ -170,6 +170,7 @@ class Dispatcher:
         self._barrier.refuse_all(f"{Reason.NOT_LEADING}: {Wait(Reason.NOT_LEADING).message}")
         self._outbox.clear()
         self._evictions.stand_down()
+        self._gates.stand_down()
         self.forget_told()
         self.lost.clear(self._clock.monotonic())
 

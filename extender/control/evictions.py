@@ -116,22 +116,36 @@ class Evictions:
 
 
 class Gates:
-    """Take scheduling gates off pods through the outbox."""
+    """Take scheduling gates off pods through the outbox.
+
+    Attributes:
+        stay: why a gate could not be taken off when that was last tried, by the pod's UID.
+    """
 
     def __init__(self, api: ClusterApi, outbox: Outbox) -> None:
         self._api = api
         self._outbox = outbox
+        self.stay: dict[str, str] = {}
 
     def open(self, ungate: Ungate, delay: float = 0.0) -> None:
         """Take a gate off a pod, after `delay` seconds at the earliest."""
         pod = ungate.pod
-        key, lost = PodKey(pod.namespace, pod.name, pod.uid), partial(self._lost, ungate)
-        call = partial(self._api.ungate, key, ungate.gate)
+        call, lost = partial(self._write, ungate), partial(self._lost, ungate)
         self._outbox.put(Urgency.WAKING, f"gate/{pod.uid}", pod.key, call, delay=delay, given_up=lost)
+
+    def stand_down(self) -> None:
+        """Forget what could not be written: another replica tries now."""
+        self.stay.clear()
+
+    async def _write(self, ungate: Ungate) -> None:
+        pod = ungate.pod
+        await self._api.ungate(PodKey(pod.namespace, pod.name, pod.uid), ungate.gate)
+        self.stay.pop(pod.uid, None)
 
     def _lost(self, ungate: Ungate, error: ApiError) -> None:
         """Tell the owner of a pod why its gate stays, and try again later: nothing else would ask for it."""
         message = f"scheduling gate {ungate.gate} stays for now: {error}"
+        self.stay[ungate.pod.uid] = f"{ungate.pod.key}: {message}"
         _warn(self._api, self._outbox, ungate.pod, "GateNotRemoved", message, "Scheduling")
         self.open(ungate, _GATE_PAUSE_SECONDS)
 

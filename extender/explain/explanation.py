@@ -70,6 +70,8 @@ _GBPS_DECIMALS = 3
 #: Of so many nodes people are told what is not believed.
 _MOST_DOUBTS = 5
 
+_NO_GATES: Mapping[str, str] = {}
+
 #: From so many GB/s on, people are told whole ones.
 _WHOLE_GBPS = 100
 
@@ -83,7 +85,7 @@ class GangFacts:
     not believed. `start` is when a gang that waits is expected to start, where that was looked at. `suggestions` are
     the smallest changes with which it would be placed now, None where none were searched for. `quota` is how its Queue
     stands, if it waits for quota and that was looked at. A `hypothetical` gang does not exist: it was only asked about.
-    `parts` is None of one that has none. `not_cleared` is why others did not leave for it when they were to.
+    `parts` is None of one that has none. `refused` is what the API server refuses to do for it, and why.
     """
 
     view: GangView
@@ -98,7 +100,7 @@ class GangFacts:
     quota: QuotaStanding | None = None
     hypothetical: bool = False
     parts: PartRow | None = None
-    not_cleared: str = ""
+    refused: str = ""
 
 
 def explanation(facts: GangFacts) -> Explanation:
@@ -149,7 +151,7 @@ def remarks(facts: GangFacts) -> tuple[str, ...]:
     names = " > ".join(level.name for level in levels.levels) or "none"
     return (
         *([] if wait is None else [f"waits: {wait.reason.value}: {wait.message}"]),
-        *([] if wait is None or not facts.not_cleared else [facts.not_cleared]),
+        *([] if wait is None or not facts.refused else [facts.refused]),
         *_account_lines(account),
         *([] if facts.quota is None else facts.quota.lines),
         *([] if facts.start is None else [_expected(facts.start)]),
@@ -385,10 +387,11 @@ class Inspection:
         runtimes: how long gangs ran that have ended.
     """
 
-    def __init__(self, admission: Admission, clock: Clock) -> None:
-        """Read `admission`, as of the time of `clock`."""
+    def __init__(self, admission: Admission, clock: Clock, gates: Mapping[str, str] = _NO_GATES) -> None:
+        """Read `admission`, as of the time of `clock`; `gates` says why some stay that are to go, by pod UID."""
         self._admission = admission
         self._clock = clock
+        self._gates = gates
         self._copies = Copies()
         self.prospects = Prospects(admission)
         self.runtimes = LearnedRuntimes(admission.settings.history_user_label)
@@ -448,10 +451,12 @@ class Inspection:
         )
 
     def complete(self, explained: GangFacts) -> GangFacts:
-        """Return an explanation with the names of those who hold what the gang needs, and who did not leave for it."""
-        now, kept = self._clock.now().timestamp(), self._admission.tenure.pending_evictions.not_cleared
-        account = name_holders(self._admission, explained.account, now)
-        return replace(explained, account=account, not_cleared=kept.get(explained.view.uid, ""))
+        """Return an explanation with the names of those who hold what the gang needs, and what is refused to it."""
+        account = name_holders(self._admission, explained.account, self._clock.now().timestamp())
+        evictions = self._admission.tenure.pending_evictions
+        gates = filter(None, (self._gates.get(pod.uid) for pod in explained.members))
+        refused = evictions.not_cleared.get(explained.view.uid) or next(gates, "")
+        return replace(explained, account=account, refused=refused)
 
     def survey(self, ref: GroupRef) -> Survey:
         """Return what a picture of the cluster with a gang on it shows: who is where, and what the gang is promised."""

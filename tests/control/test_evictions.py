@@ -213,9 +213,12 @@ async def test_a_gate_that_stays_is_told_of_and_tried_again(stand: Stand) -> Non
     await asyncio.sleep(15)
     (event,) = {(event.about.name, event.reason, event.message) for event in stand.api.events}
     why = "403 Forbidden: denied: not before the audit is over"
-    assert event == ("victim", "GateNotRemoved", f"scheduling gate {ADMISSION_GATE} stays for now: {why}")
+    message = f"scheduling gate {ADMISSION_GATE} stays for now: {why}"
+    assert event == ("victim", "GateNotRemoved", message)
+    assert stand.gates.stay == {VICTIM.uid: f"{VICTIM.key}: {message}"}
     await asyncio.sleep(120)
     assert stand.api.ungated == [("victim", ADMISSION_GATE)]
+    assert not stand.gates.stay
 
 
 async def test_a_job_is_suspended_and_its_pods_are_counted(stand: Stand) -> None:

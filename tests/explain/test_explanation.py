@@ -12,6 +12,7 @@ from extender.explain.account import WaitAccount
 from extender.explain.documents import ExpectedStart, GangPhase, QueuePosition, WaitReason
 from extender.explain.explanation import (
     GangFacts,
+    Inspection,
     explanation,
     gbps,
     headline,
@@ -22,6 +23,7 @@ from extender.explain.explanation import (
 from extender.explain.foresight import Prospect
 from extender.explain.runtimes import RuntimeSource
 from extender.explain.views import GangView
+from extender.objects.keys import ADMISSION_GATE
 from extender.objects.levels import Level, Levels
 from extender.objects.pod import Phase, Pod, Shape
 from extender.objects.podgroup import GroupRef
@@ -29,6 +31,7 @@ from extender.objects.reason import Reason, Wait
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.placement.placement import Better, Placement
 from tests.builders import as_sent
+from tests.worlds import World
 
 REF = GroupRef(COSCHEDULING, "default", "train")
 LEVELS = Levels((Level("block", "b"), Level("rack", "r")), "preset gke")
@@ -225,3 +228,17 @@ def test_a_start_that_rests_on_learned_runtimes_or_is_not_known_says_so() -> Non
     assert unknown.expected_start is None
     assert unknown.start_unknown == "no end of another makes room"
     assert "start not known: no end of another makes room" in unknown.remarks
+
+
+def test_a_gate_that_stays_is_told_of() -> None:
+    """There is quota for the gang; a webhook denies that its gate is taken off, and a line says so, until it is."""
+    world, stay = World(), dict[str, str]()
+    world.nodes(1)
+    job = world.gang("gated", 2, gated=True, gates=(ADMISSION_GATE,))
+    inspection = Inspection(world.admission, world.clock, stay)
+    assert job.reason is Reason.MEMBERS_GATED
+    why = f"{job.pods[1].key}: scheduling gate {ADMISSION_GATE} stays for now: 403 Forbidden: not before the audit"
+    stay[job.pods[1].uid] = why
+    assert why in explanation(inspection.explain(job.ref)).remarks
+    stay.clear()
+    assert why not in explanation(inspection.explain(job.ref)).remarks
