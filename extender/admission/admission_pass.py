@@ -379,11 +379,14 @@ class AdmissionPass:
         if later and placed:
             yield
             self._go_on(cycle)
-        for _, entry, key_then in sorted(later, key=itemgetter(0)):
+        for before, entry, key_then in sorted(later, key=itemgetter(0)):
             if kept != (cycle.firm, cycle.spares, cycle.obstacle):
                 self._is_behind = True
                 return
             if entry.core is None or cycle.is_outdated(entry):
+                continue
+            if self._freed.may_help(entry.core, before, anybody=entry.queue != NAMELESS):
+                self._is_behind = True  # room was given back between two steps: they have it in their order
                 continue
             generation, head = self._model.table.generation, entry.head
             if self._visit_again(entry, entry.core, key_then, walk, cycle):

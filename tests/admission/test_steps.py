@@ -525,3 +525,22 @@ class TestThoseThatWait:
         world.tell(Decide())
         assert [str(each.ref) for each in world.state.reservations()] == ["default/waiting-0"]
         assert not newcomer.reserved
+
+    def test_room_that_comes_back_between_two_steps_is_had_in_turn(self) -> None:
+        """Who was evaluated longest ago is the first in the second step, but not where there is room for others."""
+        world = self.world(1)
+        middle, late = world.gang("middle", 1, cpu=2000), world.gang("late", 1, cpu=3000)
+        come(world, "first", 4, gpus=0)
+        judge(world)
+        late.see(0, labels={"changed": "yes"})
+        come(world, "second", 4, gpus=0)
+        judge(world)
+        at = world.state.judged_at()
+        assert at[late.gang.uid] < at[middle.gang.uid]
+        come(world, "third", 4, gpus=0)
+        assert world.tell(Decide())
+        for name in ("running-0", "running-1"):
+            world.tell(PodGone(next(pod for pod in world.state.pods() if pod.name == name).uid))
+        judge(world)
+        assert middle.reserved
+        assert not late.reserved
