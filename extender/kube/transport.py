@@ -230,12 +230,17 @@ def _no_answer(error: Exception) -> ApiError:
     return ApiError(0, reason, f"{type(error).__name__}: {error}")
 
 
+def _let_go(error: Exception) -> Exception:
+    """Return an error that an answer keeps, without the traceback that keeps the answer: none would ever be freed."""
+    return error.with_traceback(None)
+
+
 async def _refusal(response: ClientResponse) -> ApiError:
     """Return what an answer that is no success says: a metav1.Status, or a proxy's or a dying server's text."""
     try:
         body = await response.read()
     except _NO_ANSWER as error:
-        body = f"({type(error).__name__} while reading the answer)".encode()
+        body = f"({type(_let_go(error)).__name__} while reading the answer)".encode()
     retry_after = response.headers.get("Retry-After", "")
     wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
     try:
@@ -259,7 +264,7 @@ async def _whole_body(response: ClientResponse) -> bytes:
     try:
         return await response.read()
     except _NO_ANSWER as error:
-        raise _no_answer(error) from error
+        raise _no_answer(error) from _let_go(error)
 
 
 async def _chunks(response: ClientResponse) -> AsyncIterator[bytes]:
@@ -268,7 +273,7 @@ async def _chunks(response: ClientResponse) -> AsyncIterator[bytes]:
         async for chunk in response.content.iter_any():
             yield chunk
     except _NO_ANSWER as error:
-        raise _no_answer(error) from error
+        raise _no_answer(error) from _let_go(error)
 
 
 def _hang_up(response: ClientResponse) -> None:

@@ -169,11 +169,11 @@ async def abort(_script: ApiScript, request: web.Request, _response: web.StreamR
     request.transport.abort()
 
 
-def watch(*parts: JsonObject | bytes, then: End = close) -> Answer:
+def watch(*parts: JsonObject | bytes, then: End = close, status: int = 200) -> Answer:
     """Answer with a watch: events as lines, bytes as they are; then end it, hold it, or break it."""
 
     async def answer(script: ApiScript, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response = web.StreamResponse(status=status, headers={"Content-Type": "application/json"})
         await response.prepare(request)
         for part in parts:
             await response.write(part if isinstance(part, bytes) else line(part))

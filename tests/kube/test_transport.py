@@ -15,7 +15,8 @@ import extender
 from extender.clock import ManualClock
 from extender.control.ports import ApiError
 from extender.kube.transport import Transport
-from tests.kube.apiscript import Answer, ApiScript, abort, hold, line, refuses, says, watch
+from tests.garbage import garbage
+from tests.kube.apiscript import Answer, ApiScript, End, abort, hold, line, refuses, says, watch
 from tests.kube.conftest import write_kubeconfig
 
 OK = says({"kind": "Thing"})
@@ -256,6 +257,34 @@ class TestStreams:
                     received.append(chunk)  # noqa: PERF401 - what came before the error is kept
         assert received == [line({"a": 1})]
         assert (silent.value.status, silent.value.reason) == (0, "Timeout")
+
+    @pytest.mark.parametrize("end", [hold, abort])
+    async def test_nothing_is_left_of_a_watch_that_breaks_off(
+        self, script: ApiScript, transport: Transport, end: End
+    ) -> None:
+        """No cycle of answer, buffers and error; they are old by then, and would be kept for good."""
+
+        async def break_off() -> None:
+            script.plan("/x", watch({"a": 1}, then=end))
+            with pytest.raises(ApiError):  # noqa: PT012 - the iteration is what raises
+                async with transport.stream("/x", {"watch": "true"}, idle_timeout_seconds=0.05) as chunks:
+                    async for _ in chunks:
+                        pass
+
+        assert await garbage(break_off) == {}
+
+    @pytest.mark.parametrize("status", [200, 503])
+    async def test_nothing_is_left_of_an_answer_that_breaks_off(
+        self, script: ApiScript, transport: Transport, status: int
+    ) -> None:
+        """Nor of one that is read whole, whatever its status."""
+
+        async def break_off() -> None:
+            script.plan("/x", watch({"a": 1}, then=abort, status=status))
+            with pytest.raises(ApiError):
+                await transport.get("/x", {})
+
+        assert await garbage(break_off) == {}
 
     async def test_broken_connection_is_noticed(self, script: ApiScript, transport: Transport) -> None:
         """A watch whose connection breaks raises, which tells it from one that has ended."""
