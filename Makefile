@@ -232,7 +232,7 @@ night-controlplane:
 	@$(BIN)/pytest -m 'nightly and controlplane' --numprocesses $(WORKERS) --dist loadfile
 
 # Storms of each flavour, the next ones of those that STORM_RECORD has a line of, and what all of them add up to.
-STORMS ?= 2
+STORMS ?= 1
 STORM_RECORD ?= build/storms.jsonl
 
 night-storms:

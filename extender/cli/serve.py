@@ -251,7 +251,8 @@ async def _serve(  # noqa: PLR0913, PLR0915, PLR0917 - all that the command line
             view = create_view_app(controller, settings, metrics, stream, Reviews(transport, clock))
             sites.append(ListeningMuster(view, sockets.view, rules))
         lag = LoopLag(clock, thread_cpu_seconds, metrics)
-        background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller), keep_memory_small()]
+        background = [controller.run(), feeds.run(), lag.run(), _settle_after_lists(controller)]
+        background.append(keep_memory_small(lambda: controller.admission.model.table.allocatable.nbytes))
         background.append(check_version(transport, random=Random()))
         background.append(check_rights(transport, needed(lease), controller.health.refuse))
         if kept is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,7 +16,25 @@ from extender.cli import interpreter
 from extender.cli.interpreter import GC_THRESHOLDS, give_memory_back, keep_memory_small, settle_survivors, tune
 
 #: Objects that one collection may look at: a few milliseconds.
-MOST = 8_000
+MOST = 3_500
+#: Prints how many bytes are mapped apart from the heap for a buffer of a connection, once one has been freed.
+BUFFER = """
+import ctypes, sys
+from extender.cli.interpreter import keep_buffers_apart
+
+class Mallinfo(ctypes.Structure):
+    _fields_ = [(str(at), ctypes.c_size_t) for at in range(10)]
+
+mallinfo = ctypes.CDLL(None).mallinfo2
+mallinfo.restype = Mallinfo
+if len(sys.argv) > 1:
+    keep_buffers_apart(int(sys.argv[1]))
+first = bytearray(256_000)
+del first
+before = getattr(mallinfo(), "4")
+kept = bytearray(256_000)
+print(getattr(mallinfo(), "4") - before)
+"""
 
 
 @pytest.fixture
@@ -83,9 +103,17 @@ async def test_memory_goes_back_again_and_again(monkeypatch: pytest.MonkeyPatch)
 
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(interpreter, "give_memory_back", give)
-    keeping = asyncio.create_task(keep_memory_small(0.001))
+    keeping = asyncio.create_task(keep_memory_small(lambda: 0, 0.001))
     await thrice.wait()
     keeping.cancel()
+
+
+@pytest.mark.parametrize(("arrays", "apart"), [((), False), (("200000",), True), (("300000",), False)])
+def test_buffers_of_connections_leave_no_holes(arrays: tuple[str, ...], *, apart: bool) -> None:
+    """They are apart from the heap, also after the first was freed, unless arrays as large would be so with them."""
+    command = [sys.executable, "-c", BUFFER, *arrays]
+    mapped = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert (mapped >= 256_000) == apart
 
 
 def resident() -> int:
