@@ -72,8 +72,8 @@ COUNTS: Mapping[str, Limit] = {
     # without a node keep count as nodes do: 20 lines. The pass is in two modules (75 lines), and what a forecast
     # gathers is let alone by the garbage collector (30); who is asked about has its turn at once (5), and gates that
     # stay and evictions that are refused are told of (38). Scrapes pass over single pods that run (8). Where names have
-    # no numbers any slice may be the smaller one (58). What is kept for the first that waits stands for a while (39), and
-    # buffers of connections are kept apart from the heap (27).
+    # no numbers any slice may be the smaller one (58). What is kept for the first that waits stands for a while (39).
+    # Buffers of connections are kept apart from the heap (27).
     "lines in extender": Limit(71_135, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.

@@ -198,15 +198,17 @@ class Torn:
         options = Options(topology=TopologyTerms(slices=(Slice(self.size, "rack"),)))
         ref = GroupRef("scheduling.x-k8s.io", "default", "g")
         job = Job(world, ref)
-        kinds = ((self.left, {"group": ref}, "left"), (self.taken, {}, "other"))
+        kinds = ((self.left, ref, "left"), (self.taken, None, "other"))
         for rack in range(3):
             labels = {"rack": f"r{rack}"}
             world.nodes(self.free[rack], prefix=f"free{rack}", labels=labels)
             for counts, group, called in kinds:
                 for name in world.nodes(counts[rack], prefix=f"{called}{rack}", labels=labels):
-                    own = world.pod(f"{name}-x", 8, node_name=name, phase=Phase.RUNNING, **group)
-                    job.pods += [own] if group else []
-                    world.tell(PodSeen(own))
+                    pod = world.pod(f"{name}-x", 8, node_name=name, phase=Phase.RUNNING)
+                    if group is not None:
+                        pod = replace(pod, group=group)
+                        job.pods.append(pod)
+                    world.tell(PodSeen(pod))
         world.group(ref, self.members, options=options)
         job.pods += [world.pod(f"lost{at}-x", 8, group=ref) for at in range(self.members - sum(self.left))]
         for each in job.pods:
