@@ -36,6 +36,7 @@ _TAINT: JsonObject = {"key": "example.com/good", "effect": "NoSchedule"}
 _POD: JsonObject = {
     "tolerations": [{"key": _TAINT["key"], "operator": "Exists"}],
     "nodeSelector": {"example.com/good": "true"},
+    "priorityClassName": GOOD,  # a hostile PriorityClass may be the default of the others, from one pod to the next
     "containers": [{"name": "c", "image": "i", "resources": {"limits": {GOOD_RESOURCE: "1"}}}],
 }
 #: Kinds that describe gangs: what is wrong in them is told with the first pod that shows that they are for Muster.
@@ -66,6 +67,7 @@ def hostile(cluster: Sandbox, hostile_muster: Server) -> Iterator[str]:
         for amounts in (node["status"]["capacity"], node["status"]["allocatable"]):
             amounts[GOOD_RESOURCE] = "8"
         cluster.api.create(node)
+    cluster.priority_class(GOOD, 5)
     resources = [{"name": GOOD_RESOURCE, "nominalQuota": 16}]
     spec = {
         "flavors": [{"name": "all", "resources": resources}],
