@@ -20,8 +20,9 @@ _ROW = re.compile(r"^\| `(\w+)/` \|")
 
 
 def tops() -> set[str]:
-    """Return the names of folders that paths begin with."""
-    return {path.name for base in BASES for path in base.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    """Return the names of folders that paths begin with, but for those that commands make."""
+    folders = (path for base in BASES for path in base.iterdir() if path.is_dir())
+    return {path.name for path in folders if not path.name.startswith(".")} - {"build", "dist"}
 
 
 def paths(page: Page) -> Iterator[tuple[str, str]]:
