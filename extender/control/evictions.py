@@ -139,7 +139,12 @@ class Gates:
 
     async def _write(self, ungate: Ungate) -> None:
         pod = ungate.pod
-        await self._api.ungate(PodKey(pod.namespace, pod.name, pod.uid), ungate.gate)
+        try:
+            await self._api.ungate(PodKey(pod.namespace, pod.name, pod.uid), ungate.gate)
+        except ApiError as error:
+            if error.outdated:
+                self.stay.pop(pod.uid, None)
+            raise
         self.stay.pop(pod.uid, None)
 
     def _lost(self, ungate: Ungate, error: ApiError) -> None:

@@ -221,6 +221,18 @@ async def test_a_gate_that_stays_is_told_of_and_tried_again(stand: Stand) -> Non
     assert not stand.gates.stay
 
 
+async def test_nothing_is_kept_of_a_gate_whose_pod_goes(stand: Stand) -> None:
+    """It could not be taken off, and when that is tried again there is no such pod."""
+    stand.api.ungate_failures += [ApiError(403, "Forbidden", "denied")] * 10
+    stand.gates.open(Ungate(VICTIM, ADMISSION_GATE))
+    await asyncio.sleep(15)
+    assert stand.gates.stay
+    stand.api.ungate_failures[:] = [ApiError(404, "NotFound", "no such pod")]
+    await asyncio.sleep(60)
+    assert not stand.gates.stay
+    assert stand.api.ungated == []
+
+
 async def test_a_job_is_suspended_and_its_pods_are_counted(stand: Stand) -> None:
     """They leave by that: the metric is that of evictions."""
     stand.suspensions.put("job", SUSPEND)
