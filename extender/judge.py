@@ -293,9 +293,10 @@ def _place_near_all(case: Case, free: WhatIf, candidates: Candidates) -> Plan | 
 
 def fits(case: Case, pod_set: PodSet, view: CapacityView) -> bool:
     """Tell whether `place` would find a node for members, as fast as counting allows."""
-    ways = (replace(case, pod_set=pod_set), *_otherwise(case, pod_set))
-    return _bar(pod_set, view) is None and any(
-        view.shortage(Capacity.FREE, each.pod_set, each.eligible(view)) is None for each in ways
+    if _bar(pod_set, view) is not None:
+        return False
+    return view.shortage(Capacity.FREE, pod_set, case.eligible(view)) is None or any(
+        view.shortage(Capacity.FREE, each.pod_set, each.eligible(view)) is None for each in _otherwise(case, pod_set)
     )
 
 

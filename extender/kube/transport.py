@@ -240,7 +240,8 @@ async def _refusal(response: ClientResponse) -> ApiError:
     try:
         body = await response.read()
     except _NO_ANSWER as error:
-        body = f"({type(_let_go(error)).__name__} while reading the answer)".encode()
+        body = f"({type(error).__name__} while reading the answer)".encode()
+        _let_go(error)
     retry_after = response.headers.get("Retry-After", "")
     wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
     try:

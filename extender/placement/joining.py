@@ -245,7 +245,10 @@ class Joining:
         return found + [waiting[at : at + size] for at in range(0, len(waiting), size)]
 
     def _small(self, begun: Sequence[list[Pod]], size: int, members: int) -> list[Pod] | None:
-        """Return which slice that has begun is smaller than the others; None for one that begins, or for none."""
+        """Return which slice that has begun is smaller than the others; None for one that begins, or for none.
+
+        Which of several it is goes by `way`; the others are counted as further ways.
+        """
         able = [part for part in reversed(begun) if len(part) <= members % size]
         choices = [None, *able] if not able or len(begun) * size < members else able
         at = self.way - self._ways + 1

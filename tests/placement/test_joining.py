@@ -204,11 +204,11 @@ class Torn:
             world.nodes(self.free[rack], prefix=f"free{rack}", labels=labels)
             for counts, group, called in kinds:
                 for name in world.nodes(counts[rack], prefix=f"{called}{rack}", labels=labels):
-                    pod = world.pod(f"{name}-x", 8, node_name=name, phase=Phase.RUNNING)
+                    own = world.pod(f"{name}-x", 8, node_name=name, phase=Phase.RUNNING)
                     if group is not None:
-                        pod = replace(pod, group=group)
-                        job.pods.append(pod)
-                    world.tell(PodSeen(pod))
+                        own = replace(own, group=group)
+                        job.pods.append(own)
+                    world.tell(PodSeen(own))
         world.group(ref, self.members, options=options)
         job.pods += [world.pod(f"lost{at}-x", 8, group=ref) for at in range(self.members - sum(self.left))]
         for each in job.pods:
