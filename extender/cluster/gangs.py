@@ -259,10 +259,17 @@ class Gang:
     @property
     def priority(self) -> int:
         """Return the PodGroup's own priority, else the highest of the unbound members, else of all."""
+        return self._highest([kind.priority for kind in self._tally if kind.unbound])
+
+    @property
+    def held_priority(self) -> int:
+        """Return what others must exceed to have it evicted: as `priority`, by the members that are bound."""
+        return self._highest([kind.priority for kind in self._tally if kind.state == "bound"])
+
+    def _highest(self, priorities: list[int]) -> int:
         if self.group is not None and self.group.priority is not None:
             return self.group.priority
-        waiting = [kind.priority for kind in self._tally if kind.unbound]
-        return max(waiting or [kind.priority for kind in self._tally], default=0)
+        return max(priorities or [kind.priority for kind in self._tally], default=0)
 
     @property
     def created(self) -> str:

@@ -240,8 +240,8 @@ class Policies:
         if not core and not extras:
             return None
         preempts = self._preemption(queue).within_queue is not WithinQueue.NEVER and not gang.never_preempts
-        who, members = (str(holder), gang.uid, queue, flavor, gang.priority, gang.created), (tuple(core), tuple(extras))
-        notice = notice_of(gang, self._preemption(queue))
+        members, notice = (tuple(core), tuple(extras)), notice_of(gang, self._preemption(queue))
+        who = str(holder), gang.uid, queue, flavor, gang.held_priority, gang.created
         return Victim(*who, *members, seconds, gang.unsaved_at_most(now), preempts, notice, units, beside)
 
 
@@ -265,7 +265,7 @@ def _earlier(one: float | None, other: float) -> float:
 
 
 def _is_below(gang: Gang, priority: int, created: str, *, newer: bool) -> bool:
-    return gang.priority < priority or (newer and gang.priority == priority and gang.created > created)
+    return gang.held_priority < priority or (newer and gang.held_priority == priority and gang.created > created)
 
 
 def _as_far_as(victim: Victim, claimant: Claimant) -> Victim | None:
@@ -282,7 +282,7 @@ def _rank(piece: Piece) -> tuple[bool, int, float, str]:
 
 
 def _is_up_to(priority: float, gang: Gang) -> bool:
-    return gang.priority <= priority
+    return gang.held_priority <= priority
 
 
 def _most_taken(policy: PreemptionPolicy, claimant: Claimant) -> float:

@@ -11,8 +11,10 @@ from extender.admission.events import HoldOff, PodSeen
 from extender.cluster.gangs import split
 from extender.objects import keys
 from extender.objects.pod import Phase
+from extender.objects.podgroup import GroupRef
 from extender.objects.queue import BorrowWithin, PreemptionPolicy, Reclaim, WithinQueue
 from extender.objects.reason import Reason, Wait
+from extender.objects.sources.coscheduling import COSCHEDULING
 from tests.eviction.test_preemptions import evicted, leave, running
 from tests.queues.test_sharing import gang, queue, tell
 from tests.worlds import World
@@ -44,6 +46,18 @@ class TestWithinTheQueue:
         world.effects()
         assert gang(world, "high", 1, "team", priority=5).reason is Reason.QUOTA_EXCEEDED
         assert not evicted(world)
+
+    def test_a_member_that_waits_does_not_lower_what_the_others_are_worth(self, world: World) -> None:
+        """A pod of low priority joins a gang that runs, by its label: others of equal priority still evict nobody."""
+        world.nodes(2)
+        world.gang("runs", 1, priority=5).run()
+        world.gang("stays", 1, priority=1, options=keys.Options(preemptible=False)).run()
+        late = world.pod("late", 8, group=GroupRef(COSCHEDULING, "default", "runs"), priority=0)
+        world.tell(PodSeen(late))
+        assert world.gang("equal", 1, priority=5).reason is Reason.INSUFFICIENT_CAPACITY
+        assert not evicted(world)
+        world.gang("higher", 1, priority=6)
+        assert evicted(world) == {"Preempted": {"runs-0"}}
 
     def test_who_is_just_being_placed_is_looked_at_again(self, world: World) -> None:
         """What is promised cannot be evicted; once it is bound it can, and nobody has to ask for that."""
