@@ -21,7 +21,7 @@ from extender.objects.sources.coscheduling import SCHEDULED
 Conditions: TypeAlias = list[JsonObject]
 
 #: What objects may take whose version and conditions are remembered (bytes); one that is forgotten is read again.
-_STORED_BYTES = 8 << 20
+_STORED_BYTES = 2 << 20
 
 #: How often a status is tried while others change the object at the same time.
 _ATTEMPTS = 4
@@ -61,14 +61,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """An object as the server last showed it: enough to change its status without undoing what others did."""
+    """An object as the server last showed it, its conditions as JSON: enough to leave alone what others did."""
 
     uid: str
     version: str
-    conditions: Conditions
+    conditions: bytes
 
 
-class StatusPatcher:
+class StatusWriter:
     """Write the status of objects.
 
     The version goes along with every write. The API server does not look at the UID in a status patch of a custom
@@ -76,11 +76,13 @@ class StatusPatcher:
     others from being lost.
     """
 
-    def __init__(self, api: ApiServer) -> None:
+    def __init__(self, api: ApiServer, clock: Clock) -> None:
+        """Remember nothing yet; `clock` tells when a condition changed."""
         self._api = api
+        self._clock = clock
         self._stored: SizedDict[str, _Stored] = SizedDict(_STORED_BYTES)  # UID -> as last seen
 
-    async def write(self, target: Target, status: Callable[[Conditions], JsonObject]) -> None:
+    async def _write(self, target: Target, status: Callable[[Conditions], JsonObject]) -> None:
         """Write the status that `status` makes of the conditions that stand there.
 
         One request if no other client has changed the object since the last one. Raises ApiError with status 404 if
@@ -90,7 +92,7 @@ class StatusPatcher:
         for _ in range(_ATTEMPTS):
             stored = stored or await self._read(target)
             metadata = {"uid": stored.uid, "resourceVersion": stored.version}
-            body = {"metadata": metadata, "status": status(stored.conditions)}
+            body = {"metadata": metadata, "status": status(msgspec.json.decode(stored.conditions))}
             try:
                 answer = await self._api.patch(f"{target.collection}/{target.name}/status", body)
             except ApiError as error:
@@ -99,7 +101,7 @@ class StatusPatcher:
                 stored = None
             else:
                 written = _read_stored(answer)
-                self._stored.keep(target.uid, written, 1000 + 2 * len(answer))
+                self._stored.keep(target.uid, written, 700 + len(written.conditions))
                 return
         # Not a 409, which would mean that there is nothing left to write to.
         raise ApiError(_SERVICE_UNAVAILABLE, "Conflict", f"{target.what} keeps changing while its status is written")
@@ -140,18 +142,12 @@ def _read_stored(raw: bytes | msgspec.Raw) -> _Stored:
         status = decode_conditioned(raw).status
     except DecodeError:
         status = None
-    conditions: Conditions = msgspec.to_builtins((status and status.conditions) or [])
-    stated = [{name: value for name, value in c.items() if value is not None} for c in conditions]
-    return _Stored(meta.uid or "", meta.resource_version or "", stated)
+    conditions = (status and status.conditions) or []
+    return _Stored(meta.uid or "", meta.resource_version or "", msgspec.json.encode(conditions))
 
 
-class GroupStatusWriter:
+class GroupStatusWriter(StatusWriter):
     """Write phase, counters and conditions of PodGroups, conditions of others left as they are."""
-
-    def __init__(self, api: ApiServer, clock: Clock) -> None:
-        """Remember nothing yet; `clock` tells when a condition changed."""
-        self._patcher = StatusPatcher(api)
-        self._clock = clock
 
     async def write(self, group: GroupRef, uid: str, status: GroupStatus) -> None:
         """Write a status: one request if no other client has changed the PodGroup since the last one.
@@ -160,7 +156,7 @@ class GroupStatusWriter:
         """
         collection = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{group.namespace}/podgroups"
         target = Target(f"PodGroup {group}", collection, group.name, uid)
-        await self._patcher.write(target, lambda known: self._body(known, status))
+        await self._write(target, lambda known: self._body(known, status))
 
     def _body(self, known: Conditions, status: GroupStatus) -> JsonObject:
         scheduled = {
@@ -201,13 +197,8 @@ def _preempted(known: Conditions, status: GroupStatus) -> JsonObject | None:
     }
 
 
-class QueueStatusWriter:
+class QueueStatusWriter(StatusWriter):
     """Write what Queues' gangs use and whether the Queues can be used, conditions of others left as they are."""
-
-    def __init__(self, api: ApiServer, clock: Clock) -> None:
-        """Remember nothing yet; `clock` tells when a condition changed."""
-        self._patcher = StatusPatcher(api)
-        self._clock = clock
 
     async def write(self, name: str, uid: str, report: QueueReport) -> None:
         """Write a status: one request if no other client has changed the Queue since the last one.
@@ -215,7 +206,7 @@ class QueueStatusWriter:
         Raises ApiError with status 404 if there is no such Queue, with 409 if it is another one by now.
         """
         target = Target(f"Queue {name}", _QUEUES, name, uid)
-        await self._patcher.write(target, lambda known: self._body(known, report))
+        await self._write(target, lambda known: self._body(known, report))
 
     def _body(self, known: Conditions, report: QueueReport) -> JsonObject:
         return {**report.status_json(), "conditions": with_condition(known, report.condition_json(), self._clock)}

@@ -152,7 +152,7 @@ class ObjectMeta(BareMeta, gc=False, frozen=True, rename="camel"):
         return ObjectRef(found.api_version, found.kind, self.namespace or "", found.name, found.uid)
 
 
-class ConditionObject(Struct, gc=False, frozen=True, rename="camel"):
+class ConditionObject(Struct, gc=False, frozen=True, rename="camel", omit_defaults=True):
     """A metav1.Condition as it stands on a PodGroup."""
 
     type: str | None = None

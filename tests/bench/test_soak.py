@@ -58,8 +58,8 @@ class TestSlope:
         assert slope_per_hour([sample(5.0), sample(5.0)], lambda one: one.resident) == 0
 
     def test_the_warm_up_is_left_out(self) -> None:
-        """A fifth of the run may do what it likes."""
-        samples = [sample(at, resident=0 if at < 200 else 100 * _MIB) for at in range(0, 1001, 10)]
+        """A fifth of the run may do what it likes, and memory with a bound two fifths to fill."""
+        samples = [sample(at, resident=0 if at < 400 else 100 * _MIB) for at in range(0, 1001, 10)]
         assert judged(samples)[0].at == 200
         assert verdicts(samples)["memory slope without the recording"] is True
 
