@@ -119,7 +119,8 @@ _ONE_BATCH_SECONDS = 1.0
 def _evictions(lives: Lives) -> Iterator[Eviction]:
     """Iterate over the evictions from nodes through the Eviction API.
 
-    What was said last before one is about it: a Muster that said so may have died before it evicted the pod.
+    What was said last before one is about it: a Muster that said so may have died before it evicted the pod. If that
+    was long before, the pod was not evicted for that after all, and what was said next is about it.
     """
     said: dict[str, list[Change]] = {}
     for event in lives.events:
@@ -134,8 +135,13 @@ def _evictions(lives: Lives) -> Iterator[Eviction]:
         if after.uid not in said:
             yield Eviction(step.change, before, None, "")
             continue
-        events = said[after.uid]
-        told = max((each for each in events if each.at <= step.change.at), key=_at, default=events[0]).object
+        events, at = sorted(said[after.uid], key=_at), step.change.at
+        lately = at - lives.tolerance.news - lives.tolerance.eviction
+        told = [
+            *(each for each in events if each.at < lately),
+            *(each for each in reversed(events) if each.at > at),
+            *(each for each in events if lately <= each.at <= at),
+        ][-1].object
         found = _FOR.match(told["note"])
         yield Eviction(step.change, before, found and _known(lives, found[1], found[2]), told["reason"])
 

@@ -140,11 +140,14 @@ class Tale:
             },
         )
 
-    def evict(self, name: str, beneficiary: str = "", reason: str = "Preempted") -> None:
-        """Let Muster evict a pod, for a gang or for nobody, and say so."""
-        if beneficiary:
+    def evict(self, name: str, beneficiary: str = "", reason: str = "Preempted", *, says: float = 0.0) -> None:
+        """Let Muster evict a pod, for a gang or for nobody, and say so: before, or `says` seconds after it."""
+        if beneficiary and not says:
             self.say_evicted(name, beneficiary, reason)
         self._edit(name, status={"conditions": [{"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}]})
+        if says:
+            self.wait(says)
+            self.say_evicted(name, beneficiary, reason)
         self.delete("Pod", name)
 
     def delete(self, kind: str, name: str) -> None:

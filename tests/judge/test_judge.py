@@ -587,6 +587,21 @@ class TestOwnEvictions:
         tale.wait(100)
         assert "P7" not in promises(tale)
 
+    def test_what_was_said_long_before_an_eviction_does_not_count(self, tale: Tale) -> None:
+        """A gang that a pod was to leave for goes, and the pod stays; later it leaves for another, and that is said."""
+        low = self.gang(tale, "low", 1, 0)
+        tale.start(*low, on="n")
+        tale.wait(30)
+        self.gang(tale, "early", 1, 10)
+        (high,) = self.gang(tale, "high", 1, 10)
+        tale.say_evicted("low-0", "early")
+        tale.wait(8)
+        tale.evict("low-0", "high", says=0.1)
+        tale.wait(1)
+        tale.start(high, on="n")
+        tale.wait(100)
+        assert "P7" not in promises(tale)
+
     def test_others_are_evicted_for_the_same_gang(self, tale: Tale) -> None:
         """Those that left for a gang were enough; others need not go for it, too."""
         for node, name in enumerate(("low", "more")):
