@@ -109,6 +109,11 @@ class Tolerance:
         """Return how long before a write its decision may have been taken on what was known then."""
         return self.news + self.write
 
+    @property
+    def eviction_window(self) -> float:
+        """Return the same for an eviction."""
+        return self.news + self.eviction
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Violation:

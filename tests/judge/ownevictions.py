@@ -41,7 +41,7 @@ def gangs_leave_whole(lives: Lives) -> Iterator[Violation]:
     """
     for eviction in _evictions(lives):
         key, at = eviction.pod.group, eviction.change.at
-        late = at + lives.tolerance.eviction + lives.tolerance.news + lives.tolerance.settle
+        late = at + lives.tolerance.eviction_window + lives.tolerance.settle
         if key is None or not lives.ours(eviction.pod) or late > lives.history.end or _hindered(lives, at, late):
             continue
         moments = lives.moments(key)
@@ -75,11 +75,11 @@ def evicted_for_a_start(lives: Lives) -> Iterator[Violation]:
         for number, eviction in enumerate(evictions):
             at = eviction.change.at
             start = next((start for start in starts if start >= at), lives.history.end)
-            allowed = lives.tolerance.news + lives.tolerance.eviction + _START_SECONDS
+            allowed = lives.tolerance.eviction_window + _START_SECONDS
             one_batch = at + _ONE_BATCH_SECONDS + lives.tolerance.eviction
             again = [each.change.at for each in evictions[number:] if one_batch < each.change.at < start]
             until = min([start, at + allowed, *again])
-            if until == start or _disturbed(lives, key, at - lives.tolerance.news - lives.tolerance.eviction, until):
+            if until == start or _disturbed(lives, key, at - lives.tolerance.eviction_window, until):
                 continue
             members = lives.members_at(key, eviction.change.version)
             if not again and any(pod.picky for pod in members):
@@ -136,12 +136,10 @@ def _evictions(lives: Lives) -> Iterator[Eviction]:
             yield Eviction(step.change, before, None, "")
             continue
         events, at = sorted(said[after.uid], key=_at), step.change.at
-        lately = at - lives.tolerance.news - lives.tolerance.eviction
-        told = [
-            *(each for each in events if each.at < lately),
-            *(each for each in reversed(events) if each.at > at),
-            *(each for each in events if lately <= each.at <= at),
-        ][-1].object
+        since = at - lives.tolerance.eviction_window
+        lately = [each for each in events if since <= each.at <= at]
+        later = [each for each in events if each.at > at]
+        told = (lately[-1:] or later[:1] or events[-1:])[0].object
         found = _FOR.match(told["note"])
         yield Eviction(step.change, before, found and _known(lives, found[1], found[2]), told["reason"])
 
@@ -156,7 +154,7 @@ def _known(lives: Lives, namespace: str, name: str) -> GroupKey | None:
 
 def _breaks(lives: Lives, moments: list[Moment], place: int) -> bool:
     """Tell whether an eviction took a gang's minimum, whatever of what was known lately it was decided on."""
-    since = moments[place].change.at - lives.tolerance.news - lives.tolerance.eviction
+    since = moments[place].change.at - lives.tolerance.eviction_window
     known = [moments[place]]
     for moment in reversed(moments[:place]):
         if not moment.whole:
@@ -255,7 +253,7 @@ def _keeps_all(before: NodeFact, after: NodeFact) -> bool:
 
 def _wrong(lives: Lives, books: Books, eviction: Eviction) -> str:
     """Return what is wrong with an eviction for a gang, "" if nothing is."""
-    since = eviction.change.at - lives.tolerance.news - lives.tolerance.eviction
+    since = eviction.change.at - lives.tolerance.eviction_window
     version, victim = eviction.change.version, eviction.pod
     key = eviction.beneficiary
     claimants = [] if key is None else [fact for facts in lives.facts_of(key, since, version) for fact in facts]
