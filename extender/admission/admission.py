@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from extender.admission.admission_pass import AdmissionPass
 from extender.admission.attempts import Attempts
@@ -536,11 +536,19 @@ class Admission:
 
     def give_turn(self, pod: Pod) -> None:
         """Go on with the pass until a pod has a node or its gang had its turn: a refused pod comes a second later."""
+        for _ in self.steps_to(pod):
+            self.decide()
+
+    def steps_to(self, pod: Pod) -> Iterator[None]:
+        """Yield for each step of the pass that is to run before a question about a pod is answered: a few at most."""
         for _ in range(_STEPS):
-            ran, entry = self.decide(), self.tenure.decider.queues.get(pod.group)
+            if not self.pending:
+                return
+            yield
+            entry = self.tenure.decider.queues.get(pod.group)
             had_its_turn = pod.group not in self.model.gangs.changed and (entry is None or entry.is_judged)
-            if not ran or had_its_turn or self.reservations.ledger.of_pod(pod.uid) is not None:
-                break
+            if had_its_turn or self.reservations.ledger.of_pod(pod.uid) is not None:
+                return
 
     def refused(self, reservation: Reservation, slot: Slot, offered: Collection[str]) -> None:
         """Take in that kube-scheduler refuses the planned node for reasons of its own.

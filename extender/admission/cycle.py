@@ -96,7 +96,7 @@ class Pace:
     """
 
     #: How long a step may take (seconds). One gang is the least that it evaluates; a plan for 1,000 pods takes longer.
-    STEP_SECONDS: Final = 0.002
+    STEP_SECONDS: Final = 0.001
 
     def __init__(self, clock: Clock) -> None:
         """Go by `clock`; no step has begun."""

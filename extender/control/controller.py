@@ -139,6 +139,7 @@ class Controller:
         self._expected: Awaited[str] = Awaited()
         self._assembly = GangAssembly(settings.arrival_wait_seconds, clock)
         self._taken_up = asyncio.Event()
+        self._stepping = asyncio.Lock()  # for a turn of the event loop
         self._listed = asyncio.Event()
         self._rewound = False  # whether statuses may be gone that were written
 
@@ -245,6 +246,7 @@ class Controller:
             if self.known(pod.uid) is None:  # the watch is a moment behind kube-scheduler
                 await self._expected.wait(pod.uid, self._settings.observe_wait_seconds)
             await self._assembly.rest_of(pod.group)
+            await self._have_turn(pod.uid)
             entry = self.admission.reservations.ledger.of_pod(pod.uid)
         else:
             self._require_health()
@@ -255,6 +257,14 @@ class Controller:
             self._rejected(pod.uid)  # before its nomination is ordered, which has to wake it
         self._carry_out(effects)
         return effects.answer
+
+    async def _have_turn(self, uid: str) -> None:
+        """Go on with the pass for a pod's gang, if that has changed itself; others have the loop between two steps."""
+        pod = self.known(uid)
+        if pod is None or pod.group not in self.admission.unjudged:
+            return
+        for _ in self.admission.steps_to(pod):
+            await self._step()
 
     def prioritize(self, pod: Pod, names: list[str]) -> list[int]:
         """Answer prioritize with a score of 0 to 10 per name; raise DegradedError when nothing can be said now."""
@@ -338,10 +348,10 @@ class Controller:
 
     async def _pass(self) -> float:
         """Run the pass, step by step, if anything asks for it; return how long its last step took (seconds)."""
-        began = self.clock.monotonic()
-        if not self._apply(events.Decide()) and not self.admission.is_busy:
+        ran, rest = await self._step()
+        if not ran and not self.admission.is_busy:
             return 0.0
-        spent = rest = self.clock.monotonic() - began
+        spent = rest
         passes = self.admission.passes
         while self.admission.is_busy:
             if self.admission.passes != passes:  # it was broken off for the next
@@ -350,14 +360,23 @@ class Controller:
             await asyncio.sleep(rest)
             if not self._follow_health().decides:
                 break
-            began = self.clock.monotonic()
-            self._apply(events.Decide())
-            rest = self.clock.monotonic() - began
+            _, rest = await self._step()
             spent += rest
         self._metrics.pass_seconds.observe(spent)
         self._metrics.recent.observe(ADMISSION_PASS, spent, self.clock.monotonic())
         self._dispatcher.queues_changed()
         return rest
+
+    async def _step(self) -> tuple[bool, float]:
+        """Run a step of the pass; return whether there was one, and its seconds. Of all that want one, one has a turn.
+
+        It is the longest thing that is done in a turn of the event loop: two would be noticed.
+        """
+        await self._stepping.acquire()
+        asyncio.get_running_loop().call_soon(self._stepping.release)
+        began = self.clock.monotonic()
+        ran = self._apply(events.Decide())
+        return ran, self.clock.monotonic() - began
 
     def _next_turn(self) -> float:
         """Return when time alone asks for something (seconds, monotonic), infinity for never."""

@@ -153,7 +153,7 @@ class WatchOptions:
     """Objects per page of a LIST, where the server has no WatchList. A page arrives as one body, so larger ones take
     more memory; smaller ones cost more requests. client-go uses 500."""
 
-    batch: int = 10
+    batch: int = 5
     """Objects taken in before other tasks get their turn on the event loop: about half a millisecond, and each kind has
     one in every turn. More makes verbs wait longer while a list comes in, less makes the list take longer."""
 

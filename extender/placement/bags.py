@@ -149,6 +149,7 @@ class Bags:
         wanted: what is to be placed.
         worth: what bandwidth and what is left whole are worth.
         compared: by step, the best of the ways that were compared.
+        node_multiple: of which number the pods of each node must be a multiple.
     """
 
     def __init__(self, units: Sequence[Unit], wanted: Wanted, tree: Tree) -> None:
@@ -156,10 +157,12 @@ class Bags:
         self.wanted = wanted
         self.worth = Worth(units, wanted.gpus, tree.goal)
         self.compared: dict[int, Way] = {}
+        self.node_multiple = wanted.multiple(tree.depth)
         self._tree = tree
         self._hulls: dict[tuple[int, int, int, int], list[tuple[float, int]]] = {}
         self._costs: dict[tuple[Bag, int, int], NDArray[np.int64]] = {}
         self._steps: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        self._shares: dict[tuple[int, int, int, int], list[int]] = {}
         self._splits: dict[tuple[tuple[int, int], tuple[int, int], int, int], Score | None] = {}
 
     def clique(self, bag: Bag, kind: int, slowest: int = ANY_STEP) -> tuple[Score, int] | None:
@@ -218,7 +221,7 @@ class Bags:
         best = min((score for score in inside if score is not None), default=None)
         # Of each kind of island two places are enough to know whether two islands can be in different ones.
         places: dict[tuple[int, int], set[tuple[int, int]]] = {}
-        parts = [([(kind, self.node_multiple())], copies) for kind, copies in counts]
+        parts = [([(kind, self.node_multiple)], copies) for kind, copies in counts]
         parts += [(self._single_islands(group), copies) for group, copies in groups]
         for index, (islands, copies) in enumerate(parts):
             for island in islands:
@@ -233,7 +236,7 @@ class Bags:
     def _single_islands(self, bag: Bag) -> list[tuple[int, int]]:
         """Return the kinds of island in a domain, each with the number of which its pods must be a multiple."""
         multiple, counts, groups = bag
-        islands = [(kind, self.node_multiple()) for kind, _ in counts]
+        islands = [(kind, self.node_multiple) for kind, _ in counts]
         islands += [island for group, _ in groups for island in self._single_islands(group)]
         return sorted({(kind, lcm(own, multiple)) for kind, own in islands})
 
@@ -353,10 +356,13 @@ class Bags:
 
     def shares(self, kind: int, islands: int, level: int, step: int) -> list[int]:
         """Return the numbers of pods, from one on, that an island of a kind may get to allow at least `step`."""
-        multiple, loss = self.node_multiple(), self.units[kind].loss
-        steps = self.steps_of(kind, islands, level)
-        numbers = range(multiple, len(steps), multiple)
-        return [pods for pods in numbers if steps[pods] >= step and loss[pods] < IMPOSSIBLE]
+        key = (kind, islands, level, step)
+        if key not in self._shares:
+            multiple, loss = self.node_multiple, self.units[kind].loss
+            steps = self.steps_of(kind, islands, level)
+            numbers = range(multiple, len(steps), multiple)
+            self._shares[key] = [pods for pods in numbers if steps[pods] >= step and loss[pods] < IMPOSSIBLE]
+        return self._shares[key]
 
     def _loss(self, kind: int, pods: int) -> int:
         unit = self.units[kind]
@@ -373,10 +379,6 @@ class Bags:
             question = UnitQuestion(self.wanted.gpus, factors, self.wanted.objective)
             self._steps[key] = unit.steps(self.wanted.pods, question, islands)
         return self._steps[key]
-
-    def node_multiple(self) -> int:
-        """Return of which number the pods of each node must be a multiple."""
-        return self.wanted.multiple(self._tree.depth)
 
 
 def passed_by(chosen: Score, ways: Iterable[Way]) -> Way | None:

@@ -98,10 +98,13 @@ class Search:
                 slowest = -best.step
         return [choice for _, choice in sorted(choices, key=lambda entry: entry[0])]
 
-    def allowed(self, kind: int, choice: DomainChoice) -> list[int]:
-        """Return the numbers of pods that an island of a kind may get, so that the choice keeps its bandwidth."""
-        if choice.islands == 1:
-            multiple = self.bags.node_multiple() if kind < self.clique_base else 1
+    def allowed(self, kind: int, choice: DomainChoice, *, free: bool = False) -> list[int]:
+        """Return the numbers of pods that an island of a kind may get, so that the choice keeps its bandwidth.
+
+        `free` is a node of an island: it may get any number.
+        """
+        if free or choice.islands == 1:
+            multiple = self.bags.node_multiple if kind < self.clique_base else 1
             return list(range(multiple, min(self.units[kind].cap, self.wanted.pods) + 1, multiple))
         return self.bags.shares(kind, choice.islands, choice.level, -choice.score.step)
 
@@ -237,7 +240,7 @@ class Search:
     @property
     def node_multiple(self) -> int:
         """Return of which number the pods of each node must be a multiple."""
-        return self.bags.node_multiple()
+        return self.bags.node_multiple
 
     @cached_property
     def clique_base(self) -> int:
@@ -323,6 +326,7 @@ class _Exact:
         self._field = search.field
         self._pods = search.wanted.pods
         self._weights = self._weigh()
+        self._costs: dict[tuple[int, int, bool], NDArray[np.int64]] = {}
 
     def shares(self) -> Shares:
         table = self._domain(self._choice.level + 1, self._choice.positions, free_choice=self._choice.islands == 1)
@@ -351,7 +355,7 @@ class _Exact:
         With `free_choice` any number may go to any node: they are all on one NVLink island.
         """
         if level >= self._field.tree.depth:
-            nodes = self._useful(positions).tolist()
+            nodes = self._useful(positions, free_choice=free_choice).tolist()
             return merge([self._node(position, free_choice=free_choice) for position in nodes], self._pods)
         children = []
         for domain, inside in _groups(self._search, level, positions):
@@ -361,16 +365,20 @@ class _Exact:
                 children.append(self._child(level, domain, inside, free_choice=free_choice))
         return merge(children, self._pods)
 
-    def _useful(self, positions: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _useful(self, positions: NDArray[np.intp], *, free_choice: bool) -> NDArray[np.intp]:
         """Return the nodes of one domain without those that cannot be needed.
 
-        Of nodes that are alike the first are as good as the others, and no more get any than there are pods.
+        Of nodes that are alike the first are as good as the others, and no more get any than have the least share each.
         """
-        caps = self._field.caps[positions].astype(np.int64)
-        alike = self._field.kinds[positions] * (caps.max(initial=0) + 1) + caps
+        kinds, caps = self._field.kinds[positions], self._field.caps[positions].astype(np.int64)
+        needed = np.zeros(len(self._field.units), dtype=np.int64)
+        for kind in np.unique(kinds).tolist():
+            if numbers := self._search.allowed(kind, self._choice, free=free_choice):
+                needed[kind] = self._pods // numbers[0]
+        alike = kinds * (caps.max(initial=0) + 1) + caps
         order = np.argsort(alike, kind="stable")
         firsts = np.searchsorted(alike[order], alike[order])
-        useful: NDArray[np.intp] = np.sort(order[np.arange(order.shape[0]) - firsts < self._pods])
+        useful: NDArray[np.intp] = np.sort(order[np.arange(order.shape[0]) - firsts < needed[kinds[order]]])
         return positions[useful]
 
     def _child(self, level: int, domain: int, inside: NDArray[np.intp], *, free_choice: bool) -> Table:
@@ -391,20 +399,21 @@ class _Exact:
         return Table(np.minimum(costs, IMPOSSIBLE), table.pick)
 
     def _node(self, position: int, *, free_choice: bool) -> Table:
-        kind = int(self._field.kinds[position])
+        alike = int(self._field.kinds[position]), int(self._field.caps[position]), free_choice
+        if alike not in self._costs:
+            self._costs[alike] = self._costs_of(*alike)
+        return leaf(position, self._costs[alike])
+
+    def _costs_of(self, kind: int, cap: int, free_choice: bool) -> NDArray[np.int64]:  # noqa: FBT001 - a part of a key
+        """Return what each number of pods costs on a node of a kind that takes `cap`."""
         unit, weights = self._search.units[kind], self._weights
         costs = np.full(self._pods + 1, IMPOSSIBLE, dtype=np.int64)
         costs[0] = 0
-        multiple = self._search.node_multiple
-        most = min(unit.cap, self._pods)
-        numbers = range(multiple, most + 1, multiple) if free_choice else self._search.allowed(kind, self._choice)
         island = 0 if free_choice else weights.island
-        for pods in numbers:
-            room = int(self._field.caps[position]) - pods
-            costs[pods] = (
-                island + weights.loss * unit.loss[pods] + weights.node + weights.left * room + weights.balance * pods**2
-            )
-        return leaf(position, costs)
+        for pods in self._search.allowed(kind, self._choice, free=free_choice):
+            left = weights.left * (cap - pods)
+            costs[pods] = island + weights.loss * unit.loss[pods] + weights.node + left + weights.balance * pods**2
+        return costs
 
 
 class _Greedy:

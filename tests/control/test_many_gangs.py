@@ -6,13 +6,17 @@ import asyncio
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
+from extender.admission.cycle import Pace
 from extender.admission.engine import Engine
-from extender.admission.events import Decide, GroupGone, GroupSeen, PodGone, PodSeen, Rebuild
+from extender.admission.events import Decide, GroupGone, GroupSeen, Outcome, PodGone, PodSeen, Rebuild
 from extender.control.binding import Barrier
 from extender.control.dispatch import Dispatcher
 from extender.control.outbox import Outbox, WriteWindow
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
+from extender.settings import Settings
 from muster_lab.simulation.virtual_time import LoopClock
 from tests.control.conftest import Muster
 from tests.counting import calls
@@ -62,6 +66,7 @@ async def test_a_gang_that_goes_while_metrics_are_counted_does_not_disturb(muste
     assert muster.sample("muster_gangs", phase="Pending") == 149
 
 
+@pytest.mark.parametrize("settings", [Settings(recording_megabytes=0)])  # whose thread ends its work at any moment
 async def test_single_pods_that_run_cost_a_scrape_nothing(muster: Muster) -> None:
     """There may be 50,000 of them, and each metric that is read off the state is about gangs or about who waits."""
     muster.sync()
@@ -75,6 +80,27 @@ async def test_single_pods_that_run_cost_a_scrape_nothing(muster: Muster) -> Non
         return calls(lambda: list(muster.controller.scrape_in_steps()))
 
     assert work(300) == work(10)
+
+
+async def test_of_calls_that_each_need_a_step_of_the_pass_one_has_it_in_a_turn(
+    muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan is the longest thing that is done in a turn of the event loop, and all calls come to their answers."""
+    monkeypatch.setattr(Pace, "STEP_SECONDS", 0.0)  # each step evaluates one gang
+    muster.sync()
+    nodes = muster.nodes(4)
+    await asyncio.sleep(1)
+    pods = [muster.gang(f"gang-{number}", 1, gpus=1)[0] for number in range(3)]
+    asked = [asyncio.create_task(muster.controller.filter(pods[2], nodes))]
+    placed = [0]
+    await asyncio.sleep(0)
+    placed.append(len(muster.state.reservations()))
+    asked.append(asyncio.create_task(muster.controller.filter(muster.gang("late", 1, gpus=1)[0], nodes)))
+    while not all(call.done() for call in asked):
+        await asyncio.sleep(0)
+        placed.append(len(muster.state.reservations()))
+    assert max(after - before for before, after in pairwise(placed)) == 1
+    assert [call.result().outcome for call in asked] == [Outcome.PINNED, Outcome.PINNED]
 
 
 async def test_many_gangs_are_reported_over_several_turns(muster: Muster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -44,6 +45,22 @@ async def test_no_more_writes_run_than_there_are_places() -> None:
     writes = Writes(WriteWindow(3))
     await writes.many(10)
     assert (writes.most, len(writes.order)) == (3, 10)
+
+
+async def test_a_burst_of_writes_begins_over_several_turns_of_the_event_loop() -> None:
+    """Each takes the loop for a moment: a gang's sixteen Bindings do not begin in one turn, but within a few."""
+    window, turn, began = WriteWindow(32), 0, list[int]()
+
+    async def write() -> None:
+        async with window.turn(WriteRank.BINDING):
+            began.append(turn)
+
+    writes = asyncio.gather(*(write() for _ in range(16)))
+    while not writes.done():
+        await asyncio.sleep(0)
+        turn += 1
+    assert max(Counter(began).values()) == WriteWindow.STARTS_PER_TURN
+    assert max(began) - min(began) <= 16 / WriteWindow.STARTS_PER_TURN
 
 
 async def test_bindings_go_before_nominations_before_reports() -> None:

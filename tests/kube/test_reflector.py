@@ -355,8 +355,7 @@ class TestUndecodable:
             watch(added("a", version=8, spec=7), listed(9), then=hold),
         )
         async with watching(transport) as watched:
-            await watched.tells("gone", "/b", "uid-b")
-        assert watched.told[-2:] == [("gone", "/b", "uid-b"), ("synced",)]
+            await watched.observer.until(lambda: watched.told[-2:] == [("gone", "/b", "uid-b"), ("synced",)])
         assert ("gone", "/a", "uid-a") not in watched.told
 
     async def test_unreadable_object_under_an_old_name_ends_the_old_one(
