@@ -56,7 +56,7 @@ class WriteWindow:
 
     #: Part of the window that reports may fill: they are many when many gangs change, and nothing waits for them.
     REPORT_SHARE = 1 / 8
-    #: Writes that begin in one turn of the event loop: each takes it for a third of a millisecond.
+    #: Writes that begin in one turn of the event loop: each takes it for 0.2 to 0.3 ms.
     STARTS_PER_TURN = 4
 
     def __init__(self, ceiling: int) -> None:

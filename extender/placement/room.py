@@ -60,17 +60,20 @@ def merge(children: Sequence[Table], pods: int) -> Table:
 
     Complexity: O(pods x sum of what is possible in the children).
     """
-    numbers = np.arange(pods + 1)
-    barred, costs = np.full(pods, IMPOSSIBLE), np.where(numbers > 0, IMPOSSIBLE, 0)
-    choices: list[NDArray[np.intp]] = []
+    costs = np.full(pods + 1, IMPOSSIBLE, dtype=np.int64)
+    costs[0] = 0
+    choices: list[NDArray[np.int64]] = []
     for child in children:
-        shares = child.possible
-        shares = shares[shares <= pods]
-        before = np.concatenate((barred, costs))  # at `pods` + n what n pods cost
-        sums = before[(pods - shares)[:, np.newaxis] + numbers] + child.costs[shares, np.newaxis]
-        best = sums.argmin(axis=0)
-        costs = np.minimum(sums[best, numbers], IMPOSSIBLE)
-        choices.append(shares[best])
+        best, choice = np.full_like(costs, IMPOSSIBLE), np.zeros(pods + 1, dtype=np.int64)
+        for share in child.possible.tolist():
+            if share > pods:
+                break
+            candidate = costs[: pods + 1 - share] + child.costs[share]
+            better = candidate < best[share:]
+            best[share:][better] = candidate[better]
+            choice[share:][better] = share
+        costs = np.minimum(best, IMPOSSIBLE)
+        choices.append(choice)
 
     def pick(wanted: int) -> Shares:
         shares: Shares = []
