@@ -194,7 +194,7 @@ class Accountant:
         `capacity` is how many GPUs there are from now on.
         """
         if capacity != self._capacity:
-            self._book.change(Payer(), Purpose.CAPACITY, capacity - self._capacity, self._now())
+            self._count_hours(Payer(), Purpose.CAPACITY, capacity - self._capacity, self._now())
             self._capacity = capacity
         for number, ref in enumerate(list(self._touched), start=1):
             if ref not in self._touched:
@@ -366,7 +366,7 @@ class Accountant:
     def _move(self, use: Purpose, gpus: int, old: Payer, new: Payer, now: float) -> None:
         for payer, by in ((old, -gpus), (new, gpus)):
             self.totals.change(payer, use, by, now)
-            self._book.change(payer, use, by, now)
+            self._count_hours(payer, use, by, now)
 
     def _hold(self, pod: Pod, began: float) -> None:
         life = self._life(pod.group)
@@ -508,7 +508,15 @@ class Accountant:
     def _change(self, life: Life, use: Purpose, gpus: int, at: float) -> None:
         (life.spent if use is Purpose.USED else life.kept).change(gpus, at)
         self.totals.change(life.payer, use, gpus, at)
-        self._book.change(life.payer, use, gpus, at)
+        self._count_hours(life.payer, use, gpus, at)
+
+    def _count_hours(self, payer: Payer, use: Purpose, gpus: int, at: float) -> None:
+        """Count by the hour, where a store takes it: a pod that has run for a year has 8,760 of them.
+
+        What runs, and what there is, is counted when a store is adopted, from where that ends.
+        """
+        if self._adopted or (self._recording and use is Purpose.RESERVED):
+            self._book.change(payer, use, gpus, at)
 
     def _note(self, life: Life) -> None:
         if self._recording:

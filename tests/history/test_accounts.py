@@ -21,6 +21,7 @@ from extender.objects.pod import Phase
 from extender.objects.podgroup import GroupRef, PodGroup
 from extender.objects.sources.coscheduling import COSCHEDULING
 from tests.builders import CREATED
+from tests.counting import calls
 from tests.history.recording import USER_LABEL, Cluster, RecordingMuster, gangs_of, usage_by, used_by_queue
 
 GANG = GroupRef(COSCHEDULING, "default", "train")
@@ -81,6 +82,23 @@ def test_what_runs_is_in_the_store_and_goes_on_after_a_kill(
     assert record.used == pytest.approx(4 * 115)
     assert record.outcome == "Deleted"
     assert used_by_queue(store) == {"q": pytest.approx(4 * 115)}
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_pods_that_have_run_for_a_year_are_taken_up_as_others(
+    cluster: Cluster, store: HistoryStore, *, stored: bool
+) -> None:
+    """Nothing is counted hour by hour for each pod when a Muster starts, with a store and without."""
+
+    def start() -> None:
+        RecordingMuster(cluster, store if stored else None)
+
+    for number in range(20):
+        cluster.bind(cluster.create(f"serving-{number}", 8, queue="q").uid)
+    start()
+    young = calls(start)
+    cluster.clock.advance(365 * 86_400)
+    assert calls(start) == young
 
 
 def test_what_is_gone_after_a_kill_ended_in_the_middle(
