@@ -246,12 +246,12 @@ class Controller:
             if self.known(pod.uid) is None:  # the watch is a moment behind kube-scheduler
                 await self._expected.wait(pod.uid, self._settings.observe_wait_seconds)
             await self._assembly.rest_of(pod.group)
-            await self._have_turn(pod.uid)
             entry = self.admission.reservations.ledger.of_pod(pod.uid)
         else:
             self._require_health()
         if entry is not None and len(names) > 1:
             await self._nominations.get_ahead(self._settings.arrival_wait_seconds)
+        await self._have_turn(pod.uid)
         effects = self._take_in(events.Filter(pod, names))
         if effects.answer.outcome is Outcome.REFUSED:
             self._rejected(pod.uid)  # before its nomination is ordered, which has to wake it

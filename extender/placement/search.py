@@ -124,7 +124,9 @@ class Search:
         """
         field, pods = self.field, self.wanted.pods
         fits = np.array([unit.cap >= pods for unit in field.units], dtype=np.bool_)
-        positions = np.flatnonzero(within & fits[field.kinds] if pods % self.node_multiple == 0 else ~within & within)
+        positions = np.flatnonzero(
+            within & fits[field.kinds] if pods % self.bags.node_multiple == 0 else ~within & within
+        )
         kinds = field.kinds[positions]
         there = [kind if fit else -1 for kind, fit in enumerate(fits.tolist())]
         steps = [0 if kind < 0 else self.bags.steps_of(kind, 1, field.tree.depth)[pods] for kind in there]
@@ -236,11 +238,6 @@ class Search:
                 found = pair, 2
         self._verdicts[key] = found
         return found
-
-    @property
-    def node_multiple(self) -> int:
-        """Return of which number the pods of each node must be a multiple."""
-        return self.bags.node_multiple
 
     @cached_property
     def clique_base(self) -> int:
