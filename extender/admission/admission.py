@@ -574,8 +574,9 @@ class Admission:
             self.reservations.tried_again(gang.uid)
         self.reconsider(pod.group)
 
-    def passed(self, reservation: Reservation) -> None:
+    def passed(self, reservation: Reservation, slot: Slot) -> None:
         """Take in that a member passes kube-scheduler's own filters."""
+        self.refusals.let_pass(slot.pod.uid)
         if self.vetoes.of_gangs and self.vetoes.passed(reservation.gang_uid):
             self.model.gangs.touch(reservation.gang_uid)
 

@@ -355,6 +355,7 @@ class Observations:
         reservations = self._admission.reservations
         if pod.node_name:
             reservations.ledger.fulfil(pod)
+            self._admission.refusals.forget(pod.uid)
             return
         entry = None if before is None else reservations.ledger.of_pod(pod.uid)
         if entry is None:

@@ -245,12 +245,12 @@ class Verbs:
             takes[planned] = True
         accepted = list(compress(names, takes[table.rows_of(names)].tolist()))
         if slot.node in accepted:
-            self._admission.passed(reservation)
+            self._admission.passed(reservation, slot)
         return Filtered(Outcome.RANKED, accepted, decision=reservation.decision) if accepted else None
 
     def _pin(self, reservation: Reservation, slot: Slot) -> Filtered:
         """Let the member go to its planned node, which kube-scheduler's own filters have passed."""
-        self._admission.passed(reservation)
+        self._admission.passed(reservation, slot)
         return Filtered(Outcome.PINNED, [slot.node], decision=reservation.decision)
 
     def _learn(self, pod: Pod, reservation: Reservation, slot: Slot, names: list[str]) -> Filtered:

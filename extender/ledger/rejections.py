@@ -392,7 +392,9 @@ class Refusals:
     them, the others may be placed too.
 
     Where another extender follows on Muster in kube-scheduler's configuration, it may refuse the planned node after
-    Muster let it pass: the member comes back with that node on offer, and never reaches bind.
+    Muster let it pass: the member comes back with that node on offer, and never reaches bind. What is said of a pod
+    right after it was let pass, or has reached bind, is thus no word of kube-scheduler before it asks Muster: it comes
+    from behind Muster, or late from an attempt before that one.
     """
 
     def __init__(self, model: ClusterModel) -> None:
@@ -401,6 +403,7 @@ class Refusals:
         self._passed: dict[str, str] = {}  # pod UID -> a refusal after which kube-scheduler has asked about the pod
         self._stuck: dict[str, str] = {}  # pod UID -> a refusal that counts though some nodes lack room
         self._sent: dict[str, tuple[str, int]] = {}  # pod UID -> its planned node, and how often it was sent there
+        self._let_pass: set[str] = set()  # UIDs of unbound pods of which nothing was said since Muster let them pass
 
     def follow(self, pod: Pod, before: Pod | None) -> bool:
         """Take in a pod that was `before` (None: unknown); return whether another refusal of it counts now."""
@@ -409,6 +412,10 @@ class Refusals:
         for texts in (self._passed, self._stuck):
             if pod.uid in texts and (texts[pod.uid] != pod.refusal or not pod.placeable):
                 del texts[pod.uid]
+        kind = refusal_kind(pod.refusal)
+        if kind not in {RefusalKind.NONE, RefusalKind.ASKED} and pod.uid in self._let_pass:
+            self._let_pass.remove(pod.uid)
+            self._passed[pod.uid] = pod.refusal
         return self._count(pod)
 
     def asked(self, pod: Pod) -> bool:
@@ -450,12 +457,17 @@ class Refusals:
         self._sent[pod.uid] = node, times + 1
         return False
 
+    def let_pass(self, uid: str) -> None:
+        """Take in that Muster lets a pod pass to its node."""
+        self._let_pass.add(uid)
+
     def arrived(self, uid: str) -> None:
         """Take in that a pod has reached bind."""
         self._sent.pop(uid, None)
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
+        """Forget a pod that is bound or gone."""
+        self._let_pass.discard(uid)
         self._sent.pop(uid, None)
         self._passed.pop(uid, None)
         self._stuck.pop(uid, None)

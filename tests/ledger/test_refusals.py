@@ -16,6 +16,8 @@ MIXED = "0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 3 I
 FULL = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
 OWN = "0/4 nodes are available: 4 gang waits: 0 of 32 members fit now."
 
+OTHERS = "0/4 nodes are available: 1 CardInsufficientMemory. preemption: none"
+
 
 @pytest.fixture
 def world() -> World:
@@ -118,6 +120,30 @@ def test_a_member_that_has_arrived_is_not_refused(world: World) -> None:
     job.see(0, refusal=NO_CLAIM)
     world.judge()
     assert len(job.reserved) == 2
+
+
+def test_what_is_said_behind_muster_releases_nothing(world: World) -> None:
+    """Another extender refuses a member that Muster let pass: it is to have another node, and its gang keeps theirs."""
+    job = world.gang("job", 2)
+    job.bind(0)
+    for words in (OTHERS, OTHERS.replace("preemption: none", "preemption: other")):
+        assert world.filter(job.pods[1]).outcome is Outcome.PINNED
+        job.see(1, refusal=words)
+        world.judge()
+        assert len(job.reserved) == 2
+
+
+def test_of_a_member_that_was_let_pass_once_one_word_is_another_extenders(world: World) -> None:
+    """What follows without a question to Muster in between is kube-scheduler's own again."""
+    job = world.gang("job", 2)
+    world.filter(job.pods[1])
+    job.see(1, refusal=OWN)
+    job.see(1, refusal=OTHERS)
+    world.judge()
+    assert len(job.reserved) == 2
+    job.see(1, refusal=NO_CLAIM)
+    world.judge()
+    assert job.reserved == {}
 
 
 def test_a_pod_of_its_own_is_not_reserved_for_either(world: World) -> None:
