@@ -219,13 +219,18 @@ class EntryWriter:
     def _object(self, value: Any) -> object:  # noqa: ANN401 - a pod or a node
         return self._last.written(value)
 
+    def _asked_about(self, pod: Pod) -> object:
+        return self._last.written(pod, only_known=True)
+
     def _as_it_is(self, value: object) -> object:
         return value
 
     @classmethod
-    def writer(cls, kind: Any) -> _Write:  # noqa: ANN401 - a type, made at run time
-        """Return what writes a field of some type."""
-        return cls._object if kind in _KEYS else cls._as_it_is
+    def writer(cls, event: type, kind: Any) -> _Write:  # noqa: ANN401 - a type, made at run time
+        """Return what writes a field of some type in events of another."""
+        if kind not in _KEYS:
+            return cls._as_it_is
+        return cls._asked_about if event in _QUESTIONS else cls._object
 
 
 _Write: TypeAlias = Callable[[EntryWriter, Any], object]
@@ -265,10 +270,13 @@ class EntryReader:
 #: Objects that are written once for as long as they stay the same, and what tells one from the other.
 _KEYS: Final[Mapping[type, Callable[[Any], str]]] = {Pod: attrgetter("uid"), Node: attrgetter("name")}
 
+#: What kube-scheduler asks, now and then about a pod that has gone: nothing would ever forget it again.
+_QUESTIONS: Final = frozenset({events.Filter, events.Prioritize, events.Preempt})
+
 
 #: The names of each event's fields, and what writes each.
 _WRITERS: Final[Mapping[type, Sequence[tuple[str, _Write]]]] = {
-    each: tuple((name, EntryWriter.writer(kind)) for name, kind in pairs) for each, pairs in _FIELDS.items()
+    each: tuple((name, EntryWriter.writer(each, kind)) for name, kind in pairs) for each, pairs in _FIELDS.items()
 }
 
 
@@ -278,12 +286,16 @@ class _LastSeen:
     def __init__(self) -> None:
         self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in _KEYS}
 
-    def written(self, value: Any) -> object:  # noqa: ANN401 - a pod or a node
-        """Return the key of an object that is the last one with that key, else the object."""
+    def written(self, value: Any, *, only_known: bool = False) -> object:  # noqa: ANN401 - a pod or a node
+        """Return the key of an object that is the last one with that key, else the object.
+
+        With `only_known` one that is not known is not remembered.
+        """
         objects, key = self._objects[type(value)], _KEYS[type(value)](value)
         if objects.get(key) == value:
             return key
-        objects[key] = value
+        if key in objects or not only_known:
+            objects[key] = value
         return value
 
     def meant(self, kind: type, value: Any) -> object:  # noqa: ANN401 - a pod or a node, or the key of one

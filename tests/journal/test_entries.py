@@ -342,6 +342,18 @@ def test_an_object_that_has_not_changed_is_only_named() -> None:
     assert len(written[1]) < 100 < len(written[2])
 
 
+def test_a_question_about_a_pod_that_has_gone_is_not_remembered() -> None:
+    """kube-scheduler may ask late; what would end with the next deletion of the pod would never end."""
+    asked = events.Filter(POD, ["n"])
+    story = [asked, asked, events.PodSeen(POD), asked, events.PodGone(POD.uid), asked, asked]
+    writer, reader = EntryWriter(), EntryReader()
+    written = [writer.write([JournalEntry(each, Readings(), Effects(None))]) for each in story]
+    assert [noted.event for data in written for noted in reader.read(data)] == story
+    sizes = [len(data) for data in written]
+    assert sizes[3] < 100 < sizes[0]
+    assert sizes[0] == sizes[1] == sizes[5] == sizes[6]
+
+
 def test_values_share_what_those_of_the_watch_share() -> None:
     """Terms that say nothing are told apart by identity, shapes compared by it first: both are one object again."""
     entries = [
