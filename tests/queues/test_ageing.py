@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -47,6 +48,23 @@ def test_asked_again_it_is_remembered_once(world: World) -> None:
     ages.is_aged(gang)
     ages.is_aged(gang)
     assert ages.ended(100) == [gang.uid]
+
+
+def test_gangs_that_come_and_go_leave_little(world: World) -> None:
+    """Of ten thousand that are gone before they are old a few entries are left, and who stays grows old in time."""
+    ages, _ = ageing()
+    stay = [waiting(world, f"stays-{number}", f"2026-01-01T00:00:{number:02}Z") for number in range(10)]
+    for gang in stay:
+        ages.is_aged(gang)
+    comes = waiting(world, "comes", "2026-01-01T00:00:30Z")
+    for number in range(10_000):
+        gone = replace(comes, uid=f"gone-{number}")
+        ages.is_aged(gone)
+        ages.forget(gone.uid)
+        assert len(ages) <= 2 * len(stay) + Ageing.SPARE + 1
+    assert ages.next_end() == 60
+    assert ages.ended(64) == [gang.uid for gang in stay[:5]]
+    assert sorted(ages.ended(100)) == [gang.uid for gang in stay[5:]]
 
 
 def test_a_gang_that_is_gone_does_not_grow_old(world: World) -> None:
