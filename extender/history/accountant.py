@@ -176,7 +176,7 @@ class Accountant:
         held = self._held.get(uid)
         if held is not None and held.evicting is not None:
             held.evicting = None
-            held.life.leaving.discard(uid)
+            held.life.leaving.pop(uid, None)
             self._note_open(held)
 
     def stand_down(self) -> None:
@@ -395,7 +395,7 @@ class Accountant:
         left = None
         if held.evicting is not None and (pod is None or pod.phase is not Phase.SUCCEEDED):
             left = held.evicting
-            life.leaving.discard(held.uid)
+            life.leaving.pop(held.uid, None)
             if pod is not None and (saved := pod.signs.checkpoint(at)) is not None:
                 life.saved = max(life.saved or 0.0, saved)
             lost = self._lose(life, held.count, held.began, at)
@@ -452,7 +452,7 @@ class Accountant:
             life.saved = saved if life.saved is None or saved is None else max(life.saved, saved)
             life.interval = gang.checkpoint_interval
             life.ready = any(sign.planned is not None and sign.acknowledged == sign.planned for sign in gang.signs)
-        life.leaving.add(uid)
+        life.leaving[uid] = None
         held.evicting = str(reason), by
         self._note_open(held)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -73,7 +73,7 @@ class Life:
     evictions: int = 0
     evicted: str = ""
     evicted_by: str = ""
-    leaving: set[str] = field(default_factory=set)
+    leaving: dict[str, None] = field(default_factory=dict)
     torn: bool = False
     saved: float | None = None
     interval: float | None = None
@@ -81,7 +81,7 @@ class Life:
     spent: Meter = field(default_factory=Meter)
     kept: Meter = field(default_factory=Meter)
     lost: float = 0.0
-    runs: deque[PastRun] = field(default_factory=lambda: deque(maxlen=MOST_RUNS))
+    runs: list[PastRun] = field(default_factory=list)
     run_began: float | None = None
     run_nodes: set[str] = field(default_factory=set)
     before: GangRecord | None = None
@@ -121,6 +121,7 @@ class Life:
             self.runs.append(
                 PastRun(self.run_began, max(at, self.run_began), fold_names(self.run_nodes), *(left or ("", "")))
             )
+            del self.runs[:-MOST_RUNS]
         self.run_began = None
         self.run_nodes.clear()
 
@@ -223,10 +224,9 @@ class Life:
     def _resume_runs(self, stored: GangRecord, since: float) -> None:
         """Put the runs that a store has before those that are known from pods that are still there."""
         known = self.runs[0].began if self.runs else self.run_began
-        for run in reversed(runs_of(stored)):
-            ended = since if run.ended is None else run.ended
-            if known is None or ended <= known:
-                self.runs.appendleft(run._replace(ended=max(ended, run.began)))
+        ends = ((run, since if run.ended is None else run.ended) for run in runs_of(stored))
+        before = [run._replace(ended=max(end, run.began)) for run, end in ends if known is None or end <= known]
+        self.runs = (before + self.runs)[-MOST_RUNS:]
 
     def _runs(self) -> str:
         """Return the runs as the store is to have them: "" where when the gang started and ended tells the same."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from extender.caches import size_of, sized_cache
 from extender.cluster.claims import Claim
@@ -424,7 +424,12 @@ class Charges:
 
 def payers_of(pod: Pod) -> tuple[tuple[str, str], ...]:
     """Return the user and the group of a pod, as (label, value): "" where it does not say."""
-    return (USER, pod.labels.get(USER, "")), (GROUP, pod.labels.get(GROUP, ""))
+    user, group = pod.labels.get(USER, ""), pod.labels.get(GROUP, "")
+    return ((USER, user), (GROUP, group)) if user or group else _NOBODY
+
+
+#: Who pays for pods that name neither.
+_NOBODY: Final = ((USER, ""), (GROUP, ""))
 
 
 def _note(noted: dict[str, None], uids: Iterable[str], sign: int) -> None:
@@ -495,11 +500,15 @@ class _Assessment:
         self._charge = terms.charges.get(key)
         if self._charge is None:
             gpus = claim.shape.gpus
-            self._charge = Charge(
-                pod.group, terms.queue, key[1], amounts, priority, terms.peer, preemptible, payers, gpus
-            )
-            terms.charges[key] = self._charge
+            charge = Charge(pod.group, terms.queue, key[1], amounts, priority, terms.peer, preemptible, payers, gpus)
+            self._charge = terms.charges[key] = self._as_before(pod, charge)
         return self._charge
+
+    def _as_before(self, pod: Pod, charge: Charge) -> Charge:
+        """Return what the first of a pod's gang was charged already, if that is the same."""
+        gang = self._model.gang_of(pod)
+        first = None if gang is None else self._before.get(next(iter(gang.members), ""))
+        return first if first is not None and first == charge else charge
 
     def _terms(self, pod: Pod) -> _Terms:
         (queue, peer), gang = self._queue_of_pod(pod), self._model.gang_of(pod)

@@ -50,6 +50,19 @@ def gang(world: World, name: str, members: int, to: str, gpus: int = 8, **fields
 class TestQuota:
     """What a queue may have."""
 
+    def test_members_that_come_one_by_one_have_the_same_charge(self, world: World) -> None:
+        """Of fifty thousand pods that run a charge is kept for each gang, in whatever steps they are listed."""
+        world.nodes(8)
+        tell(world, queue("research", 64))
+        gang(world, "gang", 8, "research")
+        model, sharing = world.admission.model, world.admission.sharing
+        charges = Charges(model, sharing.queue_of_pod)
+        for uid in list(model.pods):
+            charges.look_at([uid])
+        (charge,) = {id(charge): charge for charge in map(charges.of, model.pods)}.values()
+        assert charge is not None
+        assert (charge.queue, charge.gpus) == ("research", 8)
+
     def test_what_is_charged_together_is_what_is_charged_one_by_one(self, world: World) -> None:
         """Members that are alike are charged in one step, others by themselves; the queues hold the same."""
         world.nodes(8)
