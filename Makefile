@@ -226,7 +226,7 @@ night-properties:
 night-faults: export FAULT_STEPS ?= 40000
 night-faults: export REPLAY_RUNS ?= 100
 night-faults:
-	@$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(FAULTS) tests/properties/test_replay.py
+	@$(BIN)/pytest --timeout 5400 --numprocesses $(WORKERS) --dist worksteal $(FAULTS) tests/properties/test_replay.py
 
 night-controlplane:
 	@$(BIN)/pytest -m 'nightly and controlplane' --numprocesses $(WORKERS) --dist loadfile
