@@ -73,7 +73,7 @@ class Life:
     evictions: int = 0
     evicted: str = ""
     evicted_by: str = ""
-    leaving: dict[str, None] = field(default_factory=dict)
+    leaving: dict[str, None] = field(default_factory=dict)  # while it is empty a set would take more
     torn: bool = False
     saved: float | None = None
     interval: float | None = None

@@ -220,7 +220,7 @@ class EntryWriter:
         return self._last.written(value)
 
     def _asked_about(self, pod: Pod) -> object:
-        return self._last.written(pod, only_known=True)
+        return self._last.asked_about(pod)
 
     def _as_it_is(self, value: object) -> object:
         return value
@@ -286,17 +286,17 @@ class _LastSeen:
     def __init__(self) -> None:
         self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in _KEYS}
 
-    def written(self, value: Any, *, only_known: bool = False) -> object:  # noqa: ANN401 - a pod or a node
-        """Return the key of an object that is the last one with that key, else the object.
-
-        With `only_known` one that is not known is not remembered.
-        """
+    def written(self, value: Any) -> object:  # noqa: ANN401 - a pod or a node
+        """Return the key of an object that is the last one with that key, else the object."""
         objects, key = self._objects[type(value)], _KEYS[type(value)](value)
         if objects.get(key) == value:
             return key
-        if key in objects or not only_known:
-            objects[key] = value
+        objects[key] = value
         return value
+
+    def asked_about(self, pod: Pod) -> object:
+        """Return the same of a pod that may have gone: one that is not known is not remembered."""
+        return self.written(pod) if pod.uid in self._objects[Pod] else pod
 
     def meant(self, kind: type, value: Any) -> object:  # noqa: ANN401 - a pod or a node, or the key of one
         """Return the object that was written; raise EntryError for a key without one."""

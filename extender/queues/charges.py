@@ -422,14 +422,14 @@ class Charges:
                 del self._running[payer]
 
 
+#: Who pays for pods that name neither.
+_NOBODY: Final = ((USER, ""), (GROUP, ""))
+
+
 def payers_of(pod: Pod) -> tuple[tuple[str, str], ...]:
     """Return the user and the group of a pod, as (label, value): "" where it does not say."""
     user, group = pod.labels.get(USER, ""), pod.labels.get(GROUP, "")
     return ((USER, user), (GROUP, group)) if user or group else _NOBODY
-
-
-#: Who pays for pods that name neither.
-_NOBODY: Final = ((USER, ""), (GROUP, ""))
 
 
 def _note(noted: dict[str, None], uids: Iterable[str], sign: int) -> None:
@@ -444,13 +444,15 @@ def _note(noted: dict[str, None], uids: Iterable[str], sign: int) -> None:
 class _Terms(NamedTuple):
     """What the charges of a gang's members have in common, and those that have been worked out.
 
-    `priority` is its PodGroup's, None where it states none; `spare` are those that can be evicted if not all can.
+    `priority` is its PodGroup's, None where it states none; `spare` are those that can be evicted if not all can. The
+    `first` member has this charge already, None if it has none.
     """
 
     queue: str
     peer: str
     priority: int | None
     spare: frozenset[str] | None
+    first: Charge | None
     charges: dict[tuple[Shape, str, int, bool, tuple[tuple[str, str], ...]], Charge]
 
 
@@ -501,20 +503,15 @@ class _Assessment:
         if self._charge is None:
             gpus = claim.shape.gpus
             charge = Charge(pod.group, terms.queue, key[1], amounts, priority, terms.peer, preemptible, payers, gpus)
-            self._charge = terms.charges[key] = self._as_before(pod, charge)
+            self._charge = terms.charges[key] = terms.first if terms.first == charge else charge
         return self._charge
-
-    def _as_before(self, pod: Pod, charge: Charge) -> Charge:
-        """Return what the first of a pod's gang was charged already, if that is the same."""
-        gang = self._model.gang_of(pod)
-        first = None if gang is None else self._before.get(next(iter(gang.members), ""))
-        return first if first is not None and first == charge else charge
 
     def _terms(self, pod: Pod) -> _Terms:
         (queue, peer), gang = self._queue_of_pod(pod), self._model.gang_of(pod)
         priority = None if gang is None or gang.group is None else gang.group.priority
         spare = None if gang is None or gang.preemptible else gang.spare
-        return _Terms(queue, peer, priority, spare, {})
+        first = None if gang is None else self._before.get(next(iter(gang.members), ""))
+        return _Terms(queue, peer, priority, spare, first, {})
 
     def _flavor(self, queue: str, node_name: str, amounts: Mapping[str, int]) -> str:
         """Return the flavor that a pod on a node is charged to: the first of its queue that the node is of."""
