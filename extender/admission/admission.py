@@ -40,7 +40,8 @@ from extender.objects.reason import Problem, Reason, Wait
 from extender.placement.candidates import Eligibility, Ranking
 from extender.placement.capacityview import CapacityViews, PodSet, PodSetRequest, settled_on
 from extender.placement.placement import Better, Placement, describe, next_better
-from extender.queues.order import Ageing, position
+from extender.queues.ageing import Ageing
+from extender.queues.order import position
 from extender.queues.sharing import Sharing
 from extender.settings import Settings
 

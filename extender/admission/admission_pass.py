@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
-from operator import itemgetter
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from extender.admission.attempts import Attempts
@@ -16,7 +15,8 @@ from extender.admission.extras import Extras
 from extender.admission.headearmarks import HeadEarmarks
 from extender.admission.intake import Intake
 from extender.admission.noderequests import NodeRequests
-from extender.admission.verdicts import ENDED_BY_ROOM, Changes, FreedRoom, VerdictKey, wait_of
+from extender.admission.standing import StandingVerdicts
+from extender.admission.verdicts import Changes, VerdictKey, wait_of
 from extender.clock import Clock
 from extender.cluster.gangs import Gang
 from extender.cluster.model import ClusterModel
@@ -35,16 +35,14 @@ from extender.objects.reason import Wait
 from extender.placement.candidates import Eligibility
 from extender.placement.capacityview import CapacityViews, PodSet
 from extender.placement.plan import plan
-from extender.queues.order import Ageing, Queues, Walk
+from extender.queues.ageing import Ageing
+from extender.queues.order import Queues, Walk
 from extender.queues.sharing import NAMELESS, Sharing
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _Steps: TypeAlias = Generator[None, None, _R]
-#: A gang that comes again in a pass: at which generation of the node table it was judged last, and what its verdict
-#: would have rested on in its turn.
-_Later: TypeAlias = tuple[int, Entry, VerdictKey]
 
 
 class AdmissionPass:
@@ -109,7 +107,8 @@ class AdmissionPass:
         self._effects = effects
         self.queues: Queues[Entry] = Queues()
         self._intake = Intake(model, sharing, reservations, pending_evictions, vetoes, ageing, self.queues, clock)
-        self._freed = FreedRoom(model.table)
+        apart = self._intake.is_apart
+        self._standing = StandingVerdicts(model.table, self.queues, sharing, reservations, heads, spares, apart)
         self.changes = Changes(model, sharing, reservations, vetoes, ageing, clock)
         nothing = CapacityViews(model.table, model.tree, Eligibility(model.table))
         self.cycle = Cycle(model, sharing, vetoes, nothing, now=0.0)
@@ -118,7 +117,6 @@ class AdmissionPass:
         self._views: Callable[[], CapacityViews] = lambda: nothing
         self._obstacle: Wait | None = None
         self._pace = Pace(clock)
-        self._passed_by: list[Entry] = []  # where this pass went by all that are of a gang's kind
         self._is_behind = False  # whether gangs are still to be judged again that have no place for certain
 
     def forget(self) -> None:
@@ -154,7 +152,7 @@ class AdmissionPass:
     def _pass(self) -> _Steps[None]:
         """Run a pass, in steps that end wherever this yields."""
         # 1. Bring up to date what time has changed, which devices are held, and what is charged to queues.
-        self.is_telling, self._is_behind, self._passed_by = False, False, []
+        self.is_telling, self._is_behind = False, False
         while self._reservations.nominate():  # should a pass have failed before it had nominated all
             yield
         views = self._views()
@@ -199,14 +197,18 @@ class AdmissionPass:
     def _tell(self, cycle: Cycle) -> _Steps[None]:
         """Tell gangs of the verdict on their kind: newcomers first, then the others if it is another one."""
         self.is_telling = True
-        for first in self._passed_by:
+        for first in self._standing.passed_by:
             untold = filter(None, map(self.queues.get, list(first.shared.untold)))
             yield from self._tell_some(first, untold, cycle)
-        for first in self._passed_by:
+        for first in self._standing.passed_by:
             shared = first.shared
             if shared.told != shared.wait:
                 yield from self._tell_some(first, self.queues.line(first.queue, first.kind), cycle)
             shared.told = shared.wait
+        for _ in self._standing.park():
+            self._pace.done += 1
+            if self._pace.done >= GLANCE and self._pace.is_over():
+                yield
 
     def _tell_some(self, first: Entry, entries: Iterable[Entry], cycle: Cycle) -> _Steps[None]:
         """Tell those of some gangs of the verdict on their kind that stand behind the first that it is true of."""
@@ -215,6 +217,8 @@ class AdmissionPass:
             if entry.core is not None and entry.position >= first.position and entry.gang.ref not in cycle.changed:
                 shared.untold.pop(entry.gang.ref, None)
                 self._reservations.wait(entry.gang, wait_of(shared, entry.core))
+                if entry.judged_on is not None:  # what was found out about it alone is no longer what it waits for
+                    entry.judged_on, entry.head = shared.verdict_on, None
             self._pace.done += 1
             if self._pace.done >= GLANCE and self._pace.is_over():
                 yield
@@ -296,17 +300,17 @@ class AdmissionPass:
         """
         extras: list[Entry] = []
         keys: dict[str, VerdictKey] = {}
-        later: list[_Later] = []
-        walk, failed = self.queues.in_turn(self._sharing.turn), self._reservations.failures.namespaces
+        standing, failed = self._standing, self._reservations.failures.namespaces
+        walk = standing.begin()
         began = self._model.table.generation
         for entry in walk:
             if entry.core is None:
                 extras.append(entry)
                 continue
             key = keys.get(entry.queue) or keys.setdefault(entry.queue, cycle.verdict_key(entry.queue))
-            if entry.head is None and self._stands_for_all(entry, key, walk):
+            if standing.goes_by(entry, key):
                 continue
-            if self._stands(entry, entry.core, key, walk, later):
+            if standing.stands(entry, entry.core, key):
                 self._keep_for(entry, keys, cycle)
                 continue
             odd = cycle.changed or failed
@@ -316,113 +320,72 @@ class AdmissionPass:
             generation = self._model.table.generation
             if self._attempts.visit(entry, entry.core, key, cycle):
                 extras.append(entry)
-            self._stands_for_all(entry, key, walk)
-            if self._pace.is_over():
+            standing.stands_for_all(entry, key)
+            is_over = self._pace.is_over()
+            if is_over:
                 yield
                 self._go_on(cycle)
-                keys.clear()
-            if cycle.has_moved():
-                keys.clear()
+            moved = cycle.has_moved() or is_over
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
                 walk.turns_changed()
+            if moved:
+                keys.clear()
+                standing.keys_changed(cycle, entry.position)
         placed = began != self._model.table.generation
-        yield from self._judge_again(later, walk, extras, cycle, placed=placed)
+        yield from self._judge_again(extras, cycle, placed=placed)
         return extras
 
-    def _stands(self, entry: Entry, core: PodSet, key: VerdictKey, walk: Walk[Entry], later: list[_Later]) -> bool:
-        """Tell whether a gang is passed over in its turn: its own verdict stands, or it comes again `later`."""
-        before = entry.judged_on
-        if before == key and entry.head is None and not entry.blocks:
-            return True
-        if before is None or before == key or not self._cannot_be_better(entry, core, before, key):
-            return False
-        later.append((before.generation, entry, key))
-        self._stands_for_all(entry, before, walk)  # for now
-        return True
-
-    def _cannot_be_better(self, entry: Entry, core: PodSet, before: VerdictKey, key: VerdictKey) -> bool:
-        """Tell whether a gang has no place for certain, as it had none `before` and nothing could help it since."""
-        gang = entry.gang
-        if entry.is_urgent or entry.blocks or entry.shared.borrows:
-            return False
-        if entry.head is not None and not self._heads.stands(entry.head):
-            return False
-        if (
-            key.obstacle is not None
-            or before[1:] != key[1:]
-            or gang.unplaced_count < len(gang.members)
-            or self._intake.is_apart(gang.uid)
-        ):
-            return False
-        wait = self._reservations.waits.get(gang.uid)
-        if wait is None or wait.reason not in ENDED_BY_ROOM or self._sharing.sparing or self._spares.counts:
-            return False
-        return not self._freed.may_help(core, before.generation, anybody=entry.queue != NAMELESS)
-
-    @staticmethod
-    def _keep_for(entry: Entry, keys: dict[str, VerdictKey], cycle: Cycle) -> None:
+    def _keep_for(self, entry: Entry, keys: dict[str, VerdictKey], cycle: Cycle) -> None:
         """Let what is kept for a gang stand until it is evaluated; the keys of those behind it are others then."""
         if entry.head is not None:
             cycle.heads += (entry.head,)
             keys.clear()
+            self._standing.keys_changed(cycle, entry.position)
 
-    def _judge_again(
-        self, later: list[_Later], walk: Walk[Entry], extras: list[Entry], cycle: Cycle, *, placed: bool
-    ) -> _Steps[None]:
+    def _judge_again(self, extras: list[Entry], cycle: Cycle, *, placed: bool) -> _Steps[None]:
         """Judge gangs that have no place for certain, for what they are told and who may be evicted for them.
 
         Where others have been `placed`, these are told first. Those whose verdict is oldest come first, for a step at
         least, then until there is anything else to do.
         """
         kept = cycle.firm, cycle.spares, cycle.obstacle
-        if later and placed:
-            yield
-            self._go_on(cycle)
-        for before, entry, key_then in sorted(later, key=itemgetter(0)):
+        later, freed = self._standing.to_judge_again(), self._standing.freed
+        for number, (before, entry, key_then) in enumerate(later):
+            if placed and not number:
+                yield
+                self._go_on(cycle)
             if kept != (cycle.firm, cycle.spares, cycle.obstacle):
                 self._is_behind = True
                 return
             if entry.core is None or cycle.is_outdated(entry):
                 continue
-            if self._freed.may_help(entry.core, before, anybody=entry.queue != NAMELESS):
+            if freed.may_help(entry.core, before, anybody=entry.queue != NAMELESS):
                 self._is_behind = True  # room was given back between two steps: they have it in their order
                 continue
             generation, head = self._model.table.generation, entry.head
-            if self._visit_again(entry, entry.core, key_then, walk, cycle):
+            if self._visit_again(entry, entry.core, key_then, cycle):
                 extras.append(entry)
             if generation != self._model.table.generation:
                 yield from self._placed(cycle)
             if self._pace.is_over():
                 yield
                 self._go_on(cycle)
-                self._is_behind |= bool(cycle.changed) or self._freed.any_since(generation)
+                self._is_behind |= bool(cycle.changed) or freed.any_since(generation)
             if self._is_behind or entry.head is not head:  # what is kept was taken for granted until now
                 self._is_behind = True
                 return
 
-    def _visit_again(self, entry: Entry, core: PodSet, then: VerdictKey, walk: Walk[Entry], cycle: Cycle) -> bool:
+    def _visit_again(self, entry: Entry, core: PodSet, then: VerdictKey, cycle: Cycle) -> bool:
         """Judge a gang that was passed over; return whether it has been placed and has members beyond that."""
         head, key = entry.head, then._replace(generation=self._model.table.generation)
         if head is not None:
             cycle.heads = tuple(each for each in cycle.heads if each is not head)
+        self.queues.unpark_line(entry)
         more = self._attempts.visit(entry, core, key, cycle)
-        if not self._stands_for_all(entry, key, walk) and entry.kind is not None and head is None:
+        if not self._standing.stands_for_all(entry, key) and entry.kind is not None and head is None:
             cycle.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
         return more
-
-    def _stands_for_all(self, entry: Entry, key: VerdictKey, walk: Walk[Entry]) -> bool:
-        """Tell whether there is a verdict on all that are of a gang's kind; then the walk goes by those behind it."""
-        shared = entry.shared
-        if shared.hopeless_since == self._model.table.last_node_change and key.obstacle is None:
-            shared.verdict_on = key
-        if shared.verdict_on != key:
-            return False
-        if entry.kind is not None:
-            if shared.untold or shared.told is not shared.wait:
-                self._passed_by.append(entry)
-            walk.close()
-        return True
 
     def _is_left_out(self, entry: Entry, walk: Walk[Entry], cycle: Cycle) -> bool:
         """Tell whether a gang is not evaluated now, and let it come later where it is to be.

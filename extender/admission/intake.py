@@ -19,7 +19,8 @@ from extender.objects.reason import Reason, Wait
 from extender.objects.refusal import shortened
 from extender.objects.sources.table import SOURCE_OF
 from extender.placement.capacityview import PodSet, PodSetRequest
-from extender.queues.order import Ageing, Queues, position
+from extender.queues.ageing import Ageing
+from extender.queues.order import Queues, position
 from extender.queues.sharing import Sharing
 
 

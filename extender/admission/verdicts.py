@@ -21,8 +21,8 @@ from extender.ledger.reservations import Reservations
 from extender.objects.podgroup import GroupRef
 from extender.objects.reason import Reason, Wait
 from extender.placement.capacityview import PodSet
+from extender.queues.ageing import Ageing
 from extender.queues.charges import payers_of
-from extender.queues.order import Ageing
 from extender.queues.sharing import Sharing
 
 #: Reasons that say nothing of the one gang alone that was judged, or only what `wait_of` puts right.
@@ -143,6 +143,15 @@ class FreedRoom:
             else:
                 return True
         return False
+
+    def may_help_any(self, least: Mapping[str, int], since: int, *, anybody: bool) -> bool:
+        """Tell the same for members of many kinds, each of which asks for the `least` of some resources or more."""
+        if since < self._table.last_node_change:
+            return True
+        most = self._most_since(since)
+        if most is None or anybody:
+            return most is not None
+        return all(value <= most.get(resource, value) for resource, value in least.items())
 
     def any_since(self, generation: int) -> bool:
         """Tell whether any node has changed, or anything was given back, since a generation of the table."""

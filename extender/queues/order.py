@@ -1,19 +1,18 @@
-"""The order in which gangs are evaluated, which of them wait, and which have waited for so long that they go first."""
+"""The order in which gangs are evaluated, and which of them wait."""
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from operator import attrgetter, itemgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from extender.clock import Clock
 from extender.cluster.gangs import Gang
-from extender.objects.meta import read_timestamp
 from extender.objects.podgroup import GroupRef
+from extender.queues.parked import ParkedLines
 
 
 class Position(NamedTuple):
@@ -69,7 +68,8 @@ _FIRST_PATIENT = (True, True)
 class Queues(Generic[_Entry]):
     """Keep one entry for each gang that wants nodes, sorted by kind in each queue as they come and go.
 
-    Those of a kind are never urgent.
+    Those of a kind are never urgent. The line of a kind may be parked with others that wait for the same: a walk may
+    go by all of these at once. Whenever one of a kind comes or goes, its line is no longer parked.
 
     Attributes:
         changes: how often an entry has come or gone.
@@ -79,6 +79,7 @@ class Queues(Generic[_Entry]):
         self.changes = 0
         self._entries: dict[GroupRef, _Entry] = {}
         self._lines: dict[str, dict[Hashable | None, list[_Entry]]] = {}
+        self._parked: dict[str, list[ParkedLines[_Entry]]] = {}
         self._lent: set[tuple[str, Hashable]] = set()  # lines that a walk may still go over
 
     def __len__(self) -> int:
@@ -101,7 +102,7 @@ class Queues(Generic[_Entry]):
 
     def line(self, queue: str, kind: Hashable) -> Sequence[_Entry]:
         """Return the entries of one kind in a queue, the first first."""
-        return self._lines.get(queue, {}).get(kind, ())
+        return self._lines.get(queue, {}).get(kind) or self._where_parked(queue, kind).line(kind)
 
     def put(self, ref: GroupRef, entry: _Entry) -> None:
         """Let the gang called `ref` stand in its queue with `entry`, in place of a former one."""
@@ -123,11 +124,60 @@ class Queues(Generic[_Entry]):
         del line[index]
         if not line:
             del self._lines[entry.queue][entry.kind]
-        if not self._lines[entry.queue]:
+        if not self._lines[entry.queue] and entry.queue not in self._parked:
             del self._lines[entry.queue]
+
+    def park(self, entry: _Entry, terms: object, asks: Mapping[str, int]) -> None:
+        """Let the line of an entry's kind be parked behind all that wait on the same `terms`.
+
+        Each of the line `asks` for so much of each resource.
+        """
+        self.unpark_line(entry)
+        lots = self._parked.setdefault(entry.queue, [])
+        lot = next((each for each in lots if each.terms == terms), None)
+        if lot is None:
+            lot = ParkedLines[_Entry](terms)
+            lots.append(lot)
+        lot.add(entry.kind, self._lines[entry.queue].pop(entry.kind), asks)
+
+    def parked_on(self, queue: str, terms: object) -> ParkedLines[_Entry] | None:
+        """Return the lines of a queue that wait on `terms`, None where there are none."""
+        return next((each for each in self._parked.get(queue, ()) if each.terms == terms), None)
+
+    def unpark_line(self, entry: _Entry) -> None:
+        """Let a walk come by the line of an entry's kind again."""
+        if (lot := self._where_parked(entry.queue, entry.kind)).line(entry.kind):
+            self._take_out(entry.queue, lot, (entry.kind,))
+
+    def unpark(self, queue: str, lot: ParkedLines[_Entry], behind: Position | None = None) -> list[list[_Entry]]:
+        """Let a walk come by each of some parked lines again, only by those `behind` a place if one is given.
+
+        Return these lines. Complexity: O(parked lines).
+        """
+        kinds = [line[0].kind for line in lot.lines if behind is None or line[0].position > behind]
+        return self._take_out(queue, lot, kinds)
+
+    def _take_out(self, queue: str, lot: ParkedLines[_Entry], kinds: Collection[Hashable]) -> list[list[_Entry]]:
+        lines = {kind: lot.take(kind) for kind in kinds}
+        self._lines[queue].update(lines)
+        if not len(lot):
+            self._parked[queue].remove(lot)
+        if not self._parked[queue]:
+            del self._parked[queue]
+        return list(lines.values())
+
+    def _where_parked(self, queue: str, kind: Hashable) -> ParkedLines[_Entry]:
+        """Return the parked lines that the line of a kind is among, none where it is not."""
+        if kind is not None and queue in self._parked:
+            for lot in self._parked[queue]:
+                if kind in lot:
+                    return lot
+        return ParkedLines(None)
 
     def _own(self, queue: str, kind: Hashable) -> list[_Entry]:
         """Return a line to change: a copy of it if a walk may still go over it."""
+        if (lot := self._where_parked(queue, kind)).line(kind):
+            self._take_out(queue, lot, (kind,))
         lines = self._lines.setdefault(queue, {})
         line = lines.setdefault(kind, [])
         if (queue, kind) in self._lent:
@@ -141,6 +191,7 @@ class Queues(Generic[_Entry]):
         self._lent.clear()
         self._entries.clear()
         self._lines.clear()
+        self._parked.clear()
 
     def in_turn(self, turn: Callable[[str], tuple[object, ...]]) -> Walk[_Entry]:
         """Walk over the entries in the order in which they are to be evaluated, as they stand now.
@@ -149,31 +200,49 @@ class Queues(Generic[_Entry]):
         comes first has the next, of queues that come at once the one whose entry does. In the same way those go after
         them who are deferred on the way. Complexity: O(kinds), and O(entries) that are like no other.
         """
+        urgent, rest = self._fronts()
+        for name, lots in self._parked.items():
+            for lot in lots:
+                self._lent.update((name, line[0].kind) for line in lot.lines if len(line) > 1)
+                rest.setdefault(name, []).extend(_fronts_of(lot.lines))
+        return Walk(urgent, rest, turn)
+
+    def past_parked(self, turn: Callable[[str], tuple[object, ...]]) -> Walk[_Entry]:
+        """Walk over the entries in turn; by those that are parked together it comes once, with the first of them.
+
+        Complexity: O(kinds that are not parked), and O(entries that are like no other).
+        """
+        urgent, rest = self._fronts()
+        for name, lots in self._parked.items():
+            rest.setdefault(name, []).extend(_Front([lot.first], parked=lot) for lot in lots)
+        return Walk(urgent, rest, turn)
+
+    def _fronts(self) -> tuple[list[_Entry], dict[str, list[_Front[_Entry]]]]:
+        """Return those that are urgent, and by queue the lines of the others that are not parked."""
         urgent: list[_Entry] = []
         rest: dict[str, list[_Front[_Entry]]] = {}
         for name, lines in self._lines.items():
             apart = lines.get(None, [])
             index = bisect_left(apart, _FIRST_PATIENT, key=_by_position) if apart else 0
             urgent += apart[:index] if index else ()
-            alike = [kind for kind, line in lines.items() if kind is not None and len(line) > 1]
-            self._lent.update((name, kind) for kind in alike)
-            fronts = [_Front(lines[kind], alike=True) for kind in alike]
-            single = [*apart[index:], *(line[0] for kind, line in lines.items() if len(line) == 1 and kind is not None)]
-            if single:  # thousands may each be of a kind of its own
-                single.sort(key=_by_position)
-                fronts.append(_Front(single))
-            if fronts:
+            alike = {kind: line for kind, line in lines.items() if kind is not None}
+            self._lent.update((name, kind) for kind, line in alike.items() if len(line) > 1)
+            if fronts := _fronts_of(alike.values(), apart[index:]):
                 rest[name] = fronts
-        return Walk(sorted(urgent, key=_by_position), rest, turn)
+        return sorted(urgent, key=_by_position), rest
 
 
 @dataclass(slots=True, eq=False)
 class _Front(Generic[_Entry]):
-    """How far a walk has come in a line of entries that are `alike`, or of such that are not."""
+    """How far a walk has come in a line of entries that are `alike`, or of such that are not.
+
+    Of lines that are `parked` together the first entry stands for all.
+    """
 
     line: list[_Entry]
     at: int = 0
     alike: bool = False
+    parked: ParkedLines[_Entry] | None = None
 
     @property
     def is_left(self) -> bool:
@@ -182,8 +251,22 @@ class _Front(Generic[_Entry]):
 
     def take(self) -> _Front[_Entry]:
         """Return the rest of the line; the walk comes by it here no more."""
-        rest, self.at = _Front(self.line, self.at, self.alike), len(self.line)
+        rest, self.at = _Front(self.line, self.at, self.alike, self.parked), len(self.line)
         return rest
+
+
+def _fronts_of(lines: Iterable[list[_Entry]], apart: Iterable[_Entry] = ()) -> list[_Front[_Entry]]:
+    """Return lines of one kind each, and entries `apart` that are like no other, as a walk goes through them."""
+    single, fronts = list(apart), []
+    for line in lines:
+        if len(line) > 1:
+            fronts.append(_Front(line, alike=True))
+        else:
+            single.append(line[0])
+    if single:  # thousands may each be of a kind of its own
+        single.sort(key=_by_position)
+        fronts.append(_Front(single))
+    return fronts
 
 
 class Walk(Generic[_Entry]):
@@ -193,6 +276,7 @@ class Walk(Generic[_Entry]):
 
     Attributes:
         is_last: whether those come now who were deferred.
+        turns: how many turns have begun; those of a turn are of queues that come at once.
     """
 
     def __init__(
@@ -200,6 +284,7 @@ class Walk(Generic[_Entry]):
     ) -> None:
         """Begin with `urgent`, then go through the lines of `rest`, which are sorted, by `turn`."""
         self.is_last = False
+        self.turns = 0
         self._urgent = self._now = _Front(urgent)  # `_now` is what the last entry was taken from
         self._rest = rest
         self._turn = turn
@@ -207,6 +292,12 @@ class Walk(Generic[_Entry]):
         self._heap: list[tuple[Position, int, _Front[_Entry]]] = []  # of the queues whose turn it is
         self._deferred: dict[str, list[_Front[_Entry]]] = {}
         self._alone: dict[str, list[_Entry]] = {}
+        self._numbers = count()  # of fronts, whose entries may have equal positions
+
+    @property
+    def parked(self) -> ParkedLines[_Entry] | None:
+        """Return the lines for which the last entry stands, None if it stands for itself."""
+        return self._now.parked
 
     def join(self, entry: _Entry) -> None:
         """Let one more entry stand in its queue, before the walk has begun."""
@@ -244,6 +335,21 @@ class Walk(Generic[_Entry]):
         if self._now.alike:
             self._now.at = len(self._now.line)
 
+    def join_lines(self, queue: str, lines: Iterable[list[_Entry]]) -> None:
+        """Come by lines of a queue that are parked no longer: at once where it was the turn of those before them."""
+        fronts = _fronts_of(lines)
+        if queue in self._deferred and queue not in self._rest:
+            self._deferred[queue] += fronts
+            return
+        self._rest.setdefault(queue, []).extend(fronts)
+        if self._turns is None:  # it is not yet the turn of any queue
+            return
+        self._turns = self._turns or [[]]
+        if not any(queue in names for names in self._turns):
+            self._turns[0].append(queue)
+        if queue in self._turns[0]:
+            self._push(fronts)
+
     def defer(self) -> None:
         """Let the last entry come after all that are not deferred, and with it those behind it in its queue."""
         self._now.at -= 1
@@ -276,6 +382,7 @@ class Walk(Generic[_Entry]):
 
     def _next_turn(self) -> bool:
         """Go on to the queues whose turn is next, in the end to who was deferred; return whether there are any."""
+        self.turns += 1
         if self._turns is None:
             self._begin(self._grouped())
         else:
@@ -290,7 +397,12 @@ class Walk(Generic[_Entry]):
         self._turns = turns
         names = turns[0] if turns else ()
         fronts = [front for name in names for front in self._rest.get(name, ()) if front.at < len(front.line)]
-        self._heap = [(front.line[front.at].position, number, front) for number, front in enumerate(fronts)]
+        self._heap = []
+        self._push(fronts)
+
+    def _push(self, fronts: Iterable[_Front[_Entry]]) -> None:
+        """Let more lines of the queues whose turn it is stand against each other."""
+        self._heap += [(front.line[front.at].position, next(self._numbers), front) for front in fronts]
         heapq.heapify(self._heap)
 
     def _left(self) -> dict[str, list[_Front[_Entry]]]:
@@ -303,74 +415,3 @@ class Walk(Generic[_Entry]):
             return [list(self._rest)]
         turns = sorted((self._turn(name), name) for name in self._rest)
         return [[name for _, name in group] for _, group in groupby(turns, key=itemgetter(0))]
-
-
-class Ageing:
-    """Say which gangs are older than they should get, and when the next one will be.
-
-    These go before all others: nothing waits without end behind gangs that are more important, or whose queue has less
-    of its share. No gang is evicted for that.
-
-    Most gangs are gone long before they are old, and stand in the heap until then: a day by default. So there are two
-    heaps, and whenever a gang goes while most entries are of such, a few pass from one to the other, or are dropped.
-    """
-
-    #: Entries of gangs that are gone which are let be, beside as many as there are of gangs that are there.
-    SPARE = 64
-    #: Entries that are looked at for each gang that goes: more than come for one.
-    _LOOKS = 3
-
-    def __init__(self, seconds: float, clock: Clock) -> None:
-        """Let gangs age in `seconds` from their creation; infinity for never."""
-        self._seconds = seconds
-        self._clock = clock
-        self._until: dict[str, float] = {}
-        self._order: list[tuple[float, str]] = []
-        self._kept: list[tuple[float, str]] = []
-
-    def is_aged(self, gang: Gang) -> bool:
-        """Tell whether a gang that waits has done so for very long; otherwise remember when it will have."""
-        created = read_timestamp(gang.created)
-        if created is None or self._seconds == float("inf"):
-            return False
-        left = created + self._seconds - self._clock.now().timestamp()
-        if left <= 0:
-            return True
-        until = self._clock.monotonic() + left
-        if gang.uid not in self._until:
-            self._until[gang.uid] = until
-            heapq.heappush(self._order, (until, gang.uid))
-        return False
-
-    def __len__(self) -> int:
-        """Count the entries, those of gangs that are gone included."""
-        return len(self._order) + len(self._kept)
-
-    def forget(self, uid: str) -> None:
-        """Forget a gang that is gone."""
-        self._until.pop(uid, None)
-        if len(self) > 2 * len(self._until) + self.SPARE:
-            self._drop_some()
-
-    def _drop_some(self) -> None:
-        """Look at some entries: a heap without its last ones is a heap."""
-        if not self._order:
-            self._order, self._kept = self._kept, self._order
-        for _ in range(min(self._LOOKS, len(self._order))):
-            entry = self._order.pop()
-            if entry[1] in self._until:
-                heapq.heappush(self._kept, entry)
-
-    def ended(self, now: float) -> list[str]:
-        """Return the UIDs of gangs that have become old by `now` (seconds, monotonic), each once."""
-        aged = []
-        for heap in (self._order, self._kept):
-            while heap and heap[0][0] <= now:
-                _, uid = heapq.heappop(heap)
-                if self._until.pop(uid, None) is not None:
-                    aged.append(uid)
-        return aged
-
-    def next_end(self) -> float | None:
-        """Return when the next gang becomes old (seconds, monotonic), or None."""
-        return min((heap[0][0] for heap in (self._order, self._kept) if heap), default=None)

@@ -82,6 +82,31 @@ def gangs(count: int) -> World:
     return world
 
 
+def unlike(count: int, gpus: int = 8) -> World:
+    """Return a full world in which so many pods wait, each of another size, and one comes that wants no GPU."""
+    world = World()
+    world.nodes(4)
+    world.gang("running", 4).run()
+    for number in range(count):
+        world.gang(f"waiting-{number}", 1, gpus, cpu=1000 + number)
+    world.judge()
+    return come(world, 1, gpus=0)
+
+
+def ending(count: int) -> World:
+    """Return one in which a pod without GPUs has ended since they were judged."""
+    world = World()
+    world.nodes(4)
+    world.gang("running", 4).run()
+    ends = world.gang("ends", 1, gpus=0)
+    ends.run()
+    for number in range(count):
+        world.gang(f"waiting-{number}", 1, cpu=1000 + number)
+    world.judge()
+    ends.finish()
+    return come(world, 1, gpus=0)
+
+
 def asked(world: World, question: type[Filter | Prioritize]) -> int:
     """Return the work of a question about a member with all nodes."""
     names = [node.name for node in world.state.nodes()]
@@ -126,6 +151,17 @@ WORLDS: dict[str, tuple[Callable[[int], World], Callable[[World], int], float]] 
     ),
     "placing a gang, by nodes": (nodes, lambda world: calls(lambda: world.tell(Decide())), NOT_AT_ALL),
     "placing a gang, by free nodes": (free_nodes, lambda world: calls(lambda: world.tell(Decide())), NOT_AT_ALL),
+    "placing a gang, by gangs that differ": (unlike, lambda world: calls(lambda: world.tell(Decide())), NOT_AT_ALL),
+    "placing a gang as a pod ends, by gangs that differ": (
+        ending,
+        lambda world: calls(lambda: world.tell(Decide())),
+        NOT_AT_ALL,
+    ),
+    "placing a gang, by gangs that are too large": (
+        lambda count: unlike(count, gpus=9),
+        lambda world: calls(lambda: world.tell(Decide())),
+        NOT_AT_ALL,
+    ),
     "filter, by nodes": (nodes, lambda world: asked(world, Filter), NOT_AT_ALL),
     "prioritize, by nodes": (nodes, lambda world: asked(world, Prioritize), NOT_AT_ALL),
     "gathering for an explanation, by nodes": (nodes, explained, NOT_AT_ALL),

@@ -28,8 +28,9 @@ TRIPS: Mapping[str, Limit] = {
     # Three of them with how long gangs run and when those that wait are expected to start.
     "pod": Limit(21, goal=16),
     # One of them with what gangs are alike, of which one is evaluated, and one with what becomes of each: the pass was
-    # 750 lines in one module.
-    "pass": Limit(37, goal=35),
+    # 750 lines in one module. Three of them with whose verdict stands, who is parked, and who is old: parts of modules
+    # that would have had more than 500 lines.
+    "pass": Limit(40, goal=35),
     "explain": Limit(34, goal=35),
 }
 
@@ -77,8 +78,9 @@ COUNTS: Mapping[str, Limit] = {
     # begin a few in each, and of nodes that are alike no more are compared than can be needed (44).
     # Hours of use are counted once a store is adopted (8). A word from behind Muster is none before it (14).
     # Gangs that are gone leave nothing that waits for them to be old (26), recordings no pods that are gone (11), and
-    # what members are charged is one object (7).
-    "lines in extender": Limit(71_254, goal=38_000),
+    # what members are charged is one object (7). A walk passes over gangs of many kinds together: who is parked, on
+    # what, and when each is looked at again (400).
+    "lines in extender": Limit(71_660, goal=38_000),
     # Merging modules that belong together shortens the trips and lengthens the list of imports of each that is left.
     # The simulation plays devices too: its plugin, its controller and its scenarios each read several kinds.
     # Its autoscaler is a client of its own beside Muster: it knows nodes, pods, requests and evictions.

@@ -10,7 +10,7 @@ import pytest
 
 from extender.clock import ManualClock
 from extender.cluster.gangs import Gang
-from extender.queues.order import Ageing
+from extender.queues.ageing import Ageing
 from tests.worlds import World
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

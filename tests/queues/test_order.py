@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -232,3 +233,140 @@ class TestKinds:
                 behind = [each for each in left if each.queue == entry.queue and each.position.not_partial]
                 later += [entry, *behind]
                 left = [each for each in left if each not in behind]
+
+
+class TestParkedLines:
+    """Lines of a kind that a walk goes by together."""
+
+    @staticmethod
+    def queues(*kinds: str, parked: str = "") -> Queues[Entry]:
+        """Return a queue with an entry of each of these kinds, the first first, some of which are parked."""
+        queues = TestKinds.queues(*kinds)
+        for kind in parked:
+            queues.park(queues.line("", kind)[0], "terms", {})
+        return queues
+
+    def test_a_walk_comes_by_the_first_of_them(self) -> None:
+        """It stands for all lines that are parked on the same terms; the other walk comes by each entry."""
+        queues = self.queues("a", "b", "c", "b", "d", parked="cb")
+        walk = queues.past_parked(lambda _: ())
+        assert [(TestKinds.serial(entry), walk.parked is not None) for entry in walk] == [
+            (0, False),
+            (1, True),
+            (4, False),
+        ]
+        assert [TestKinds.serial(entry) for entry in queues.in_turn(lambda _: ())] == [0, 1, 2, 3, 4]
+        assert [entry.kind for entry in queues.line("", "b")] == ["b", "b"]
+        assert list(queues.names) == [""]
+
+    def test_they_are_parked_by_what_they_wait_for(self) -> None:
+        """Each of several terms has its lines; a line that is parked again is on the new ones alone."""
+        queues = self.queues("a", "b", "c", parked="abc")
+        queues.park(queues.line("", "b")[0], 7, {})
+        walk = queues.past_parked(lambda _: ())
+        assert [TestKinds.serial(entry) for entry in walk] == [0, 1]
+        assert [len(lot or ()) for lot in (queues.parked_on("", "terms"), queues.parked_on("", 7))] == [2, 1]
+        assert queues.parked_on("", 8) is None
+
+    @pytest.mark.parametrize("comes", [True, False])
+    def test_whoever_comes_or_goes_unparks_its_line(self, *, comes: bool) -> None:
+        """The walk comes by all of the line then, and by one of the other lines."""
+        queues = self.queues("a", "b", "b", "a", "c", parked="abc")
+        if comes:
+            queues.put(_ref("new"), replace(_entry((True, 0, "09")), kind="b"))
+        else:
+            queues.remove(_ref("1"))
+        walk = queues.past_parked(lambda _: ())
+        assert [TestKinds.serial(entry) for entry in walk] == ([0, 1, 2, 9] if comes else [0, 2])
+
+    def test_nothing_is_left_of_those_that_went(self) -> None:
+        """A queue in which all were parked and have gone is none."""
+        queues = self.queues("a", "b", parked="ab")
+        queues.remove(_ref("0"))
+        queues.remove(_ref("1"))
+        assert not queues.names
+        assert _all(queues) == list(queues.past_parked(lambda _: ())) == []
+        queues = self.queues("a", parked="a")
+        queues.clear()
+        assert list(queues.past_parked(lambda _: ())) == []
+
+    def test_a_walk_may_come_by_those_behind_a_place(self) -> None:
+        """The others stay parked."""
+        queues = self.queues("a", "b", "c", "d", "c", parked="abcd")
+        lot = queues.parked_on("", "terms")
+        assert lot is not None
+        walk = queues.past_parked(lambda _: ())
+        next(walk)
+        walk.join_lines("", queues.unpark("", lot, queues.line("", "b")[0].position))
+        assert [TestKinds.serial(entry) for entry in walk] == [2, 3, 4]
+        assert [line[0].kind for line in lot.lines] == ["a", "b"]
+
+    @pytest.mark.parametrize("when", ["before", "in turn", "gone by", "at the end", "deferred"])
+    def test_lines_come_whenever_they_join(self, when: str) -> None:
+        """Before the turn of their queue, in it, or after it: at once then, but for a queue that is deferred."""
+        queues = self.queues("a", "b", parked="b")
+        queues.put(_ref("other"), _entry((True, 0, "50"), "other"))
+        walk = queues.past_parked(lambda name: (name == "other",))
+        (lot,) = (queues.parked_on("", "terms"),)
+        assert lot is not None
+        met = []
+        if when == "before":
+            walk.join_lines("", queues.unpark("", lot))
+        for entry in walk:
+            serial = TestKinds.serial(entry)
+            if when == "deferred" and serial == 0 and not walk.is_last:
+                walk.defer()
+                walk.join_lines("", queues.unpark("", lot))
+                continue
+            met.append(serial)
+            if (when, serial) in {("in turn", 0), ("gone by", 50)}:
+                walk.join_lines("", queues.unpark("", lot))
+        if when == "at the end":
+            walk.join_lines("", queues.unpark("", lot))
+            met += [TestKinds.serial(entry) for entry in walk]
+        assert (
+            met
+            == {
+                "before": [0, 1, 1, 50],
+                "in turn": [0, 1, 1, 50],
+                "gone by": [0, 1, 50, 1],
+                "at the end": [0, 1, 50, 1],
+                "deferred": [50, 0, 1, 1],
+            }[when]
+        )
+
+    @settings(deadline=None)
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["come", "go", "park"]),
+                st.integers(0, 12),
+                st.sampled_from("rg"),
+                st.sampled_from("abc"),
+            ),
+            max_size=40,
+        )
+    )
+    def test_a_walk_that_takes_them_in_comes_by_all_in_their_order(
+        self, steps: list[tuple[str, int, str, str]]
+    ) -> None:
+        """Whoever came, went and was parked before; so does one that goes by none of them."""
+        queues: Queues[Entry] = Queues()
+        for number, (what, which, queue, kind) in enumerate(steps):
+            entry = queues.get(_ref(str(which)))
+            if what == "come":
+                queues.put(_ref(str(which)), replace(_entry((True, 0, f"{number:02}"), queue), kind=kind))
+            elif what == "go":
+                queues.remove(_ref(str(which)))
+            elif entry is not None:
+                queues.park(entry, "terms", {})
+        everyone = sorted(queues.entries, key=lambda each: (each.queue, each.position))
+        turn: Callable[[str], tuple[object, ...]] = lambda name: (name,)  # noqa: E731 - one for two walks
+        assert list(queues.in_turn(turn)) == everyone
+        walk, met = queues.past_parked(turn), []
+        for entry in walk:
+            if (lot := walk.parked) is not None:
+                walk.join_lines(entry.queue, queues.unpark(entry.queue, lot))
+            else:
+                met.append(entry)
+        assert met == everyone
