@@ -37,7 +37,7 @@ from extender.placement.capacityview import CapacityViews, PodSet
 from extender.placement.plan import plan
 from extender.queues.ageing import Ageing
 from extender.queues.order import Queues, Walk
-from extender.queues.sharing import NAMELESS, Sharing
+from extender.queues.sharing import Sharing
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -350,8 +350,8 @@ class AdmissionPass:
         least, then until there is anything else to do.
         """
         kept = cycle.firm, cycle.spares, cycle.obstacle
-        later, freed = self._standing.to_judge_again(), self._standing.freed
-        for number, (before, entry, key_then) in enumerate(later):
+        standing = self._standing
+        for number, (before, entry, key_then) in enumerate(standing.to_judge_again()):
             if placed and not number:
                 yield
                 self._go_on(cycle)
@@ -360,7 +360,7 @@ class AdmissionPass:
                 return
             if entry.core is None or cycle.is_outdated(entry):
                 continue
-            if freed.may_help(entry.core, before, anybody=entry.queue != NAMELESS):
+            if standing.room_may_help(entry, entry.core, before):
                 self._is_behind = True  # room was given back between two steps: they have it in their order
                 continue
             generation, head = self._model.table.generation, entry.head
@@ -371,7 +371,7 @@ class AdmissionPass:
             if self._pace.is_over():
                 yield
                 self._go_on(cycle)
-                self._is_behind |= bool(cycle.changed) or freed.any_since(generation)
+                self._is_behind |= bool(cycle.changed) or standing.freed.any_since(generation)
             if self._is_behind or entry.head is not head:  # what is kept was taken for granted until now
                 self._is_behind = True
                 return

@@ -127,6 +127,11 @@ class StandingVerdicts:
             self._walk.close()
         return True
 
+    def room_may_help(self, entry: Entry, core: PodSet, since: int) -> bool:
+        """Tell whether members of a gang might fit where they did not at a generation of the node table."""
+        asks = [shape.requests for shape, _ in core.demand.shapes]
+        return self.freed.may_help(asks, since, anybody=entry.queue != NAMELESS)
+
     def to_judge_again(self) -> Iterator[Later]:
         """Yield the gangs that were passed over without a verdict on what their turn came in, the oldest verdict first.
 
@@ -185,7 +190,7 @@ class StandingVerdicts:
         if isinstance(lot.terms, int):
             return False
         since = _judged_at(lot.oldest)
-        return self._has_spares or self.freed.may_help_any(lot.least, since, anybody=queue != NAMELESS)
+        return self._has_spares or self.freed.may_help([lot.least.items()], since, anybody=queue != NAMELESS)
 
     @property
     def _has_spares(self) -> bool:
@@ -207,7 +212,7 @@ class StandingVerdicts:
             return False
         if key.obstacle is not None or before[1:] != key[1:] or self._has_spares or not self._waits_for_room(entry):
             return False
-        return not self.freed.may_help(core, before.generation, anybody=entry.queue != NAMELESS)
+        return not self.room_may_help(entry, core, before.generation)
 
 
 def _judged_at(entry: Entry) -> int:

@@ -7,7 +7,7 @@ it like no other: it is evaluated for itself.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -124,34 +124,25 @@ class FreedRoom:
         self._generation = -1
         self._most: dict[int, Mapping[str, int] | None] = {}
 
-    def may_help(self, core: PodSet, since: int, *, anybody: bool) -> bool:
+    def may_help(self, asks: Iterable[Iterable[tuple[str, int]]], since: int, *, anybody: bool) -> bool:
         """Tell whether members might fit on nodes where they did not at a generation of the table.
 
-        They may not where every claim that was given back left less free than each of them asks for. With `anybody`,
-        whatever was given back may help: of quota it is not known on which nodes.
+        Each of them `asks` for so much of some resources, or for more. They may not where every claim that was given
+        back left less free than that. With `anybody`, whatever was given back may help: of quota it is not known on
+        which nodes.
         """
-        table = self._table
-        if since < table.last_node_change:
-            return True
-        most = self._most_since(since)
-        if most is None or anybody:
-            return most is not None
-        for shape, _ in core.demand.shapes:  # asked for every gang that waits: no calls
-            for resource, value in shape.requests:
-                if value > most.get(resource, value):
-                    break
-            else:
-                return True
-        return False
-
-    def may_help_any(self, least: Mapping[str, int], since: int, *, anybody: bool) -> bool:
-        """Tell the same for members of many kinds, each of which asks for the `least` of some resources or more."""
         if since < self._table.last_node_change:
             return True
         most = self._most_since(since)
         if most is None or anybody:
             return most is not None
-        return all(value <= most.get(resource, value) for resource, value in least.items())
+        for requests in asks:  # asked for every gang that waits: no calls
+            for resource, value in requests:
+                if value > most.get(resource, value):
+                    break
+            else:
+                return True
+        return False
 
     def any_since(self, generation: int) -> bool:
         """Tell whether any node has changed, or anything was given back, since a generation of the table."""

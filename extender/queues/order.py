@@ -102,7 +102,8 @@ class Queues(Generic[_Entry]):
 
     def line(self, queue: str, kind: Hashable) -> Sequence[_Entry]:
         """Return the entries of one kind in a queue, the first first."""
-        return self._lines.get(queue, {}).get(kind) or self._where_parked(queue, kind).line(kind)
+        lot = self._where_parked(queue, kind)
+        return self._lines.get(queue, {}).get(kind, ()) if lot is None else lot.line(kind)
 
     def put(self, ref: GroupRef, entry: _Entry) -> None:
         """Let the gang called `ref` stand in its queue with `entry`, in place of a former one."""
@@ -133,11 +134,10 @@ class Queues(Generic[_Entry]):
         Each of the line `asks` for so much of each resource.
         """
         self.unpark_line(entry)
-        lots = self._parked.setdefault(entry.queue, [])
-        lot = next((each for each in lots if each.terms == terms), None)
+        lot = self.parked_on(entry.queue, terms)
         if lot is None:
             lot = ParkedLines[_Entry](terms)
-            lots.append(lot)
+            self._parked.setdefault(entry.queue, []).append(lot)
         lot.add(entry.kind, self._lines[entry.queue].pop(entry.kind), asks)
 
     def parked_on(self, queue: str, terms: object) -> ParkedLines[_Entry] | None:
@@ -146,8 +146,7 @@ class Queues(Generic[_Entry]):
 
     def unpark_line(self, entry: _Entry) -> None:
         """Let a walk come by the line of an entry's kind again."""
-        if (lot := self._where_parked(entry.queue, entry.kind)).line(entry.kind):
-            self._take_out(entry.queue, lot, (entry.kind,))
+        self._unpark_kind(entry.queue, entry.kind)
 
     def unpark(self, queue: str, lot: ParkedLines[_Entry], behind: Position | None = None) -> list[list[_Entry]]:
         """Let a walk come by each of some parked lines again, only by those `behind` a place if one is given.
@@ -166,18 +165,17 @@ class Queues(Generic[_Entry]):
             del self._parked[queue]
         return list(lines.values())
 
-    def _where_parked(self, queue: str, kind: Hashable) -> ParkedLines[_Entry]:
-        """Return the parked lines that the line of a kind is among, none where it is not."""
-        if kind is not None and queue in self._parked:
-            for lot in self._parked[queue]:
-                if kind in lot:
-                    return lot
-        return ParkedLines(None)
+    def _unpark_kind(self, queue: str, kind: Hashable) -> None:
+        if (lot := self._where_parked(queue, kind)) is not None:
+            self._take_out(queue, lot, (kind,))
+
+    def _where_parked(self, queue: str, kind: Hashable) -> ParkedLines[_Entry] | None:
+        """Return the parked lines that the line of a kind is among, None where it is not parked."""
+        return next((lot for lot in self._parked.get(queue, ()) if kind in lot), None)
 
     def _own(self, queue: str, kind: Hashable) -> list[_Entry]:
         """Return a line to change: a copy of it if a walk may still go over it."""
-        if (lot := self._where_parked(queue, kind)).line(kind):
-            self._take_out(queue, lot, (kind,))
+        self._unpark_kind(queue, kind)
         lines = self._lines.setdefault(queue, {})
         line = lines.setdefault(kind, [])
         if (queue, kind) in self._lent:

@@ -55,6 +55,16 @@ def decided(world: World) -> tuple[dict[str, dict[str, str]], dict[str, Wait]]:
     return {str(each.ref): {uid: slot.node for uid, slot in each.slots.items()} for each in found}, world.state.waits()
 
 
+def assert_as_afresh(world: World) -> None:
+    """Assert that all is as if everything had been judged again."""
+    judge(world)
+    before = decided(world)
+    world.check_promises()
+    world.state.forget_verdicts()
+    judge(world)
+    assert decided(world) == before
+
+
 def test_a_pass_over_many_gangs_takes_many_steps() -> None:
     """Each evaluates one gang, if that takes so long; together they decide what one step would have."""
     worlds = stepping(), World()
@@ -408,10 +418,7 @@ class TestNoPlaceForCertain:
                 case "node":
                     world.nodes(1, prefix=f"late-{which}", gpus=which)
             judge(world)
-        before = decided(world)
-        world.state.forget_verdicts()
-        judge(world)
-        assert decided(world) == before
+        assert_as_afresh(world)
 
 
 class TestTakingUp:
@@ -465,12 +472,7 @@ def test_steps_and_events_in_any_order_end_where_one_pass_would(story: list[tupl
             case _:
                 world.tell(Decide())
         world.tell(Decide())
-    judge(world)
-    world.check_promises()
-    before = decided(world)
-    world.state.forget_verdicts()
-    judge(world)
-    assert decided(world) == before
+    assert_as_afresh(world)
 
 
 class TestThoseThatWait:

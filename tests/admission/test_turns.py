@@ -24,7 +24,7 @@ from extender.objects.podgroup import GroupRef
 from extender.objects.queue import Queue
 from extender.objects.sources.coscheduling import COSCHEDULING
 from tests.counting import calls
-from tests.worlds import World
+from tests.worlds import Job, World
 
 FEW, MANY = 50, 200
 #: Work that is in proportion grows so much from few to many, and work that does not depend on the number so much.
@@ -82,28 +82,29 @@ def gangs(count: int) -> World:
     return world
 
 
-def unlike(count: int, gpus: int = 8) -> World:
-    """Return a full world in which so many pods wait, each of another size, and one comes that wants no GPU."""
+def differing(count: int, gpus: int = 8) -> tuple[World, Job]:
+    """Return a full world in which so many pods wait, each of another size, and a gang that runs without GPUs."""
     world = World()
     world.nodes(4)
     world.gang("running", 4).run()
+    other = world.gang("other", 1, gpus=0)
+    other.run()
     for number in range(count):
         world.gang(f"waiting-{number}", 1, gpus, cpu=1000 + number)
     world.judge()
+    return world, other
+
+
+def unlike(count: int, gpus: int = 8) -> World:
+    """Return one in which a pod comes that wants no GPU."""
+    world, _ = differing(count, gpus)
     return come(world, 1, gpus=0)
 
 
 def ending(count: int) -> World:
-    """Return one in which a pod without GPUs has ended since they were judged."""
-    world = World()
-    world.nodes(4)
-    world.gang("running", 4).run()
-    ends = world.gang("ends", 1, gpus=0)
-    ends.run()
-    for number in range(count):
-        world.gang(f"waiting-{number}", 1, cpu=1000 + number)
-    world.judge()
-    ends.finish()
+    """Return one in which another has ended since they were judged."""
+    world, other = differing(count)
+    other.finish()
     return come(world, 1, gpus=0)
 
 
