@@ -419,7 +419,7 @@ class Admission:
         entry = self.tenure.decider.queues.get(gang.ref) if placed and gang.unplaced_count else None
         if entry is None and wait is None and gang.unplaced_count and gang.has_minimum:
             return self._pausing(gang)
-        return wait if entry is None or entry.core is not None else entry.short or wait
+        return wait if entry is None else entry.short or wait
 
     def _pausing(self, gang: Gang) -> Wait | None:
         """Return why a gang that runs stands in no queue for its members beyond the minimum."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.admission.events import PodSeen, QueueSeen
+from extender.admission.events import Decide, PodSeen, QueueSeen
 from extender.objects.keys import Options
 from extender.objects.queue import Flavor, Queue, Quota
 from extender.objects.topology import Slice, TopologyTerms
@@ -87,3 +87,12 @@ def test_shapes_without_room_do_not_stop_others(world: World) -> None:
         world.tell(PodSeen(pod))
     world.judge()
     assert set(mixed.reserved) == {"mixed-0", "mixed-2", "mixed-3"}
+
+
+def test_what_a_member_is_told_in_the_pass_that_placed_the_others(world: World) -> None:
+    """It has no room, whatever its gang waits for: that the others reach bind would not help it."""
+    world.nodes(1)
+    job = elastic(world, "job", 9)
+    world.tell(Decide())
+    (left,) = (pod for pod in job.pods if pod.name not in job.reserved)
+    assert world.filter(left).refusals[0].text == "gang waits: no room for members beyond minMember"
