@@ -19,6 +19,7 @@ from extender.eviction.preemptions import Preemptions
 from extender.judge import Case, judge
 from extender.ledger.reservations import Reservations
 from extender.objects.pod import Pod
+from extender.objects.reason import Reason, Wait
 from extender.placement.capacityview import Capacity, PodSet, PodSetRequest, settled_on
 from extender.placement.joining import Joining
 from extender.placement.plan import Plan
@@ -98,10 +99,11 @@ class Extras:
     def _units(self, entry: Entry, cycle: Cycle) -> Iterator[bool | Growth]:
         """Try the units of a gang in turn; yield whether each has been placed, and at last what came of all."""
         gang, any_room = entry.gang, self._any_room(entry, cycle)
+        entry.short = None if any_room else _none_fits(gang)
         if not any_room and not self._preemptions.may_help(gang, entry.queue):
             entry.extras_judged_on = cycle.verdict_key(entry.queue)
             return
-        placed, short, entry.short = False, None, None
+        placed, short = False, None
         too_large: set[tuple[PodSetRequest, bool]] = set()  # and whether they may borrow
         settled, joining, spaces = settled_on(gang, self._model.table), self._joining(gang), gang.spaces
         seen: set[str] = set()
@@ -125,7 +127,7 @@ class Extras:
                     yield True
                     break
                 if short is None:
-                    short, entry.short = joined, None if result is None else result.wait
+                    short, entry.short = joined, entry.short if result is None else result.wait
                 if any_room:
                     too_large.add((joined.demand, kept))
                     yield False
@@ -155,6 +157,11 @@ class Extras:
         view = case.view(Option())
         eligible = case.eligible(view)
         return any(view.room(Capacity.FREE, shape, eligible) for shape in entry.gang.wanted)
+
+
+def _none_fits(gang: Gang) -> Wait:
+    """Say that no member beyond minMember has room, where none was judged by itself."""
+    return Wait(Reason.INSUFFICIENT_CAPACITY, {"fits": 0, "minMember": min(gang.unplaced_count, gang.spaces)})
 
 
 def _choices(pod: Pod, gang: Gang, joining: Joining | None, settled: Mapping[int, int], most: int) -> Iterator[PodSet]:

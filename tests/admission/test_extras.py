@@ -96,3 +96,16 @@ def test_what_a_member_is_told_in_the_pass_that_placed_the_others(world: World) 
     world.tell(Decide())
     (left,) = (pod for pod in job.pods if pod.name not in job.reserved)
     assert world.filter(left).refusals[0].text == "gang waits: no room for members beyond minMember"
+
+
+def test_a_member_is_not_told_of_quota_once_there_is_no_room(world: World) -> None:
+    """More quota would not help it then: another scheduler has filled the node."""
+    world.nodes(1)
+    world.tell(QueueSeen(Queue("team", uid="team", flavors=(Flavor("all", {GPU: Quota(2)}),))))
+    job = elastic(world, "job", 3, options=Options(queue="team"))
+    world.judge()
+    (left,) = (pod for pod in job.pods if pod.name not in job.reserved)
+    assert "QuotaExceeded" in world.filter(left).refusals[0].text
+    world.tell(PodSeen(world.pod("other", 6, scheduler_name="other", node_name="node-0")))
+    world.judge()
+    assert world.filter(left).refusals[0].text == "gang waits: no room for members beyond minMember"

@@ -270,11 +270,11 @@ class Twins(RuleBasedStateMachine):
         self.see(replace(pod, group=data.draw(st.sampled_from(sorted(self.groups, key=str)))))
         self.settle()
 
-    @precondition(lambda self: self.pods)
+    @precondition(lambda self: self.alive())
     @rule(data=st.data(), phase=st.sampled_from([PodPhase.SUCCEEDED, PodPhase.FAILED]))
     def end_pod(self, data: st.DataObject, phase: PodPhase) -> None:
-        """Let a pod end."""
-        self.see(replace(self.pods[data.draw(st.sampled_from(sorted(self.pods)))], phase=phase))
+        """Let a pod end; how it ended does not change after that."""
+        self.see(replace(data.draw(st.sampled_from(self.alive())), phase=phase))
         self.settle()
 
     @precondition(lambda self: self.bound())
@@ -439,6 +439,10 @@ class Twins(RuleBasedStateMachine):
     def waiting(self) -> list[Pod]:
         """Return the pending members of gangs."""
         return [pod for _, pod in sorted(self.pods.items()) if pod.placeable]
+
+    def alive(self) -> list[Pod]:
+        """Return the pods that have not ended."""
+        return [pod for _, pod in sorted(self.pods.items()) if not pod.done]
 
     def bound(self) -> list[Pod]:
         """Return the pods that hold something on a node."""
