@@ -133,7 +133,9 @@ class Attempts:
         self._reservations.wait(gang, instead or result.wait)
         counted = gang.group is not None and gang.group.min_resources  # told by what is free, also where nothing helps
         hopeless = result.hopeless and entry.queue == NAMELESS and not counted
-        if entry.kind is not None:
+        if entry.kind is None:
+            entry.shared.verdict_on = None  # one that was given before on the same is not what it was told now
+        else:
             hopeless &= self._generalize(entry, case, result, cycle, key)
         entry.shared.hopeless_since = self._model.table.last_node_change if hopeless else -1
         return False

@@ -235,3 +235,21 @@ def test_a_reason_that_was_given_to_all_is_not_kept_where_one_waits_for_somethin
     hold_off(on=False)
     assert {gang.reason, waiting[0].reason} == {Reason.INSUFFICIENT_CAPACITY}
     assert_as_afresh(world)
+
+
+def test_a_gang_unlike_others_is_told_that_it_can_never_fit_once_writes_get_through() -> None:
+    """Where its node was refused before it became too small: nothing has changed since it was told that first."""
+    world = World()
+    world.nodes(1)
+    job = come(world, "job", 1, 8)
+    judge(world)
+    world.refuse(job.pods[0])
+    world.tell(NodeSeen(replace(world.admission.model.table.nodes()[0], allocatable={GPU: 4, "cpu": 8_000, "pods": 20})))
+    reasons = []
+    for on in (False, True, False):
+        world.tell(HoldOff(Wait(Reason.WRITES_BACKLOGGED) if on else None))
+        judge(world)
+        judge(world)
+        reasons.append(job.reason)
+    assert reasons == [Reason.EXCEEDS_CLUSTER, Reason.WRITES_BACKLOGGED, Reason.EXCEEDS_CLUSTER]
+    assert_as_afresh(world)
