@@ -19,6 +19,7 @@ from extender.objects.pod import Pod
 from extender.objects.podgroup import GroupRef
 
 _NOT_PLANNED = "it has not been planned yet"
+_NOT_OFFERED = "planned on a node that this attempt does not offer"
 
 
 class _Loss(NamedTuple):
@@ -68,7 +69,7 @@ class Verbs:
         if pod.nominated_node != slot.node:
             # This attempt began before kube-scheduler learned of the plan, from a snapshot that may be older than what
             # the plan relies on, or it tries an outdated nomination: it says nothing about the planned node.
-            return self._refuse(pod, names, "planned on a node that this attempt does not offer")
+            return self._refuse(pod, names, _NOT_OFFERED)
         return self._learn(known, reservation, slot, names)
 
     def prioritize(self, pod: Pod, names: list[str]) -> list[int]:
@@ -258,10 +259,9 @@ class Verbs:
         self._admission.refused(reservation, slot, names)
         self._admission.give_turn(pod)
         entry = self._admission.reservations.ledger.of_pod(pod.uid)
-        if entry is not None and (answer := self._admit(pod, *entry, names)) is not None:
-            return answer
-        why = f"kube-scheduler refused the planned node {slot.node}" if entry is None else self._why(pod)
-        return self._refuse(pod, names, why)
+        if entry is None:
+            return self._refuse(pod, names, f"kube-scheduler refused the planned node {slot.node}")
+        return self._admit(pod, *entry, names) or self._refuse(pod, names, _NOT_OFFERED)
 
     def _why(self, pod: Pod) -> str:
         """Return the one sentence about the pod's gang."""

@@ -244,7 +244,8 @@ def test_a_gang_unlike_others_is_told_that_it_can_never_fit_once_writes_get_thro
     job = come(world, "job", 1, 8)
     judge(world)
     world.refuse(job.pods[0])
-    world.tell(NodeSeen(replace(world.admission.model.table.nodes()[0], allocatable={GPU: 4, "cpu": 8_000, "pods": 20})))
+    (node,) = world.state.nodes()
+    world.tell(NodeSeen(replace(node, allocatable={**node.allocatable, GPU: 4})))
     reasons = []
     for on in (False, True, False):
         world.tell(HoldOff(Wait(Reason.WRITES_BACKLOGGED) if on else None))

@@ -385,6 +385,17 @@ def test_a_refused_planned_node_is_vetoed_and_the_member_placed_elsewhere(world:
     assert len(set(job.reserved.values())) == 2
 
 
+def test_a_member_whose_next_node_is_not_offered_hears_that_it_has_one(world: World) -> None:
+    """The answer is about its own node, whatever its gang waits for besides, such as room for more members."""
+    world.nodes(3)
+    job = world.gang("a", 1)
+    first, *others = (f"node-{number}" for number in range(3))
+    assert job.reserved == {"a-0": first}
+    answer = world.filter(replace(job.pods[0], nominated_node=first), others[1:])
+    assert job.reserved == {"a-0": others[0]}
+    assert answer.refusals[0].text == "gang waits: planned on a node that this attempt does not offer"
+
+
 def test_a_refused_member_changes_places_with_one_that_is_alike(world: World) -> None:
     """Where kube-scheduler offers but nodes of the plan, the member takes one of them, and the other one its own."""
     world.nodes(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from extender.admission.admission import Admission
+from extender.admission.cycle import Entry
 from extender.admission.events import (
     A,
     Arrive,
@@ -42,6 +44,7 @@ from extender.admission.events import (
     StandDown,
     Tick,
 )
+from extender.admission.standing import StandingVerdicts
 from extender.admission.verdicts import Changes, VerdictKey
 from extender.clock import ManualClock
 from extender.cluster.model import GangRegistry
@@ -68,6 +71,7 @@ from extender.objects.queue import (
 from extender.objects.reason import Problem, Reason, Wait
 from extender.objects.sources.coscheduling import COSCHEDULING
 from extender.objects.sources.table import LABEL
+from extender.placement.capacityview import PodSet
 from extender.queues.charges import Charges
 from extender.queues.sharing import Sharing
 from extender.settings import Settings
@@ -93,6 +97,26 @@ class JudgesEverybody(Admission):
         return super().decide()
 
 
+class KeepsVerdicts(Admission):
+    """An admission that keeps verdicts, but moves what is kept for a gang as one does that evaluates it every time.
+
+    Where room was given back that is too little for it, its place stands; another one may be as good by then.
+    """
+
+    def decide(self) -> bool:
+        """Run the pass, and evaluate whom something is kept for before others where anything was given back."""
+        standing: StandingVerdicts = vars(self.tenure.decider)["_standing"]
+        cannot_be_better = partial(getattr(StandingVerdicts, "_cannot_be_better"), standing)  # noqa: B009 - private
+
+        def stays(entry: Entry, core: PodSet, before: VerdictKey, key: VerdictKey) -> bool:
+            if entry.head is not None and standing.freed.any_since(before.generation):
+                return False
+            return bool(cannot_be_better(entry, core, before, key))
+
+        setattr(standing, "_cannot_be_better", stays)  # noqa: B010 - a private method
+        return super().decide()
+
+
 class Twins(RuleBasedStateMachine):
     """One cluster and one kube-scheduler, with two Musters that hear and are asked the same; `kept` keeps verdicts."""
 
@@ -101,7 +125,7 @@ class Twins(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.engines = (CollectingEngine(Settings(), self.clock), CollectingEngine(Settings(), self.clock))
         self.twins = (self.kept, self.anew) = (self.engines[0].admission, self.engines[1].admission)
-        self.anew.__class__ = JudgesEverybody
+        self.kept.__class__, self.anew.__class__ = KeepsVerdicts, JudgesEverybody
         self.nodes: dict[str, Node] = {}
         self.groups: dict[GroupRef, PodGroup] = {}
         self.pods: dict[str, Pod] = {}
@@ -129,7 +153,18 @@ class Twins(RuleBasedStateMachine):
                 return
 
     def decide(self) -> None:
-        """Let each run passes until nothing asks for one: whether one runs is pace, what comes of it is compared."""
+        """Let each run passes until nothing asks for one: whether one runs is pace, what comes of it is compared.
+
+        One that has run more of them has judged again who came before others that were placed: then both do.
+        """
+        self.run_passes()
+        if self.kept.reservations.waits != self.anew.reservations.waits:
+            for admission in self.twins:
+                admission.reconsider()
+            self.run_passes()
+
+    def run_passes(self) -> None:
+        """Let each run passes until nothing asks for one."""
         for engine in self.engines:
             assert any(not engine.tell(Decide()) for _ in range(MOST_PASSES))
 
