@@ -207,16 +207,22 @@ class Attempts:
         if no_fit.wait.reason in CLEARABLE:
             for option in (*no_fit.nodes, *no_fit.quota):
                 if self._preemptions.attempt(case, option, larger):
-                    cycle.firm = self.firm()
+                    self._clears(cycle)
                     return self._pending_evictions.progress(gang)
         if no_fit.nodes and larger is None and len(cycle.heads) < self._heads.most:
             entry.head = self._heads.head(entry.position, case, case.view(no_fit.nodes[0]), cycle)
         if larger is None and self._sharing.consolidating and self._consolidate(entry, case, no_fit):
-            entry.head, cycle.firm = None, self.firm()
+            entry.head = None
+            self._clears(cycle)
             return self._pending_evictions.progress(gang)
         if entry.head is not None:
             cycle.heads += (entry.head,)
         return None
+
+    def _clears(self, cycle: Cycle) -> None:
+        """Let a cycle know that a place is being cleared, and have those who leave for it wait until they have left."""
+        cycle.firm, cycle.again = self.firm(), True
+        cycle.changed |= self._model.gangs.changed
 
     def _consolidate(self, entry: Entry, case: Case, no_fit: NoFit) -> bool:
         """Have others moved out of the way of a gang; return whether its place is being cleared now."""

@@ -310,6 +310,23 @@ class TestPriority:
         assert len(high.reserved) == 2
         assert low.wait == Wait(Reason.MEMBERS_MISSING, {"exist": 1, "minMember": 3})
 
+    def test_a_gang_waits_from_the_moment_it_is_to_be_evicted(self, world: World) -> None:
+        """It lacks a member already, and the node that would do for that is not for it any more."""
+        world.nodes(3)
+        low = running(world, "low", 3, priority=1)
+        world.tell(PodGone(low.pods[0].uid))
+        node = low.pods[0].node_name
+        foreign = world.pod("foreign", 8, scheduler_name="default-scheduler", node_name=node, phase=Phase.RUNNING)
+        world.tell(PodSeen(foreign))
+        world.tell(PodSeen(world.pod("low-0b", 8, group=low.ref, priority=1)))
+        world.judge()
+        world.gang("high", 2, priority=5)
+        world.judge()
+        assert low.reason is Reason.BEING_EVICTED
+        world.tell(PodGone(foreign.uid))
+        world.judge()
+        assert low.reserved == {}
+
     def test_a_thief_is_not_the_end(self, world: World) -> None:
         """If a foreign pod takes a cleared node, others are evicted for the gang, and no more than it needs."""
         world.nodes(2)

@@ -85,6 +85,9 @@ GPUS = 4
 #: Passes in a row after which it is taken that they would go on for ever.
 MOST_PASSES = 50
 
+#: Seconds after which victims are searched for again, whatever came of the last search.
+LONGEST_PAUSE = 61
+
 
 class JudgesEverybody(Admission):
     """An admission that keeps no verdict from one pass to the next, nor from one gang to those that are alike."""
@@ -155,12 +158,17 @@ class Twins(RuleBasedStateMachine):
     def decide(self) -> None:
         """Let each run passes until nothing asks for one: whether one runs is pace, what comes of it is compared.
 
-        One that has run more of them has judged again who came before others that were placed: then both do.
+        One that has run more of them has judged again who came before others that were placed, and may have searched
+        for victims a moment before there were any: then both run one more, and another one after the longest pause.
         """
         self.run_passes()
-        if self.kept.reservations.waits != self.anew.reservations.waits:
-            for admission in self.twins:
-                admission.reconsider()
+        for pause in (0, LONGEST_PAUSE):
+            if self.kept.reservations.waits == self.anew.reservations.waits:
+                return
+            self.clock.advance(pause)
+            for engine in self.engines:
+                engine.tell(Tick())
+                engine.admission.reconsider()
             self.run_passes()
 
     def run_passes(self) -> None:
