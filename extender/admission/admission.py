@@ -56,7 +56,7 @@ _STEPS = 4
 NO_ROOM_BEYOND = "no room for members beyond minMember"
 
 #: Why no room is looked for, for members beyond minMember.
-_NOT_ASKED = frozenset({Reason.MAX_MEMBER_REACHED, Reason.HELD, Reason.BACKING_OFF})
+_NOT_ASKED = frozenset({Reason.MAX_MEMBER_REACHED, Reason.HELD, Reason.BACKING_OFF, Reason.WRITES_BACKLOGGED})
 
 
 class Tenure:

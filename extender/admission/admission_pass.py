@@ -186,6 +186,8 @@ class AdmissionPass:
                 self._go_on(cycle)
                 if cycle.obstacle is not None:
                     break
+        if cycle.obstacle is not None:
+            self._extras.hold(extras, cycle, cycle.obstacle)
         self._settle(cycle)
         # 6. Hand out devices before others go, whose devices the placed members would be taken to have.
         self._model.table.occupancy.refresh()

@@ -96,6 +96,11 @@ class Extras:
                 heappop(queues)
             yield tried if isinstance(tried, Growth) else None
 
+    def hold(self, entries: Iterable[Entry], cycle: Cycle, obstacle: Wait) -> None:
+        """Let members beyond minMember wait for what keeps any from being placed, whatever room there is."""
+        for entry in entries:
+            entry.short, entry.extras_judged_on = obstacle, cycle.verdict_key(entry.queue)
+
     def _units(self, entry: Entry, cycle: Cycle) -> Iterator[bool | Growth]:
         """Try the units of a gang in turn; yield whether each has been placed, and at last what came of all."""
         gang, any_room = entry.gang, self._any_room(entry, cycle)

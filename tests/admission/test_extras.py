@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from extender.admission.events import Decide, PodSeen, QueueSeen
+from extender.admission.events import Decide, HoldOff, PodSeen, QueueSeen
 from extender.objects.keys import Options
 from extender.objects.queue import Flavor, Queue, Quota
+from extender.objects.reason import Reason, Wait
 from extender.objects.topology import Slice, TopologyTerms
 from tests.worlds import GPU, World, elastic
 
@@ -109,3 +110,18 @@ def test_a_member_is_not_told_of_quota_once_there_is_no_room(world: World) -> No
     world.tell(PodSeen(world.pod("other", 6, scheduler_name="other", node_name="node-0")))
     world.judge()
     assert world.filter(left).refusals[0].text == "gang waits: no room for members beyond minMember"
+
+
+def test_members_wait_for_writes_to_get_through(world: World) -> None:
+    """They hear that while it is so, and of the room that they lack after it."""
+    world.nodes(1)
+    job = elastic(world, "job", 9)
+    world.judge()
+    (left,) = (pod for pod in job.pods if pod.name not in job.reserved)
+    heard = []
+    for obstacle in (Wait(Reason.WRITES_BACKLOGGED), None):
+        world.tell(HoldOff(obstacle))
+        world.judge()
+        heard.append(world.filter(left).refusals[0].text)
+    assert heard[0].startswith("gang waits: WritesBacklogged: ")
+    assert heard[1] == "gang waits: no room for members beyond minMember"
