@@ -128,8 +128,12 @@ class StandingVerdicts:
         return True
 
     def room_may_help(self, entry: Entry, core: PodSet, since: int) -> bool:
-        """Tell whether members of a gang might fit where they did not at a generation of the node table."""
-        asks = [shape.requests for shape, _ in core.demand.shapes]
+        """Tell whether members of a gang might fit where they did not at a generation of the node table.
+
+        Where it may start with others of its members, that is any of them.
+        """
+        shapes = entry.gang.wanted if core.has_others else (shape for shape, _ in core.demand.shapes)
+        asks = [shape.requests for shape in shapes]
         return self.freed.may_help(asks, since, anybody=entry.queue != NAMELESS)
 
     def to_judge_again(self) -> Iterator[Later]:

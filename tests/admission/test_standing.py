@@ -15,7 +15,7 @@ from extender.objects.reason import Reason, Wait
 from tests.admission.test_steps import assert_as_afresh, come, judge, stepping
 from tests.counting import calls
 from tests.queues.test_sharing import queue
-from tests.worlds import GPU, Job, World
+from tests.worlds import GPU, Job, World, elastic
 
 #: What a decision costs at most for each gang that is parked.
 _NOTHING = 0.2
@@ -254,3 +254,25 @@ def test_a_gang_unlike_others_is_told_that_it_can_never_fit_once_writes_get_thro
         reasons.append(job.reason)
     assert reasons == [Reason.EXCEEDS_CLUSTER, Reason.WRITES_BACKLOGGED, Reason.EXCEEDS_CLUSTER]
     assert_as_afresh(world)
+
+
+def test_what_is_freed_may_be_enough_for_another_member_to_start_with(world: World) -> None:
+    """The first of two is too large for it: it comes before a gang of lower priority all the same."""
+    world.nodes(1)
+    world.nodes(1, gpus=0, prefix="plain")
+    cpu = world.state.nodes()[0].allocatable["cpu"]
+    taken = (("node-0", 8, cpu), ("plain-0", 0, cpu - 1_000), ("plain-0", 0, 1_000))
+    others = [world.pod("other", gpus, cpu=of, scheduler_name="other", node_name=node) for node, gpus, of in taken]
+    for pod in others:
+        world.tell(PodSeen(pod))
+    world.gang("first", 1, priority=9)  # what becomes free of the node with GPUs is kept for it
+    high, low = elastic(world, "high", 0), world.gang("low", 1, gpus=0)
+    high.pods += [world.pod(f"high-{index}", gpus, group=high.ref, priority=5) for index, gpus in enumerate((8, 0))]
+    for pod in high.pods:
+        world.tell(PodSeen(pod))
+    judge(world)
+    assert {high.reason, low.reason} == {Reason.INSUFFICIENT_CAPACITY}
+    world.tell(PodGone(others[2].uid))
+    judge(world)
+    assert high.reserved == {"high-1": "plain-0"}
+    assert not low.reserved
