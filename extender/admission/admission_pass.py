@@ -381,10 +381,12 @@ class AdmissionPass:
     def _visit_again(self, entry: Entry, core: PodSet, then: VerdictKey, cycle: Cycle) -> bool:
         """Judge a gang that was passed over; return whether it has been placed and has members beyond that."""
         head, key = entry.head, then._replace(generation=self._model.table.generation)
-        if head is not None:
-            cycle.heads = tuple(each for each in cycle.heads if each is not head)
+        kept = tuple(each for each in cycle.heads if each is not head)
+        cycle.heads = tuple(each for each in kept if each in then.earmarks)  # those of whom came before it
         self.queues.unpark_line(entry)
         more = self._attempts.visit(entry, core, key, cycle)
+        if entry.head is None:
+            cycle.heads = kept
         if not self._standing.stands_for_all(entry, key) and entry.kind is not None and head is None:
             cycle.again |= len(self.queues.line(entry.queue, entry.kind)) > 1  # those behind it were gone by
         return more

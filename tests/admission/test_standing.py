@@ -276,3 +276,20 @@ def test_what_is_freed_may_be_enough_for_another_member_to_start_with(world: Wor
     judge(world)
     assert high.reserved == {"high-1": "plain-0"}
     assert not low.reserved
+
+
+def test_room_is_kept_for_the_first_that_waits_though_it_was_gone_by(world: World) -> None:
+    """Nothing could be kept for any of them before; a gang of lower priority, which may fit now, is judged earlier."""
+    world.nodes(1)
+    other = world.pod("other", 8, scheduler_name="other", node_name="node-0")
+    world.tell(PodSeen(other))
+    jobs = [come(world, name, 1, gpus, priority=1) for name, gpus in (("small", 5), ("large", 6))]
+    jobs.append(come(world, "low", 2, 3))
+    judge(world)
+    assert not world.admission.heads
+    world.tell(PodGone(other.uid))
+    judge(world)
+    judge(world)
+    assert [bool(job.reserved) for job in jobs] == [True, False, False]
+    assert [keep.gang.ref.name for keep in world.admission.heads] == ["large"]
+    assert_as_afresh(world)
