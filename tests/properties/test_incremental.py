@@ -180,7 +180,8 @@ class Twins(RuleBasedStateMachine):
         """Take what both want done; assert that it is the same, and that whose reason changed is reported."""
         kept, anew = (engine.effects() for engine in self.engines)
         assert kept.nominations == anew.nominations
-        assert (kept.refused, kept.notes, kept.expired) == (anew.refused, anew.notes, anew.expired)
+        assert (kept.refused, kept.expired) == (anew.refused, anew.expired)
+        assert sorted(map(str, kept.notes)) == sorted(map(str, anew.notes))  # when each searches for victims is pace
         assert kept.rejections == anew.rejections
         assert sorted(kept.released) == sorted(anew.released)
         assert sorted(map(str, kept.milestones)) == sorted(map(str, anew.milestones))
