@@ -258,9 +258,7 @@ class Observations:
 
     def _ask_again(self, request: NodeRequest) -> None:
         """Evaluate a gang again of which something has come of what it asked for."""
-        gang = self._model.gangs.get(request.ref)
-        if gang is not None:
-            self._model.gangs.touch(gang.uid)
+        self._model.gangs.touch_called((request.ref,))
         self._admission.reconsider(request.ref)
 
     # Where there is room, and how it is connected.

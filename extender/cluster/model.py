@@ -67,6 +67,12 @@ class GangRegistry:
         if gang is not None:
             self.changed[gang.ref] = gang
 
+    def touch_called(self, refs: Iterable[GroupRef]) -> None:
+        """Take in the same about the gangs called `refs`, as far as they are there."""
+        for ref in refs:
+            if (gang := self._gangs.get(ref)) is not None:
+                self.touch(gang.uid)
+
     def touch_all(self) -> None:
         """Count every gang as changed, and those that are gone as they were."""
         self.changed |= self._gangs

@@ -265,9 +265,7 @@ class PendingEvictions:
         )
         self._leaving_for |= {eviction.gang: pending for eviction in found.evictions}
         self.under_way[gang.uid] = pending
-        for eviction in found.evictions:
-            if (leaves := self._model.gangs.get(eviction.gang)) is not None:
-                self._model.gangs.touch(leaves.uid)
+        self._model.gangs.touch_called(eviction.gang for eviction in found.evictions)
         self.not_cleared.pop(gang.uid, None)
         self.moved.end(gang.uid)  # that place was not enough
         pending.due = self._due(pending)

@@ -499,10 +499,7 @@ class Sharing:
 
     def _touch(self, refs: Iterable[GroupRef]) -> None:
         """Have gangs taken in again."""
-        for ref in refs:
-            gang = self._model.gangs.get(ref)
-            if gang is not None:
-                self._model.gangs.touch(gang.uid)
+        self._model.gangs.touch_called(refs)
 
     def _default(self, namespace: str) -> str:
         if namespace not in self._defaults:
